@@ -26,7 +26,7 @@ from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.telemetry.paragraphs import Paragraphs
 from neuron_scheduler.telemetry.terminal import terminal
 from neuron_scheduler.workload_files.documents import MOST_BYTES
-from neuron_scheduler.workload_files.sizes import MOST_OF_A_SIZE, purchases, sized
+from neuron_scheduler.workload_files.sizes import count, counts, purchases, sized
 from neuron_scheduler.workload_files.workloads import only_workload, read_workloads
 
 ALL_FIT, SOME_DO_NOT = 0, 1
@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file with a Pod, Job, CronJob, JobSet, LeaderWorkerSet, Deployment, ReplicaSet or StatefulSet, as YAML"
         " or JSON; - is standard input",
     )
-    add("--devices", metavar="N", type=reader(_counts), default=(), help="Neuron devices of a pod; 4,4: two containers")
-    add("--cores", metavar="N", type=reader(_counts), default=(), help="Neuron cores of a pod, likewise")
+    add("--devices", metavar="N", type=reader(counts), default=(), help="Neuron devices of a pod; 4,4: two containers")
+    add("--cores", metavar="N", type=reader(counts), default=(), help="Neuron cores of a pod, likewise")
     add("--cpu", metavar="QUANTITY", default="", help="cpu of a pod, such as 16 or 500m")
     add("--memory", metavar="QUANTITY", default="", help="memory of a pod, such as 64Gi")
     add("--instance-type", metavar="TYPE", default="", help="only on nodes of this type")
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--replicas",
         metavar="N",
-        type=reader(_number),
+        type=reader(count),
         help="how many are wanted (default: what the file says; without a file, as many as fit)",
     )
     add(
@@ -76,16 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
     add_output(parser, *FORMS)
     add_cluster(parser)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= MOST_OF_A_SIZE):
-        raise ValueError(f"{text!r} is no number from 1 to {MOST_OF_A_SIZE}")
-    return int(text)
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(map(_number, text.split(",")))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -210,7 +200,7 @@ def _asked(arguments: argparse.Namespace) -> Fits:
         params["replicas"] = str(arguments.replicas)
     buy = purchases(",".join(arguments.buy))
     if buy:
-        params["buy"] = ",".join(f"{nodes}:{instance_type}" for nodes, instance_type in buy)
+        params["buy"] = ",".join(f"{nodes}x{instance_type}" for nodes, instance_type in buy)
     if arguments.filename:
         text = _content(arguments.filename)
         _workloads(arguments, text, "default", "")

@@ -53,13 +53,13 @@ def sized(
     Raises:
         ConfigurationError: a number or a quantity cannot be used.
     """
-    counts = [*(("devices", count) for count in devices), *(("cores", count) for count in cores)]
-    for name, number in (*counts, ("replicas", replicas)):
+    asked = [*(("devices", number) for number in devices), *(("cores", number) for number in cores)]
+    for name, number in (*asked, ("replicas", replicas)):
         if not 0 <= number <= MOST_OF_A_SIZE:
             raise ConfigurationError(f"{name}: {number} is no number from 0 to {MOST_OF_A_SIZE}")
-    if len(counts) > MOST_CONTAINERS:
-        raise ConfigurationError(f"{len(counts)} containers; a pod of a size has at most {MOST_CONTAINERS}")
-    amounts = [{NEURON_DEVICE if name == "devices" else NEURON_CORE: count} for name, count in counts if count]
+    if len(asked) > MOST_CONTAINERS:
+        raise ConfigurationError(f"{len(asked)} containers; a pod of a size has at most {MOST_CONTAINERS}")
+    amounts = [{NEURON_DEVICE if name == "devices" else NEURON_CORE: number} for name, number in asked if number]
     others = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
     if not (amounts or others):
         raise ConfigurationError("say what a pod asks for: devices, cores, cpu or memory, or a file with a workload")
@@ -67,8 +67,8 @@ def sized(
     spec: dict[str, Any] = {
         "schedulerName": scheduler_name or None,
         "containers": [
-            {"name": f"c{index}", "resources": {"requests": asked}}
-            for index, asked in enumerate([{**first, **others}, *rest])
+            {"name": f"c{index}", "resources": {"requests": requests}}
+            for index, requests in enumerate([{**first, **others}, *rest])
         ],
         "tolerations": [{"key": name, "operator": "Exists"} for name in NEURON_NAMES],
     }
@@ -85,6 +85,28 @@ def _of_type(instance_type: str) -> dict[str, Any]:
     values = [instance_type, f"ml.{instance_type}"]  # HyperPod's name of the same type
     expression = {"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": values}
     return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """
+    Return the counts of `8`, or of `4,4` for two containers.
+
+    Raises:
+        ValueError: one is no number above 0.
+    """
+    return tuple(map(count, text.split(","))) if text else ()
+
+
+def count(text: str) -> int:
+    """
+    Return a number above 0.
+
+    Raises:
+        ValueError: it is none, or too large.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= MOST_OF_A_SIZE):
+        raise ValueError(f"{printable(text[:40])!r} is no number from 1 to {MOST_OF_A_SIZE}")
+    return int(text)
 
 
 def purchases(text: str) -> tuple[tuple[int, str], ...]:

@@ -57,7 +57,7 @@ async def test_a_size(desk: Desk, query: str, want: tuple[int, int, int]) -> Non
 
 async def test_a_purchase(desk: Desk) -> None:
     """What new nodes would give."""
-    bought = (await desk.json("/v1/fit?devices=16&replicas=3&buy=2:trn1.32xlarge"))["purchases"]
+    bought = (await desk.json("/v1/fit?devices=16&replicas=3&buy=2xtrn1.32xlarge"))["purchases"]
     assert [(of["nodes"], of["total"], of["enough"]) for of in bought] == [(2, 3, True)]
 
 
@@ -67,6 +67,13 @@ async def test_a_workload(desk: Desk) -> None:
     answer = await desk.json("/v1/fit", body=body)
     assert (answer["name"], answer["asked"], answer["fitting"]) == ("Job train", 3, 3)
     assert (await desk.json("/v1/fit?replicas=9", body=body))["asked"] == 9
+
+
+async def test_a_workload_of_any_name(desk: Desk) -> None:
+    """Its name says nothing about how it was asked about."""
+    body = json.dumps(JOB | {"metadata": {"name": "fit"}}).encode()
+    answer = await desk.json("/v1/fit", body=body)
+    assert (answer["name"], answer["asked"]) == ("Job fit", 3)
 
 
 async def test_a_workload_of_a_namespace(desk: Desk) -> None:
@@ -81,11 +88,11 @@ async def test_a_workload_of_a_namespace(desk: Desk) -> None:
     ("target", "body", "want"),
     [
         ("/v1/fit", None, "say what a pod asks for"),
-        ("/v1/fit?devices=x", None, "cannot be read"),
+        ("/v1/fit?devices=x", None, "'x' is no number from 1 to 10000"),
         ("/v1/fit?devices=8&replicas=-1", None, "replicas=-1 is no number from 0 to"),
         ("/v1/fit?devices=8&replicas=1e3", None, "is no number"),
-        ("/v1/fit?devices=8&buy=trn1.32xlarge", None, "is no"),
-        ("/v1/fit?devices=8&buy=0:trn1.32xlarge", None, "write 2:trn1.32xlarge"),
+        ("/v1/fit?devices=8&buy=two", None, "write 2xtrn1.32xlarge"),
+        ("/v1/fit?devices=8&buy=0xtrn1.32xlarge", None, "0 nodes; a purchase has 1 to 256"),
         ("/v1/fit?device=8", None, "there is no parameter 'device'"),
         ("/v1/fit?devices=8", b"{}", "there is no parameter 'devices'"),
         ("/v1/fit", b"", "as JSON"),
