@@ -50,6 +50,8 @@ def _add_connection(group: "argparse._ArgumentGroup") -> None:
     add("--as", dest="impersonate", metavar="NAME", default="", help="the user to act as")
     add("--as-group", metavar="NAME", action="append", default=[], help="a group to act as; may be repeated")
     add("--as-uid", metavar="UID", default="", help="the uid to act as")
+    add("--as-user-extra", metavar="KEY=VALUE", action="append", default=[], help="an attribute of that user; likewise")
+    add("--proxy-url", metavar="URL", default="", help="proxy to the API server")
     add("--certificate-authority", metavar="FILE", default="", help="whom to trust as the API server")
     add("--client-certificate", metavar="FILE", default="", help="certificate of the user")
     add("--client-key", metavar="FILE", default="", help="key of that certificate")
@@ -102,4 +104,6 @@ def overrides_of(arguments: argparse.Namespace) -> Overrides:
         impersonate=arguments.impersonate,
         impersonate_uid=arguments.as_uid,
         impersonate_groups=tuple(arguments.as_group),
+        impersonate_extra=tuple(arguments.as_user_extra),
+        proxy_url=arguments.proxy_url,
     )

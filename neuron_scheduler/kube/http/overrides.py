@@ -23,7 +23,9 @@ class Overrides:
         context, cluster, user: names of entries of the kubeconfig.
         server: URL.
         certificate_authority, client_certificate, client_key: paths.
+        proxy_url: the proxy to the API server.
         impersonate, impersonate_uid, impersonate_groups: whom to act as.
+        impersonate_extra: further attributes of that user, as `KEY=VALUE`.
     """
 
     context: str = ""
@@ -39,6 +41,8 @@ class Overrides:
     impersonate: str = ""
     impersonate_uid: str = ""
     impersonate_groups: tuple[str, ...] = ()
+    impersonate_extra: tuple[str, ...] = ()
+    proxy_url: str = ""
 
     def applied_to(self, kubeconfig: Kubeconfig) -> Kubeconfig:
         """
@@ -58,6 +62,8 @@ class Overrides:
             changes["tls_server_name"] = self.tls_server_name
         if self.server:
             changes["server"] = self.server
+        if self.proxy_url:
+            changes["proxy_url"] = self.proxy_url
         if self.insecure_skip_tls_verify or self.certificate_authority:
             changes |= {
                 "insecure_skip_tls_verify": self.insecure_skip_tls_verify,
@@ -74,14 +80,23 @@ class Overrides:
             changes |= {"client_certificate": _absolute(self.client_certificate), "client_certificate_data": ""}
         if self.client_key:
             changes |= {"client_key": _absolute(self.client_key), "client_key_data": ""}
-        if self.impersonate or self.impersonate_uid or self.impersonate_groups:
+        if self.impersonate or self.impersonate_uid or self.impersonate_groups or self.impersonate_extra:
             changes |= {
                 "impersonate": self.impersonate,
                 "as_uid": self.impersonate_uid,
                 "as_groups": list(self.impersonate_groups),
-                "as_user_extra": {},
+                "as_user_extra": self._extra(),
             }
         return msgspec.structs.replace(user, **changes)
+
+    def _extra(self) -> dict[str, list[str]]:
+        values: dict[str, list[str]] = {}
+        for text in self.impersonate_extra:
+            key, equals, value = text.partition("=")
+            if not key or not equals:
+                raise ValueError(f"--as-user-extra={text} is not KEY=VALUE")
+            values.setdefault(key, []).append(value)
+        return values
 
 
 NO_OVERRIDES: Final = Overrides()

@@ -58,12 +58,20 @@ async def test_flags_replace_what_the_kubeconfig_says(
 
 async def test_acting_as(tmp_path: Path) -> None:
     """The headers of impersonation, as kubectl sends them."""
-    connection = await connect(tmp_path, impersonate="jane", impersonate_uid="7", impersonate_groups=("dev", "ops"))
+    connection = await connect(
+        tmp_path,
+        impersonate="jane",
+        impersonate_uid="7",
+        impersonate_groups=("dev", "ops"),
+        impersonate_extra=("k=a", "k=b"),
+    )
     assert connection.headers == (
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "dev"),
         ("Impersonate-Group", "ops"),
+        ("Impersonate-Extra-k", "a"),
+        ("Impersonate-Extra-k", "b"),
     )
     assert connection.source.endswith("acting as jane")
 
@@ -86,6 +94,8 @@ async def test_trust(tmp_path: Path) -> None:
         ({"insecure_skip_tls_verify": True, "certificate_authority": "x"}, "insecure-skip-tls-verify is set beside"),
         ({"client_certificate": "x"}, "a client certificate needs its key"),
         ({"impersonate_groups": ("dev",)}, "need `as`, the user to act as"),
+        ({"impersonate": "jane", "impersonate_extra": ("k",)}, "--as-user-extra=k is not KEY=VALUE"),
+        ({"proxy_url": "nonsense"}, "proxy-url"),
         ({"context": "none"}, "context 'none' is not among its contexts"),
         ({"cluster": "none"}, "cluster 'none' is not among its clusters"),
         ({"user": "none"}, "user 'none' is not among its users"),
