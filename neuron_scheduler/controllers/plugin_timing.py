@@ -9,7 +9,6 @@ kube-scheduler has one for each node. Refuses to change what a step returns.
 
 import random
 from collections.abc import Callable, Iterator
-from operator import not_, truth
 from typing import Any, Final
 
 import attrs
@@ -30,7 +29,7 @@ _PLUGIN_OF: Final = {
 }
 _Step = Callable[..., Any]
 _Span = tuple[str, str, float, bool]
-"""The point, the plugin, the seconds, and whether a node was left."""
+"""The point, the plugin, the seconds, and whether the result was empty: no node is left, or no refusal of the pod."""
 MOST_KEPT: Final = 1000
 """Timed decisions between two scrapes; further ones are not kept."""
 _A_STEP: Final = 50  # decisions that go to the histograms in one step
@@ -81,7 +80,8 @@ class PluginTiming:
         """Observe one decision: plugin by plugin, and all of a point together."""
         plugins: dict[tuple[str, str], tuple[float, bool]] = {}
         points: dict[str, tuple[float, bool]] = {}
-        for point, plugin, seconds, passed in spans:
+        for point, plugin, seconds, empty in spans:
+            passed = empty == (point == PRE_FILTER)
             before, passed_before = plugins.get((point, plugin), (0.0, True))
             plugins[point, plugin] = before + seconds, passed_before and passed
             before, passed_before = points.get(point, (0.0, True))
@@ -96,26 +96,25 @@ class PluginTiming:
         return attrs.evolve(
             profile,
             pre_filters=tuple(
-                attrs.evolve(step, refuse=self._step(PRE_FILTER, _PLUGIN_OF[step.refuse], step.refuse, not_))
+                attrs.evolve(step, refuse=self._step(PRE_FILTER, _PLUGIN_OF[step.refuse], step.refuse))
                 for step in profile.pre_filters
             ),
             filters=tuple(
-                attrs.evolve(step, accept=self._step(FILTER, _PLUGIN_OF[step.refuse], step.accepting, truth))
+                attrs.evolve(step, accept=self._step(FILTER, _PLUGIN_OF[step.refuse], step.accepting))
                 for step in profile.filters
             ),
             preferences=tuple(
-                attrs.evolve(step, prefer=self._step(SCORE, step.name, step.prefer, truth))
-                for step in profile.preferences
+                attrs.evolve(step, prefer=self._step(SCORE, step.name, step.prefer)) for step in profile.preferences
             ),
         )
 
-    def _step(self, point: str, plugin: str, run: _Step, passes: Callable[[object], bool]) -> _Step:
+    def _step(self, point: str, plugin: str, run: _Step) -> _Step:
         clock, add = self.clock, self._spans.append
 
         def timed(*arguments: object) -> object:
             started = clock()
             result = run(*arguments)
-            add((point, plugin, clock() - started, passes(result)))
+            add((point, plugin, clock() - started, not result))
             return result
 
         return timed
