@@ -8,7 +8,7 @@ a client that has it already gets 304 without a body. Refuses to keep an answer.
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -16,7 +16,7 @@ import msgspec
 
 from neuron_scheduler.answer_json import in_json, to_json
 from neuron_scheduler.endpoints.exchange import Reply, Request
-from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.lane import Turn
 
 JSON: Final = "application/json"
 PIECE: Final = 64 << 10
@@ -109,10 +109,10 @@ def unchanged(etag: str) -> Reply:
     return Reply(304, b"", JSON, _FIELDS | {"ETag": etag})
 
 
-async def replied(request: Request, answer: attrs.AttrsInstance, gone: Callable[[], bool]) -> Reply:
+async def replied(request: Request, answer: attrs.AttrsInstance, turn: Turn) -> Reply:
     """Return an answer, or that the client has it."""
     gzip = accepts_gzip(request)
-    pieces = await last(packed(pieces_of(answer), gzip=gzip), gone)
+    pieces = await turn.last(packed(pieces_of(answer), gzip=gzip))
     etag = tag_of(*pieces)
     return unchanged(etag) if has_it(request, etag) else answered(pieces, etag=etag, gzip=gzip)
 

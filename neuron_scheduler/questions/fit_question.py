@@ -16,7 +16,7 @@ from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.explain.replicated import Replicated
 from neuron_scheduler.questions.encoding import replied
-from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.lane import Turn
 from neuron_scheduler.questions.parameters import AskedWronglyError, number, parameters
 from neuron_scheduler.questions.readers import Reader
 from neuron_scheduler.questions.redaction import namespaces_in, redacted
@@ -47,7 +47,7 @@ class FitQuestion:
     profiles: ServedProfiles
     notes: Callable[[], tuple[str, ...]]
 
-    async def answer(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+    async def answer(self, request: Request, reader: Reader, turn: Turn) -> Reply:
         """Return how many pods fit, as the reader may see it."""
         values = parameters(request.query, _COMMON if request.method == "POST" else _OF_A_POD)
         try:
@@ -60,11 +60,10 @@ class FitQuestion:
                 return bad(f"you may not get the pods of namespace {namespace}; leave the namespace out", 403)
         profile = self.profiles.of(workload.pod_sets[0].template.scheduler_name)
         steps = how_many_of(self.cluster, workload, profile, buy=bought)
-        fit = await last(steps, gone)
-        answer = redacted(fit, await reader.names(await last(namespaces_in(fit), gone)))
-        return await replied(
-            request, attrs.evolve(answer, notes=(*self.notes(), *self.profiles.notes, *answer.notes)), gone
-        )
+        fit = await turn.last(steps)
+        answer = redacted(fit, await reader.names(await turn.last(namespaces_in(fit))))
+        notes = (*self.notes(), *self.profiles.notes, *answer.notes)
+        return await replied(request, attrs.evolve(answer, notes=notes), turn)
 
     def _sized(self, values: dict[str, str]) -> Replicated:
         """

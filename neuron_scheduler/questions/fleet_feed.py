@@ -20,7 +20,7 @@ from neuron_scheduler.explain.answers.fleet import Fleet, TypeSummary
 from neuron_scheduler.explain.fleet import Sums, ranked_machines
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.questions.encoding import accepts_gzip, answered, has_it, packed, pieces_of, tag, unchanged
-from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.lane import Turn
 from neuron_scheduler.questions.parameters import parameters
 from neuron_scheduler.questions.readers import MOST_NAMESPACES, Names, Reader
 
@@ -77,10 +77,10 @@ class FleetFeed:
     _kept: dict[tuple[str, bool], tuple[bytes, ...]] = attrs.field(factory=dict, init=False)
     _making: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
-    async def answer(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+    async def answer(self, request: Request, reader: Reader, turn: Turn) -> Reply:
         """Return the fleet as a reader may see it."""
         parameters(request.query, ())
-        picture = await self._current(gone)
+        picture = await self._current(turn)
         names = await reader.names(picture.namespaces)
         notes = (*self.notes(), *name_notes(reader, names))
         etag = tag(self.instance, picture.version, picture.made, _shown(names), notes)
@@ -91,19 +91,19 @@ class FleetFeed:
         if pieces is None:
             machines = (msgspec.Raw(_redacted(machine, names)) for machine in picture.machines)
             answer = Fleet(machines, picture.types, notes)  # type: ignore[arg-type]  # made piece by piece
-            pieces = await last(packed(pieces_of(answer), gzip=gzip), gone)
+            pieces = await turn.last(packed(pieces_of(answer), gzip=gzip))
         self._kept[etag, gzip] = pieces
         if len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         return answered(pieces, etag=etag, gzip=gzip)
 
-    async def _current(self, gone: Callable[[], bool]) -> _Picture:
+    async def _current(self, turn: Turn) -> _Picture:
         """Return a picture that is new enough."""
         async with self._making:  # a second reader waits for the picture that the first one makes
             picture, version = self._picture, self.cluster.view.changes
             if picture is not None and (picture.version == version or self.clock() < picture.made + AGE):
                 return picture
-            self._picture = await last(self._drawn(version), gone)
+            self._picture = await turn.last(self._drawn(version))
             return self._picture
 
     def _drawn(self, version: int) -> Iterator[_Picture | None]:

@@ -1,16 +1,17 @@
 """
 The share of the event loop that questions get: a few at a time, in steps, and each for a limited time.
 
-The event loop that answers also schedules, so every other task may run after each step. A question ends when nobody
-waits for its answer any more. Refuses to know what is asked.
+The event loop that answers also schedules, so every other task may run after each step. A single question is answered
+at once; many of them wait for their share. A question ends when nobody waits for its answer any more. Refuses to know
+what is asked.
 """
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import anyio
-import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.errors import NeuronSchedulerError
@@ -19,8 +20,11 @@ AT_ONCE: Final = 2
 WAITING: Final = 16
 SECONDS: Final = 8.0
 """For one question, its wait for a turn included; a connection ends after 10 s."""
+SHARE: Final = 0.2  # of a CPU in the long run
+SAVED: Final = 0.5  # seconds of it that may be used before that: two pictures of a fleet of 5,000 machines
 
 T = TypeVar("T")
+_END: Final = object()
 
 
 class CrowdedError(NeuronSchedulerError):
@@ -40,19 +44,26 @@ class Lane:
         at_once: questions that are answered at a time.
         waiting: questions that may wait beside them.
         seconds: for each.
+        clock: seconds, monotonic.
+        cpu: seconds of CPU that this thread has used: a stalled machine is not the questions' fault.
     """
 
     at_once: int = AT_ONCE
     waiting: int = WAITING
     seconds: float = SECONDS
+    clock: Callable[[], float] = time.monotonic
+    cpu: Callable[[], float] = time.thread_time
     _inside: int = attrs.field(default=0, init=False)
     _turns: anyio.Semaphore = attrs.field(init=False)
+    _saved: float = attrs.field(default=SAVED, init=False)
+    _saved_at: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._turns = anyio.Semaphore(self.at_once)
+        self._saved_at = self.clock()
 
     @asynccontextmanager
-    async def turn(self, gone: Callable[[], bool]) -> AsyncIterator[None]:
+    async def turn(self, gone: Callable[[], bool]) -> AsyncIterator["Turn"]:
         """
         Wait for a turn, and hold it inside the block.
 
@@ -67,26 +78,50 @@ class Lane:
         try:
             with anyio.fail_after(self.seconds):
                 async with self._turns:
-                    if gone():
-                        raise ClientGoneError("the client has gone")
-                    yield
+                    turn = Turn(self, gone)
+                    turn.require_client()
+                    yield turn
         finally:
             self._inside -= 1
 
+    def pause(self) -> float:
+        """Return how many seconds the next step has to wait for, because questions have used their share."""
+        now = self.clock()
+        self._saved = min(SAVED, self._saved + SHARE * (now - self._saved_at))
+        self._saved_at = now
+        return max(0.0, -self._saved / SHARE)
 
-async def last(steps: Iterator[T | None], gone: Callable[[], bool]) -> T:
-    """
-    Run steps to their end, and return the last value; every other task may run after each step.
+    def spend(self, seconds: float) -> None:
+        """Count a step."""
+        self._saved -= seconds
 
-    Raises:
-        ClientGoneError: nobody waits for the answer any more.
-    """
-    answer: T | None = None
-    for answer in steps:
-        if answer is None:
-            await anyio.lowlevel.checkpoint()
-            if gone():
-                raise ClientGoneError("the client has gone")
-    if answer is None:
-        raise LookupError("the steps ended without an answer")
-    return answer
+
+@attrs.frozen(eq=False)
+class Turn:
+    """The turn of one question."""
+
+    _lane: Lane
+    _gone: Callable[[], bool]
+
+    async def last(self, steps: Iterator[T | None]) -> T:
+        """
+        Run steps to the one that is an answer, and return it; every other task may run after each step.
+
+        Raises:
+            ClientGoneError: nobody waits for the answer any more.
+        """
+        while True:
+            started = self._lane.cpu()
+            answer = next(steps, _END)
+            self._lane.spend(self._lane.cpu() - started)
+            if answer is _END:
+                raise LookupError("the steps ended without an answer")
+            if answer is not None:
+                return cast(T, answer)
+            await anyio.sleep(self._lane.pause())
+            self.require_client()
+
+    def require_client(self) -> None:
+        """Raise ClientGoneError if nobody waits for the answer any more."""
+        if self._gone():
+            raise ClientGoneError("the client has gone")

@@ -18,7 +18,7 @@ from neuron_scheduler.explain.summary import summary_of
 from neuron_scheduler.questions.decision_ring import DecisionRing
 from neuron_scheduler.questions.encoding import replied
 from neuron_scheduler.questions.fleet_feed import name_notes
-from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.lane import Turn
 from neuron_scheduler.questions.parameters import parameters
 from neuron_scheduler.questions.readers import Names, Reader
 from neuron_scheduler.questions.redaction import namespaces_in, redacted
@@ -48,25 +48,25 @@ class ListsFeed:
     decisions: DecisionRing
     notes: Callable[[], tuple[str, ...]]
 
-    async def waiting(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+    async def waiting(self, request: Request, reader: Reader, turn: Turn) -> Reply:
         """Return the pods that wait; `namespace` is for those of one namespace, which the reader must see."""
         namespace = parameters(request.query, ("namespace",)).get("namespace", "")
         if namespace and not await reader.may_get_pod(namespace, ""):
             return bad(f"you may not get the pods of namespace {namespace}", 403)
-        total, pods = await last(_oldest(self.queue, namespace), gone)
-        answer = Waiting(await last(_lines(pods, self.queue), gone), total)
-        names = await reader.names(await last(namespaces_in(answer), gone))
+        total, pods = await turn.last(_oldest(self.queue, namespace))
+        answer = Waiting(await turn.last(_lines(pods, self.queue)), total)
+        names = await reader.names(await turn.last(namespaces_in(answer)))
         more = (_NOT_LISTED,) if total > len(pods) else ()
         notes = (*self.notes(), *more, *name_notes(reader, names))
-        return await replied(request, Waiting(_seen(answer.pods, names), total, notes), gone)
+        return await replied(request, Waiting(_seen(answer.pods, names), total, notes), turn)
 
-    async def decided(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+    async def decided(self, request: Request, reader: Reader, turn: Turn) -> Reply:
         """Return the last decisions."""
         parameters(request.query, ())
         answer = RecentDecisions(tuple(self.decisions.latest()))
-        names = await reader.names(await last(namespaces_in(answer), gone))
+        names = await reader.names(await turn.last(namespaces_in(answer)))
         notes = (*self.notes(), *name_notes(reader, names))
-        return await replied(request, RecentDecisions(_seen(answer.decisions, names), notes), gone)
+        return await replied(request, RecentDecisions(_seen(answer.decisions, names), notes), turn)
 
 
 def _oldest(queue: SchedulingQueue, namespace: str) -> Iterator[tuple[int, list[QueuedPod]] | None]:

@@ -11,7 +11,7 @@ import attrs
 
 from neuron_scheduler.endpoints.exchange import METHODS, Page, Reply, Request
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.questions.lane import ClientGoneError, CrowdedError, Lane
+from neuron_scheduler.questions.lane import ClientGoneError, CrowdedError, Lane, Turn
 from neuron_scheduler.questions.parameters import AskedWronglyError
 from neuron_scheduler.questions.readers import Reader, Readers, unavailable
 from neuron_scheduler.questions.refusals import bad, busy
@@ -21,8 +21,8 @@ WHY, FIT = "/v1/why", "/v1/fit"
 FEEDS: Final = (FLEET, WAITING, DECISIONS)
 """What the page shows to everybody, without the names of pods."""
 
-Question = Callable[[Request, Reader, Callable[[], bool]], Awaitable[Reply]]
-"""Answers a request of a reader; the function says whether the client has gone."""
+Question = Callable[[Request, Reader, Turn], Awaitable[Reply]]
+"""Answers a request of a reader, whose turn it is."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -75,10 +75,9 @@ def _answering(
         return body if isinstance(body, Reply) else await in_turn(attrs.evolve(request, content=body), reader)
 
     async def in_turn(request: Request, reader: Reader) -> Reply:
-        gone = request.connection.gone
         try:
-            async with lane.turn(gone):
-                return await route.ask(request, reader, gone)
+            async with lane.turn(request.connection.gone) as turn:
+                return await route.ask(request, reader, turn)
         except AskedWronglyError as error:
             return bad(str(error))
         except CrowdedError as error:

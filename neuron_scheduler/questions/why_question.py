@@ -16,7 +16,7 @@ from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.questions.encoding import replied
-from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.lane import Turn
 from neuron_scheduler.questions.parameters import AskedWronglyError, parameters
 from neuron_scheduler.questions.readers import Reader
 from neuron_scheduler.questions.redaction import namespaces_in, redacted
@@ -46,7 +46,7 @@ class WhyQuestion:
     now: Callable[[], float]
     notes: Callable[[], tuple[str, ...]]
 
-    async def answer(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+    async def answer(self, request: Request, reader: Reader, turn: Turn) -> Reply:
         """Return why the pod waits, as the reader may see it."""
         values = parameters(request.query, PARAMETERS)
         key = key_of(values)
@@ -57,10 +57,10 @@ class WhyQuestion:
             return bad(f"there is no pod {key}, or it has ended", 404)
         profile = self.profiles.of(pod.scheduler_name)
         if values.get("node"):
-            of_node = await last(explain_on_node(self.cluster, pod, profile, values["node"]), gone)
-            return await self._replied(request, reader, of_node, key, gone)
+            of_node = await turn.last(explain_on_node(self.cluster, pod, profile, values["node"]))
+            return await self._replied(request, reader, of_node, key, turn)
         steps = explain_pod(self.cluster, pod, profile, budgets=self.budgets(), now=self.now())
-        return await self._replied(request, reader, await last(steps, gone), key, gone)
+        return await self._replied(request, reader, await turn.last(steps), key, turn)
 
     async def _replied(
         self,
@@ -68,13 +68,12 @@ class WhyQuestion:
         reader: Reader,
         explanation: Explanation | NodeExplanation,
         key: str,
-        gone: Callable[[], bool],
+        turn: Turn,
     ) -> Reply:
-        names = await reader.names(await last(namespaces_in(explanation), gone))
+        names = await reader.names(await turn.last(namespaces_in(explanation)))
         answer = redacted(explanation, names, own=(key,))
-        return await replied(
-            request, attrs.evolve(answer, notes=(*self.notes(), *self.profiles.notes, *answer.notes)), gone
-        )
+        notes = (*self.notes(), *self.profiles.notes, *answer.notes)
+        return await replied(request, attrs.evolve(answer, notes=notes), turn)
 
 
 def key_of(values: Mapping[str, str]) -> str:

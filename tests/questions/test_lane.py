@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from neuron_scheduler.questions.lane import ClientGoneError, CrowdedError, Lane, last
+from neuron_scheduler.questions.lane import SAVED, SHARE, ClientGoneError, CrowdedError, Lane, Turn
 
 
 def here() -> bool:
@@ -59,7 +59,7 @@ async def test_nobody_waits_for_the_answer() -> None:
             raise AssertionError("it began")
     steps = iter([None, None, 7])
     with pytest.raises(ClientGoneError):
-        await last(steps, lambda: True)
+        await Turn(Lane(), lambda: True).last(steps)
     assert [*steps] == [None, 7]
 
 
@@ -74,11 +74,44 @@ async def test_other_tasks_run_between_steps() -> None:
             yield None
         yield "answer"
 
-    assert await last(steps(), here) == "answer"
+    assert await Turn(Lane(), here).last(steps()) == "answer"
     assert seen == ["step 0", "another", "step 1", "another", "step 2", "another"]
 
 
 async def test_steps_without_an_answer() -> None:
     """That is an error of ours, and no answer."""
     with pytest.raises(LookupError):
-        await last(iter([None]), here)
+        await Turn(Lane(), here).last(iter([None]))
+
+
+def test_a_share() -> None:
+    """A few questions are answered at once; when many have used up what was saved, each step waits for its share."""
+    now = 100.0
+    lane = Lane(clock=lambda: now)
+    lane.spend(SAVED)
+    assert lane.pause() == 0.0
+    lane.spend(0.003)
+    assert lane.pause() == pytest.approx(0.003 / SHARE)
+    now += 0.003 / SHARE
+    assert lane.pause() == pytest.approx(0.0)
+    now += 1000
+    lane.pause()
+    lane.spend(SAVED)
+    assert lane.pause() == pytest.approx(0.0)
+
+
+async def test_steps_are_charged() -> None:
+    """Each step counts with the CPU time that it took, also the last one."""
+    used = 0.0
+
+    def steps() -> Iterator[str | None]:
+        nonlocal used
+        for seconds in (0.2, 0.3):
+            used += seconds
+            yield None
+        used += 0.001
+        yield "answer"
+
+    lane = Lane(cpu=lambda: used, clock=lambda: 0.0)
+    assert await Turn(lane, here).last(steps()) == "answer"
+    assert lane.pause() == pytest.approx((0.2 + 0.3 + 0.001 - SAVED) / SHARE)
