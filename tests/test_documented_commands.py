@@ -41,7 +41,7 @@ def test_the_pages_have_blocks() -> None:
     assert len(BLOCKS) == opened > 20
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_are_in_blocks(page: Path) -> None:
     """No command hides in an indented paragraph or in a block of another language."""
     lines = page.read_text().splitlines()
