@@ -6,6 +6,8 @@ that only reads. Refuses to connect: that is for `reading`.
 """
 
 import argparse
+import os
+from pathlib import Path
 from typing import Final
 
 from neuron_scheduler.kube.http.overrides import Overrides
@@ -86,6 +88,20 @@ def add_output(parser: argparse.ArgumentParser, *forms: str) -> None:
         default="text",
         help=f"{', '.join(forms or FORMS)} (default: text)",
     )
+
+
+def kubeconfig_of(arguments: argparse.Namespace) -> str | None:
+    """
+    Return the kubeconfig that kubectl would use; None if there is none.
+
+    Unlike the scheduler, kubectl uses a kubeconfig even in a pod whose account has rights of its own.
+    """
+    paths: str = arguments.kubeconfig
+    if not paths:
+        paths = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+        if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+            return None
+    return paths
 
 
 def overrides_of(arguments: argparse.Namespace) -> Overrides:

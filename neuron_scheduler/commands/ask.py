@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.answer_json import from_json
-from neuron_scheduler.commands.arguments import overrides_of
+from neuron_scheduler.commands.arguments import kubeconfig_of, overrides_of
 from neuron_scheduler.commands.reading import DEFAULT_NAMESPACE, in_time, run_async
 from neuron_scheduler.errors import ApiError, ConfigurationError
 from neuron_scheduler.kube.http import auth
@@ -113,7 +113,7 @@ async def connection_of(arguments: argparse.Namespace) -> Connection:
     user = attrs.evolve(
         overrides_of(arguments), certificate_authority="", insecure_skip_tls_verify=False, tls_server_name=""
     )
-    reader = await auth.load(arguments.kubeconfig or None, overrides=user)
+    reader = await auth.load(kubeconfig_of(arguments), overrides=user)
     tls = None
     if parts.scheme == "https":
         tls = Tls(

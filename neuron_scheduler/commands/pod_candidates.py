@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from neuron_scheduler.commands.arguments import overrides_of
+from neuron_scheduler.commands.arguments import kubeconfig_of, overrides_of
 from neuron_scheduler.commands.reading import DEFAULT_NAMESPACE, run_async
 from neuron_scheduler.errors import NeuronSchedulerError
 from neuron_scheduler.kube.http import auth
@@ -45,7 +45,7 @@ def pod_names(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
 
 async def _pod_names(arguments: argparse.Namespace) -> list[str]:
     with anyio.fail_after(WITHIN):
-        connection = await auth.load(arguments.kubeconfig or None, overrides=overrides_of(arguments))
+        connection = await auth.load(kubeconfig_of(arguments), overrides=overrides_of(arguments))
         namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
         async with Client(connection=connection) as client:
             answer = await client.request(

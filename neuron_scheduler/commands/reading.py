@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from neuron_scheduler.capture.capture import Capture
-from neuron_scheduler.commands.arguments import overrides_of
+from neuron_scheduler.commands.arguments import kubeconfig_of, overrides_of
 from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.profiles import profiles_of
@@ -121,7 +121,7 @@ async def connected(arguments: argparse.Namespace) -> "Connection":
     """Return the connection to the API server that the arguments name."""
     from neuron_scheduler.kube.http import auth
 
-    return await auth.load(arguments.kubeconfig or None, overrides=overrides_of(arguments))
+    return await auth.load(kubeconfig_of(arguments), overrides=overrides_of(arguments))
 
 
 async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[], Any]) -> Any:

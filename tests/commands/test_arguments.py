@@ -3,6 +3,7 @@
 import argparse
 import re
 import subprocess
+from pathlib import Path
 
 import attrs
 import pytest
@@ -76,6 +77,22 @@ def _actions() -> list[argparse.Action]:
     arguments.add_cluster(parser)
     arguments.add_namespace(parser)
     return parser._actions
+
+
+def test_the_kubeconfig_is_kubectls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flag, KUBECONFIG, the one in the home folder; a pod's own account only if there is none."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert arguments.kubeconfig_of(parsed()) is None
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none:{tmp_path}/one")
+    assert arguments.kubeconfig_of(parsed()) is None
+    (tmp_path / "one").write_text("")
+    assert arguments.kubeconfig_of(parsed()) == f"{tmp_path}/none:{tmp_path}/one"
+    monkeypatch.delenv("KUBECONFIG")
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("")
+    assert arguments.kubeconfig_of(parsed()) == str(tmp_path / ".kube" / "config")
+    assert arguments.kubeconfig_of(parsed("--kubeconfig=x")) == "x"
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30.0), ("5", 5.0), ("0", 0.0), ("1m", 60.0)])
