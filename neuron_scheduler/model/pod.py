@@ -80,10 +80,14 @@ class Constraints:
     required_features: tuple[str, ...] = ()
 
     @property
+    def terms_about_pods(self) -> tuple[PodAffinityTerm, ...]:
+        """All terms of affinity and anti-affinity to pods, required and preferred."""
+        return (*self.affinity, *self.anti_affinity, *self.preferred_affinity, *self.preferred_anti_affinity)
+
+    @property
     def comparisons(self) -> int:
         """The number of terms and requirements with which every other pod may have to be compared."""
-        near = (*self.affinity, *self.anti_affinity, *self.preferred_affinity, *self.preferred_anti_affinity)
-        selectors = [term.selector for term in near] + [spread.selector for spread in self.spread]
+        selectors = [term.selector for term in self.terms_about_pods] + [spread.selector for spread in self.spread]
         return sum([1 + len(selector.requirements) for selector in selectors if selector is not None])
 
 

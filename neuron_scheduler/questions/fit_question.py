@@ -1,8 +1,9 @@
 """
 `/v1/fit`: how many more pods fit. A query describes a pod by its size; a body is a workload, as `kubectl apply` reads.
 
-A workload in a namespace needs the right to get that namespace's pods, because its affinity is about them. Refuses
-YAML, which takes longer to read than one step may.
+A workload in a namespace needs the right to get that namespace's pods, because its affinity is about them; so does a
+workload whose affinity names other namespaces, or selects some. Else a reader could learn by trials which labels
+others' pods have, and where they are. Refuses YAML, which takes longer to read than one step may.
 """
 
 from collections.abc import Callable
@@ -55,9 +56,9 @@ class FitQuestion:
             bought = purchases(values.get("buy", ""))
         except (ConfigurationError, ValueError) as error:
             raise AskedWronglyError(str(error)) from None
-        for namespace in sorted({pods.template.namespace for pods in workload.pod_sets} - {""}):
-            if not await reader.may_get_pod(namespace, ""):
-                return bad(f"you may not get the pods of namespace {namespace}; leave the namespace out", 403)
+        refusal = await _refusal(workload, reader)
+        if refusal is not None:
+            return refusal
         profile = self.profiles.of(workload.pod_sets[0].template.scheduler_name)
         steps = how_many_of(self.cluster, workload, profile, buy=bought)
         fit = await turn.last(steps)
@@ -82,6 +83,23 @@ class FitQuestion:
             namespace=values.get("namespace", ""),
             scheduler_name=values.get("schedulerName") or self.profiles.first,
         )
+
+
+async def _refusal(workload: Replicated, reader: Reader) -> Reply | None:
+    """Return the refusal of a workload that is about pods which the reader may not get; None if it is not."""
+    templates = [pods.template for pods in workload.pod_sets]
+    terms = [term for template in templates for term in template.constraints.terms_about_pods]
+    about = {template.namespace for template in templates}.union(*(term.namespaces for term in terms)) - {""}
+    selects = any(term.namespace_selector is not None for term in terms)
+    if not about and not selects:
+        return None
+    names = await reader.names(about)
+    hidden = sorted(namespace for namespace in about if namespace not in names)
+    if hidden:
+        return bad(f"you may not get the pods of namespace {hidden[0]}; leave the namespace out", 403)
+    if selects and names.shown is not None:
+        return bad("a namespaceSelector is about all namespaces, and you may not get the pods of all of them", 403)
+    return None
 
 
 def _workload(text: bytes, values: dict[str, str]) -> Replicated:

@@ -84,6 +84,35 @@ async def test_a_workload_of_a_namespace(desk: Desk) -> None:
     assert (await desk.json("/v1/fit", body=body))["fitting"] == 3
 
 
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("preferred", [False, True])
+@pytest.mark.parametrize(
+    ("term", "status"),
+    [
+        ({"namespaces": ["secret"]}, 403),
+        ({"namespaces": ["a", "secret"]}, 403),
+        ({"namespaceSelector": {}}, 403),
+        ({"namespaceSelector": {"matchLabels": {"team": "x"}}}, 403),
+        ({"namespaces": ["a"]}, 200),
+        ({}, 200),
+    ],
+)
+async def test_affinity_to_pods_elsewhere(
+    desk: Desk, kind: str, *, preferred: bool, term: dict[str, Any], status: int
+) -> None:
+    """How many fit would say which labels the pods of another namespace have, and on which nodes they are."""
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname", **term}
+    terms = (
+        {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+        if preferred
+        else {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    )
+    spec = {"affinity": {kind: terms}, "containers": [{"name": "c"}]}
+    body = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}).encode()
+    assert (await desk.reply("/v1/fit", "jane", body=body)).status == status
+    assert (await desk.reply("/v1/fit", body=body)).status == 200
+
+
 @pytest.mark.parametrize(
     ("target", "body", "want"),
     [
