@@ -5,6 +5,7 @@ Refuses to list the cluster again and again: it watches. The running scheduler i
 """
 
 import argparse
+import gc
 import signal
 from collections.abc import AsyncIterator
 from typing import Final
@@ -41,6 +42,7 @@ def watch(arguments: argparse.Namespace) -> int:
         NeuronSchedulerError: the cluster cannot be followed.
     """
     with answering():
+        gc.enable()  # it may run for days
         run_async(_watch, arguments)
     return ENDED
 
