@@ -4,17 +4,27 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import attrs
+
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Owner, Pod
-from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint, Toleration
+from neuron_scheduler.model.selectors import (
+    Effect,
+    NodeSelectorTerm,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    Taint,
+    Toleration,
+)
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import legal_sets, place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from tests.support.brute_force import CORDON, World
-from tests.support.builders import node, pod, request
-from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_node
+from tests.support.builders import GI, node, pod, request
+from tests.support.random_objects import NAMES, WEB, bound_pod, pending_pod, some_node
 
 TYPES = ("inf2.24xlarge", "trn1.32xlarge", "inf1.6xlarge", "inf2.xlarge")
 HELD: tuple[dict[str, Any], ...] = (
@@ -53,6 +63,39 @@ def full_world(dice: Random) -> World:
     if pending.neuron is not None and dice.random() < 0.1:
         kept.append((dice.choice(nodes).name, Nomination(pending, CoreMask(dice.getrandbits(8)))))
     return World(tuple(nodes), tuple(bound), pending, tuple(kept), profile)
+
+
+def crowded_world(dice: Random) -> World:
+    """Return nodes on which pods use up cpu, memory and the number of pods, each pod another part of them."""
+    nodes = [
+        node(name, "trn1.32xlarge", created=age, cpu=8_000, memory=32 * GI, pods=dice.choice([6, 110]))
+        for age, name in enumerate("ab"[: dice.randint(1, 2)])
+    ]
+    nodes = [attrs.evolve(each, labels={**each.labels, HOSTNAME_LABEL: each.name}) for each in nodes]
+    bound = [_small(dice, f"{each.name}{number}", each) for each in nodes for number in range(dice.randint(3, 7))]
+    near = PodAffinityTerm(HOSTNAME_LABEL, WEB, frozenset({"default"}))
+    pending = pod(
+        "pending",
+        devices=dice.choice([0, 1, 4]),
+        cpu=dice.choice([1_000, 3_000, 6_000]),
+        memory=dice.choice([4, 12, 20]) * GI,
+        priority=dice.choice([0, 5]),
+        affinity=(near,) if dice.random() < 0.3 else (),
+        anti_affinity=(near,) if dice.random() < 0.1 else (),
+    )
+    return World(tuple(nodes), tuple(bound), pending)
+
+
+def _small(dice: Random, name: str, on: Node) -> Pod:
+    return pod(
+        name,
+        on=on.name,
+        cpu=dice.choice([0, 500, 2_000, 4_000]),
+        memory=dice.choice([0, 2, 8, 16]) * GI,
+        priority=dice.choice([0, 1]),
+        labels={"app": dice.choice(["web", "db"])},
+        terminating=dice.random() < 0.2,
+    )
 
 
 def mixed_world(dice: Random) -> World:
