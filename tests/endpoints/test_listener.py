@@ -410,6 +410,25 @@ async def test_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
             connection.close()
 
 
+async def test_a_client_that_goes_away_over_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """That it has gone is noticed there, too; a body and a large answer pass."""
+    server, client = contexts
+    async with served(Limits(), certificate=lambda: server) as here:
+        _, writer = await asyncio.open_connection("127.0.0.1", here.port, ssl=client)
+        writer.write(b"GET /watched HTTP/1.1\r\n\r\n")
+        await until(lambda: bool(here.asked))
+        writer.close()
+        await until(lambda: here.asked[-1] == "gone")
+        for request, want in (
+            (b"POST /body HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+            (b"GET /large HTTP/1.1\r\n\r\n", b"<" + b"x" * 3_000_000),
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port, ssl=client)
+            writer.write(request)
+            assert (await reader.read()).partition(b"\r\n\r\n")[2] == want
+            writer.close()
+
+
 @pytest.mark.skipif(not FILES.exists(), reason="the open files of the process cannot be counted")
 async def test_nothing_is_left_behind(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     """Closing ends connections that wait, shake hands or are answered, and leaves no open file."""
