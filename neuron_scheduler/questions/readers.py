@@ -3,8 +3,8 @@ Who asks, and what that reader may see, by the API server's TokenReview and Subj
 
 A reader needs the right to get the path. The names of pods are shown where the reader may get the pods themselves, so
 no tenant learns another's names. Answers of the API server, refusals too, are kept for a few seconds, by a digest of
-the token. Tokens that are not known yet are limited, so that guesses do not flood the API server. Refuses tokens that
-somebody on the way could read.
+the token. Tokens that are not known yet are limited, so that guesses do not flood the API server, and so are reviews of
+rights: they share its patience with our Bindings. Refuses tokens that somebody on the way could read.
 """
 
 import hashlib
@@ -15,9 +15,10 @@ import attrs
 
 from neuron_scheduler.endpoints.access import CACHE_SECONDS, bearer_token, status_reply
 from neuron_scheduler.endpoints.exchange import Reply, Request
-from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.errors import ApiError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.user_review import User
+from neuron_scheduler.questions.refusals import busy
 from neuron_scheduler.telemetry import logs
 
 MOST_TOKENS: Final = 256
@@ -26,6 +27,10 @@ MOST_NAMESPACES: Final = 64
 """Namespaces about which one question may ask the API server; names of further ones are left out."""
 _UNKNOWN_TOKENS_PER_SECOND: Final = 5.0
 _UNKNOWN_TOKENS_AT_ONCE: Final = 10
+_REVIEWS_PER_SECOND: Final = 50.0
+_REVIEWS_AT_ONCE: Final = 200
+_LONGEST_NAME: Final = 253
+"""Characters of a name in Kubernetes; there is no right to a longer one."""
 
 HOW: Final = (
     "send the header Authorization: Bearer TOKEN; kubectl create token prints a token of a ServiceAccount. Without TLS"
@@ -35,6 +40,10 @@ HOW: Final = (
 log = logs.logger(__name__)
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class TooManyReviewsError(NeuronSchedulerError):
+    """The API server is not asked about more rights at present."""
 
 
 class Reviews(Protocol):
@@ -115,24 +124,28 @@ class Readers:
     _users: _Memory[bytes, User | _Nobody] = attrs.field(init=False)
     _rights: _Memory[tuple[bytes, str, str, str], bool] = attrs.field(init=False)
     _unknown: TokenBucket = attrs.field(init=False)
+    _reviewed: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._users = _Memory(self.clock, MOST_TOKENS)
         self._rights = _Memory(self.clock, MOST_RIGHTS)
         self._unknown = TokenBucket(self.clock, _UNKNOWN_TOKENS_PER_SECOND, _UNKNOWN_TOKENS_AT_ONCE)
+        self._reviewed = TokenBucket(self.clock, _REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
     async def reader(self, request: Request) -> "Reader | Reply":
         """Return who asks, or the refusal of a request that must not be answered."""
         token = bearer_token(request.fields.get("authorization", ""))
         public = request.path in self.public
         if not token:
-            return Reader(None, b"", self) if public else _refusal(401, "Unauthorized", HOW)
+            return Reader(None, b"", self) if public else status_reply(401, "Unauthorized", HOW)
         if not request.confidential:
             sentence = "a token is not accepted over a connection that others can read"
-            return _refusal(403, "Forbidden", f"{sentence}: {HOW}")
+            return status_reply(403, "Forbidden", f"{sentence}: {HOW}")
         digest = hashlib.sha256(token.encode()).digest()
         try:
             return await self._judged(digest, token, request.path, public=public)
+        except TooManyReviewsError as error:
+            return busy(str(error), 429)
         except (ApiError, UnreachableError) as error:
             return unavailable(error)
 
@@ -140,26 +153,33 @@ class Readers:
         known = self._users.get(digest)
         if known is None:
             if not self._unknown.take_now():
-                return _refusal(503, "ServiceUnavailable", "too many unknown tokens; try again later", retry=True)
+                return busy("too many unknown tokens; try again later")
             known = (self._users.put(digest, await self.reviews.user_of(token) or _NOBODY),)
         (user,) = known
         if isinstance(user, _Nobody):
-            return _refusal(401, "Unauthorized", f"the API server does not accept this token; {HOW}")
+            return status_reply(401, "Unauthorized", f"the API server does not accept this token; {HOW}")
         reader = Reader(user, digest, self)
         if public or await reader.may_get_path(path):
             return reader
         sentence = f'User "{user.username}" cannot get path "{path}"'
         remedy = "an administrator can bind the ClusterRole neuron-scheduler-reader"
-        return _refusal(403, "Forbidden", f"forbidden: {sentence}; {remedy}")
+        return status_reply(403, "Forbidden", f"forbidden: {sentence}; {remedy}")
 
     async def has_right(self, reader: "Reader", kind: str, of: str, name: str = "") -> bool:
-        """Return whether a user has a right; `kind` is `path` or `pods`."""
-        if reader.user is None:
+        """
+        Return whether a user has a right; `kind` is `path` or `pods`.
+
+        Raises:
+            TooManyReviewsError: the API server was asked too much lately.
+        """
+        if reader.user is None or max(len(of), len(name)) > _LONGEST_NAME:
             return False
         key = (reader.digest, kind, of, name)
         known = self._rights.get(key)
         if known is not None:
             return known[0]
+        if not self._reviewed.take_now():
+            raise TooManyReviewsError("too many questions about rights; try again")
         reviews, user = self.reviews, reader.user
         answer = reviews.may_get(user, of) if kind == "path" else reviews.may_get_pods(user, of, name)
         return self._rights.put(key, await answer)
@@ -174,7 +194,8 @@ class Reader:
     """
     Who asks.
 
-    Each method raises ApiError or UnreachableError if the API server has no answer.
+    Each method raises ApiError or UnreachableError if the API server has no answer, and TooManyReviewsError if it was
+    asked too much lately.
 
     Attributes:
         user: None for a reader without a token.
@@ -214,8 +235,4 @@ class Reader:
 def unavailable(error: Exception) -> Reply:
     """Return the answer if the API server could not be asked; the log says why."""
     log.warning("Cannot ask the API server what a reader may see", exc=error)
-    return _refusal(503, "ServiceUnavailable", "the API server cannot be asked what you may see", retry=True)
-
-
-def _refusal(code: int, reason: str, message: str, *, retry: bool = False) -> Reply:
-    return status_reply(code, reason, message, {"Retry-After": "1"} if retry else {})
+    return busy("the API server cannot be asked what you may see")

@@ -13,7 +13,7 @@ from neuron_scheduler.endpoints.exchange import METHODS, Page, Reply, Request
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.questions.lane import ClientGoneError, CrowdedError, Lane, Turn
 from neuron_scheduler.questions.parameters import AskedWronglyError
-from neuron_scheduler.questions.readers import Reader, Readers, unavailable
+from neuron_scheduler.questions.readers import Reader, Readers, TooManyReviewsError, unavailable
 from neuron_scheduler.questions.refusals import bad, busy
 
 FLEET, WAITING, DECISIONS = "/v1/fleet", "/v1/waiting", "/v1/decisions"
@@ -80,7 +80,7 @@ def _answering(
                 return await route.ask(request, reader, turn)
         except AskedWronglyError as error:
             return bad(str(error))
-        except CrowdedError as error:
+        except (CrowdedError, TooManyReviewsError) as error:
             return busy(str(error), 429)
         except TimeoutError:
             return busy(f"the answer takes longer than {lane.seconds:g} s; ask for less, or try again")

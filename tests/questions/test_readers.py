@@ -7,7 +7,7 @@ import pytest
 from neuron_scheduler.endpoints.access import CACHE_SECONDS
 from neuron_scheduler.endpoints.exchange import Reply, Request, Unconnected
 from neuron_scheduler.errors import ApiError, NeuronSchedulerError, UnreachableError
-from neuron_scheduler.questions.readers import MOST_NAMESPACES, MOST_TOKENS, Names, Reader, Readers
+from neuron_scheduler.questions.readers import MOST_NAMESPACES, MOST_TOKENS, Names, Reader, Readers, TooManyReviewsError
 from tests.support.reviews import FakeReviews
 
 HERE = Unconnected("127.0.0.1")
@@ -138,3 +138,19 @@ async def test_without_the_api_server(readers: Readers, server: FakeReviews, fai
     assert (await refusal(readers, request("jane")))[0] == 503
     server.failure = None
     await reader_of(readers, "jane")
+
+
+async def test_reviews_are_limited(readers: Readers, server: FakeReviews) -> None:
+    """A reader that asks for many pods does not flood the API server; what is known needs no review."""
+    jane = await reader_of(readers, "jane")
+    assert not await jane.may_get_pod("c" * 254, "p")
+    assert not await jane.may_get_pod("c", "p" * 254)
+    for i in range(199):  # and the right to the path
+        assert not await jane.may_get_pod("c", f"p{i}")
+    with pytest.raises(TooManyReviewsError):
+        await jane.may_get_pod("c", "another")
+    assert len(server.asked) == 2 + 199
+    assert not await jane.may_get_pod("c", "p0")
+    assert (await refusal(readers, request("admin")))[0] == 429
+    server.now += 1.0
+    await reader_of(readers, "admin")
