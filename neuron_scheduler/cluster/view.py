@@ -154,9 +154,7 @@ class View:
 
     def changed(self, overlay: Overlay) -> NodeSet:
         """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
-        table = self._table.current
-        marked = table.of_rows.postings(overlay.marks, table.slots)
-        return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES
+        return _changed(self._table, overlay)
 
     def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
         """
@@ -185,7 +183,8 @@ class View:
         """Return how many pods match a selector on each node."""
         table = self._table.current
         if self._index_requests is not None and not table.pods.is_ready(definition):
-            self._index_requests.lacking[definition] = lambda: self._table.current.pods.prepare(definition)
+            whole = self._table
+            self._index_requests.lacking[definition] = lambda: whole.current.pods.prepare(definition)
             return Column()
         return table.pods.counts(definition, len(table.slots))
 
@@ -195,7 +194,8 @@ class View:
         if self._index_requests is not None and (
             self._lacks_domains(key) or not table.pods.is_ready(definition, table.domains(key))
         ):
-            self._index_requests.lacking[definition, key] = lambda: self._prepare_totals(definition, key)
+            whole = self._table
+            self._index_requests.lacking[definition, key] = lambda: _prepare_totals(whole, definition, key)
             return Column()
         return table.pods.totals(definition, table.domains(key), len(table.slots))
 
@@ -232,18 +232,14 @@ class View:
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         """Return an index of rows under an overlay."""
-        table = self._table.current
-        derived = Derived(overlaid(overlay, definition), definition, index_type, lambda: self.changed(overlay))
+        table, whole = self._table.current, self._table
+        derived = Derived(overlaid(overlay, definition), definition, index_type, lambda: _changed(whole, overlay))
         if self._index_requests is not None and not table.of_rows.is_ready(derived.definition):
             self._lacks(table.of_rows, overlay.marks, Postings)
             self._lacks(table.of_rows, definition, index_type)
-            self._index_requests.lacking[derived.definition] = lambda: self._prepare_overlaid(derived)
+            self._index_requests.lacking[derived.definition] = lambda: _prepare_overlaid(whole, derived)
             return index_type()
         return cast(_Data, table.of_rows.derived(derived, table.slots))
-
-    def _prepare_overlaid(self, derived: Derived[NodeInfo]) -> Iterator[None]:
-        table = self._table.current
-        return table.of_rows.prepare_derived(derived, table.slots)
 
     def _lacks(
         self, indexes: Indexes[Any], definition: Callable[[Any], Any], index_type: type[Postings | Column]
@@ -255,7 +251,8 @@ class View:
         (self._index_requests.of_nodes if of_nodes else self._index_requests.of_rows)[definition] = None
         if indexes.is_ready(definition):
             return False
-        self._index_requests.lacking[definition] = lambda: self._prepare(definition, index_type, of_nodes=of_nodes)
+        whole = self._table
+        self._index_requests.lacking[definition] = lambda: _prepare(whole, definition, index_type, of_nodes=of_nodes)
         return True
 
     def _lacks_domains(self, key: str) -> bool:
@@ -263,13 +260,31 @@ class View:
         of_nodes = self._table.of_nodes
         return key in self._table.offered.labels and self._lacks(of_nodes, domain(key), Postings)
 
-    def _prepare_totals(self, definition: Matching, key: str) -> Iterator[None]:
-        return self._table.current.pods.prepare(definition, lambda: self._table.current.domains(key))
 
-    def _prepare(
-        self, definition: Callable[[Any], Any], index_type: type[Postings | Column], *, of_nodes: bool
-    ) -> Iterator[None]:
-        table = self._table.current
-        if of_nodes:
-            return table.of_nodes.prepare(definition, index_type, table.nodes)
-        return table.of_rows.prepare(definition, index_type, table.slots)
+# What a question lacks is prepared with functions of the table: functions of the view that records it would keep the
+# view, and a fork with it, in a circle of references.
+
+
+def _changed(whole: NodeTable, overlay: Overlay) -> NodeSet:
+    """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
+    table = whole.current
+    marked = table.of_rows.postings(overlay.marks, table.slots)
+    return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES
+
+
+def _prepare(
+    whole: NodeTable, definition: Callable[[Any], Any], index_type: type[Postings | Column], *, of_nodes: bool
+) -> Iterator[None]:
+    table = whole.current
+    if of_nodes:
+        return table.of_nodes.prepare(definition, index_type, table.nodes)
+    return table.of_rows.prepare(definition, index_type, table.slots)
+
+
+def _prepare_overlaid(whole: NodeTable, derived: Derived[NodeInfo]) -> Iterator[None]:
+    table = whole.current
+    return table.of_rows.prepare_derived(derived, table.slots)
+
+
+def _prepare_totals(whole: NodeTable, definition: Matching, key: str) -> Iterator[None]:
+    return whole.current.pods.prepare(definition, lambda: whole.current.domains(key))

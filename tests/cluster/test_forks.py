@@ -1,5 +1,6 @@
 """A fork shares what neither has changed: a change of one of them is never seen by another."""
 
+import gc
 from random import Random
 from typing import Final
 
@@ -7,14 +8,19 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.tables.matching import Matching
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Image, Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
 from neuron_scheduler.model.volumes import ClaimRef, CSINode, PersistentVolume, VolumeAttachment
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from tests.support.builders import node, pod
 from tests.support.thoroughness import examples
 
+PROFILE: Final = default_profile("my-scheduler")
 NODES: Final = "abc"
 LABELS: Final = ("red", "green")
 DRIVER: Final = "ebs.csi.aws.com"
@@ -110,3 +116,33 @@ def test_each_sees_its_own_changes_only(seed: int) -> None:
         world.change(dice)
         for checked in worlds:
             assert [checked.read(name) for name in NODES] == [checked.expected(name) for name in NODES]
+
+
+def test_a_fork_is_freed_without_the_garbage_collector() -> None:
+    """A running process that answers questions makes many; in a circle of references each would stay for a while."""
+    cluster = Cluster()
+    cluster.put_node(node("n", "trn1.32xlarge", labels={HOSTNAME_LABEL: "n"}))
+    term = PodAffinityTerm(HOSTNAME_LABEL, LabelSelector(), frozenset({"default"}))
+    cluster.put_pod(pod("p", on="n", anti_affinity=(term,)))
+    cluster.nominate("n", Nomination(pod("w", priority=9)))
+    spread = SpreadConstraint(HOSTNAME_LABEL, 1, hard=True, selector=LabelSelector())
+    asking = pod("q", devices=1, anti_affinity=(term,), spread=(spread,))
+    gc.collect()
+    gc.disable()
+    try:
+        before = tables()
+        fork = cluster.fork()
+        for prepare in (IndexWarmup().of, IndexWarmup().of_refusal):
+            assert list(prepare(fork, asking, PROFILE))
+        assert isinstance(schedule_pod(fork, asking, PROFILE), FitError)
+        fork.put_pod(pod("r", on="n", anti_affinity=(term,)))
+        assert tables() > before
+        del fork, prepare
+        assert tables() == before
+    finally:
+        gc.enable()
+
+
+def tables() -> int:
+    """Return how many tables there are in memory."""
+    return sum(type(thing).__name__.endswith("Table") for thing in gc.get_objects())

@@ -48,8 +48,8 @@ _Directory = dict[str | None, dict[_Equality, Mapping[PodAffinityTerm, None]]]
 
 
 @attrs.frozen(eq=False)
-class _Version:
-    """The time of a table between two forks of it; it is compared by identity."""
+class _Mark:
+    """Stands for a table, or for the time of a table between two forks of it; it is compared by identity."""
 
 
 @attrs.define(eq=False)
@@ -70,8 +70,8 @@ class _PodsWithTerm:
 
     posted: tuple[tuple[str | None, _Equality], ...]
     namespace: str
-    table: "TermTable"
-    version: _Version
+    table: _Mark
+    version: _Mark
     numbers: dict[Slot, int] = attrs.field(factory=dict)
     _totals: Column | Rollup | None = None
     _pending: list[tuple[Slot, int]] = attrs.field(factory=list)
@@ -90,14 +90,14 @@ class _PodsWithTerm:
             self._totals = None
             self._pending.clear()
 
-    def copied(self, table: "TermTable", version: _Version) -> "_PodsWithTerm":
+    def copied(self, table: _Mark, version: _Mark) -> "_PodsWithTerm":
         """Return a copy for a table; it keeps the totals if they are that table's."""
         copy = _PodsWithTerm(self.posted, self.namespace, table, version, dict(self.numbers))
         if self.table is table:
             copy._totals, copy._pending = self._totals, list(self._pending)
         return copy
 
-    def renumbered(self, table: "TermTable", version: _Version, new_slots: Mapping[Slot, Slot]) -> "_PodsWithTerm":
+    def renumbered(self, table: _Mark, version: _Mark, new_slots: Mapping[Slot, Slot]) -> "_PodsWithTerm":
         """Return a copy with the new slots of the nodes."""
         numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
         return _PodsWithTerm(self.posted, self.namespace, table, version, numbers)
@@ -138,7 +138,8 @@ class TermTable:
     _pods_with: dict[tuple[TermKind, PodAffinityTerm], _PodsWithTerm] = attrs.field(factory=dict)
     _of_namespace: Counter[str] = attrs.field(factory=Counter)
     _left_out: Counter[tuple[str, TermKind, PodAffinityTerm]] = attrs.field(factory=Counter)
-    _version: _Version = attrs.field(factory=_Version)
+    _itself: _Mark = attrs.field(factory=_Mark)  # a reference to the table would be a circle
+    _version: _Mark = attrs.field(factory=_Mark)
 
     def replace(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
         """Replace the terms of a pod on a node by those of its new state; None if it is not there."""
@@ -182,7 +183,7 @@ class TermTable:
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
         """Replace the slots of the nodes by their new ones."""
         self._pods_with = {
-            key: pods_with_term.renumbered(self, self._version, new_slots)
+            key: pods_with_term.renumbered(self._itself, self._version, new_slots)
             for key, pods_with_term in self._pods_with.items()
         }
 
@@ -192,7 +193,7 @@ class TermTable:
 
         The numbers of a term are copied when one of the two changes them.
         """
-        self._version = _Version()
+        self._version = _Mark()
         return TermTable(
             directories={
                 kind: {namespace: dict(posted) for namespace, posted in directory.items()}
@@ -206,15 +207,15 @@ class TermTable:
     def _with_own_totals(self, key: tuple[TermKind, PodAffinityTerm]) -> _PodsWithTerm:
         """Return the pods with a term, with totals that are this table's own."""
         pods_with_term = self._pods_with[key]
-        if pods_with_term.table is not self:
-            pods_with_term = self._pods_with[key] = pods_with_term.copied(self, self._version)
+        if pods_with_term.table is not self._itself:
+            pods_with_term = self._pods_with[key] = pods_with_term.copied(self._itself, self._version)
         return pods_with_term
 
     def _to_change(self, key: tuple[TermKind, PodAffinityTerm]) -> _PodsWithTerm:
         """Return the pods with a term, copied first if a fork may have them."""
         pods_with_term = self._pods_with[key]
         if pods_with_term.version is not self._version:
-            pods_with_term = self._pods_with[key] = pods_with_term.copied(self, self._version)
+            pods_with_term = self._pods_with[key] = pods_with_term.copied(self._itself, self._version)
         return pods_with_term
 
     def _add(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
@@ -228,7 +229,7 @@ class TermTable:
             for namespace, equality in posted:
                 of_namespace = self._directories[kind].setdefault(namespace, {})
                 of_namespace[equality] = {**of_namespace.get(equality, {}), term: None}  # forks have the old one
-            self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace, self, self._version)
+            self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace, self._itself, self._version)
         self._to_change((kind, term)).add(slot, 1)
 
     def _discard(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
