@@ -25,7 +25,7 @@ def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
         return {}
     election, trusting = parts.election, count_unknown_only(config)
     decisions = DecisionRing(now=time.time)
-    parts.scheduling_loop.on_decision = decisions.note
+    parts.scheduling_loop.listeners.append(decisions.note)
     asked = Asked(
         cluster=parts.cluster,
         queue=parts.queue,

@@ -20,7 +20,7 @@ from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
-from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop, ignore_decision
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.extender.assembly import assembled
@@ -280,7 +280,7 @@ def _scheduling_loop(
         identity=shared.identity,
         bind_concurrency=shared.config.bind_concurrency,
         allocate_fence=shared.config.allocate_fence,
-        on_decision=ignore_decision if shared.journal is None else shared.journal.decided,
+        listeners=[] if shared.journal is None else [shared.journal.decided],
     )
 
 

@@ -86,10 +86,6 @@ class PreemptionExecutor(Protocol):
 _WARM_UP_PODS = 1024  # most waiting pods resemble each other
 
 
-def ignore_decision(_pod: Pod, _decision: Decision | FitError) -> None:
-    """Do nothing."""
-
-
 @attrs.define(eq=False, kw_only=True)
 class SchedulingLoop:
     """
@@ -104,7 +100,7 @@ class SchedulingLoop:
         errors: reports unexpected exceptions.
         bind_concurrency: Bindings that are tried for the first time at once.
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
-        on_decision: called with each pod and the decision about it, before that is assumed.
+        listeners: called in order with each pod and the decision about it, before that is assumed.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
         timing: times one decision in ten.
         assumptions, binding_cycle: what its decisions go through, which other requesters of nodes share.
@@ -125,7 +121,7 @@ class SchedulingLoop:
     identity: str = ""
     bind_concurrency: int = 48
     allocate_fence: bool = True
-    on_decision: Callable[[Pod, Decision | FitError], None] = ignore_decision
+    listeners: list[Callable[[Pod, Decision | FitError], None]] = attrs.field(factory=list)
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -273,7 +269,8 @@ class SchedulingLoop:
         self.metrics.decided(decided - started)
         chosen = "" if isinstance(decision, FitError) else decision.node_name
         extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: its lines show what is free
-        self.on_decision(pod, decision)
+        for listener in self.listeners:
+            listener(pod, decision)
         if isinstance(decision, FitError):
             await self._refused(queued, decision, profile, started)
             return None

@@ -22,7 +22,7 @@ async def history(seed: int, *, restarts: bool = False) -> tuple[Memory, Cluster
     dice, memory = Random(seed), Memory()
     journal = Journal(output=memory, profiles=(RecordedProfile("my-scheduler", ("A",)),), wall_clock=lambda: 5.0)
     world = World(dice, cluster=journal.cluster)
-    world.scheduler.on_decision = journal.decided
+    world.scheduler.listeners.append(journal.decided)
     for _ in range(10):
         change(dice, world)  # what was there before the journal began
     await journal._write_what_waits()

@@ -27,13 +27,14 @@ BOUND: Final = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Succ
 class WiredScheduler:
     """A scheduler without a network: its Bindings come back as watch events at once."""
 
+    config: Config = attrs.field(factory=lambda: Config(leader_elect=False))
     requests: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     pods: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     version: int = 0
     parts: Parts = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.parts = wire(Config(leader_elect=False), cast(Client, self), Metrics())
+        self.parts = wire(self.config, cast(Client, self), Metrics())
         for number in range(NODES):
             self.deliver(self.parts.nodes, "ADDED", node_manifest(f"n{number}"))
 
