@@ -12,12 +12,13 @@ from typing import Any, Final, TypeVar, cast
 import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, LeavingPod
+from neuron_scheduler.model.wording import clipped
 from neuron_scheduler.questions.readers import Names
 
 _KEY: Final = re.compile(
-    r"(?<![\w./-])(?![0-9]+/[0-9]+\b)([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z0-9][-a-z0-9.]{0,252})", re.ASCII
+    r"(?<![\w./-])(?![0-9]+/[0-9]+ nodes? )([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z0-9][-a-z0-9.]{0,252})", re.ASCII
 )
-"""`0/5 nodes are available` is no key."""
+"""`0/5 nodes are available` is no key; any other fraction may be one, since a namespace may be called `42`."""
 _PARTS_A_STEP: Final = 32
 _LONG: Final = 32
 """Items of a list above which they are not made in one step."""
@@ -121,7 +122,8 @@ class _Redaction:
         sentence = change.sentence
         shown = {budget for pod in change.pods for budget in pod.budgets}
         for budget in {budget for pod in hidden for budget in pod.budgets} - shown:
-            sentence = _word(budget).sub(A_BUDGET, sentence)
+            for text in (budget, clipped(budget)):
+                sentence = _word(text).sub(A_BUDGET, sentence)
         if any(_word(name).search(sentence) for pod in hidden for name in (pod.name, pod.namespace)):
             sentence = (
                 f"{len(before.pods)} pods of {before.node_name or 'one node'} end, some of which you may not see."
