@@ -94,6 +94,8 @@ def _command(pods: Sequence[Pod]) -> str:
     by_namespace: dict[str, list[str]] = defaultdict(list)
     for pod in pods:
         by_namespace[pod.namespace].append(pod.name)
-    return " && ".join(
-        kubectl("delete", "pod", "--namespace", namespace, *names) for namespace, names in by_namespace.items()
-    )
+    commands = [
+        kubectl("delete", "pod", "--namespace", namespace, *names, names=(namespace, *names))
+        for namespace, names in by_namespace.items()
+    ]
+    return " && ".join(commands) if all(commands) else ""

@@ -130,7 +130,8 @@ def _patch(pod: Pod, written: list[dict[str, str]]) -> str:
         if pod.tolerations
         else [{"op": "add", "path": "/spec/tolerations", "value": written}]
     )
-    return kubectl("patch", "pod", pod.name, "--namespace", pod.namespace, "--type=json", "--patch", json.dumps(patch))
+    of = (pod.name, "--namespace", pod.namespace)
+    return kubectl("patch", "pod", *of, "--type=json", "--patch", json.dumps(patch), names=(pod.name, pod.namespace))
 
 
 def _written(taint: Taint) -> dict[str, str]:

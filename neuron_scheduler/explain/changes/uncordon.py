@@ -63,7 +63,7 @@ def _change(name: str, node_info: NodeInfo, more: int) -> Change:
     return Change(
         ChangeKind.UNCORDON,
         f"Lift the cordon of {name}: it then takes the pod.{others}",
-        command=kubectl("uncordon", name),
+        command=kubectl("uncordon", name, names=(name,)),
         node_name=name,
         instance_type=node_info.node.instance_type,
     )

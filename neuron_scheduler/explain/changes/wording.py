@@ -4,11 +4,15 @@ Parts of the sentences and commands that several kinds of changes have in common
 Refuses to make text safe for a terminal: who prints it does that.
 """
 
+import re
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clipped, few
+
+_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*", re.ASCII)
 
 
 def any_of(names: Sequence[str]) -> str:
@@ -25,6 +29,14 @@ def with_template(sentence: str, pod: Pod) -> str:
     return f"{sentence} {pod.owner.kind} {clipped(pod.owner.name)} makes the pod: change the template {where}."
 
 
-def kubectl(*words: str) -> str:
-    """Return a command for a shell."""
-    return shlex.join(("kubectl", *words))
+def kubectl(*words: str, names: Sequence[str]) -> str:
+    """
+    Return a command for a shell; empty if a name is none that an API server accepts.
+
+    A file may have a pod that is called `--all`, and somebody may run the command without a second look.
+
+    Args:
+        words: all of the command but `kubectl`.
+        names: those of its words that are names from the cluster.
+    """
+    return shlex.join(("kubectl", *words)) if all(map(_NAME.fullmatch, names)) else ""

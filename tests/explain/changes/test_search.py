@@ -219,6 +219,17 @@ def test_a_cordon() -> None:
     assert found[ChangeKind.UNCORDON].command == "kubectl uncordon b"
 
 
+@pytest.mark.parametrize("name", ["--all", "-A", "a\nb", "a;b", "$(b)", "A"])
+def test_a_name_that_a_shell_or_kubectl_might_obey(name: str) -> None:
+    """Files may have any names; who is shown a command may run it, so there is none."""
+    named, _ = answer([trn1(name)], [whole(name, name)], pod(devices=8))
+    assert (named[ChangeKind.DEPARTURE].command, len(named[ChangeKind.DEPARTURE].pods)) == ("", 1)
+    lifted, _ = answer([trn1(name, unschedulable=True)], [], pod(devices=8))
+    assert (lifted[ChangeKind.UNCORDON].command, lifted[ChangeKind.UNCORDON].node_name) == ("", name)
+    tolerating, _ = answer([trn1(taints=(DEDICATED,))], [], pod(name, devices=8))
+    assert tolerating[ChangeKind.TOLERATION].command == ""
+
+
 def test_a_toleration() -> None:
     """It tolerates this taint and no other, and the command adds it to the pod."""
     found, _ = answer([trn1(taints=(DEDICATED,))], [], pod(devices=4))
