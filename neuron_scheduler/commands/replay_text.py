@@ -15,6 +15,7 @@ from neuron_scheduler.telemetry.paragraphs import GREEN, YELLOW, Paragraphs
 
 MOST_SHOWN: Final = 10
 """Differences that are shown if not all are asked for."""
+_LAST: Final = 253402300799.0  # of the year 9999; files may have any number
 _INDENT: Final = "  "
 
 
@@ -65,7 +66,7 @@ def _simulated(recorded: Waits, other: Waits) -> Iterator[str]:
 
 
 def _difference(difference: DifferentDecision, paragraphs: Paragraphs) -> Iterator[str]:
-    pod, at = difference.pod, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(difference.at))
+    pod, at = difference.pod, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(max(difference.at, 0.0), _LAST)))
     asks = f", {pod.asks}" if pod.asks else ""
     yield from paragraphs.wrapped(f"{at} {pod.namespace}/{pod.name}{asks}", rest=_INDENT)
     yield from paragraphs.wrapped(f"then: {difference.then}", first=_INDENT, rest=_INDENT * 2)

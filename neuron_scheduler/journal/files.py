@@ -79,8 +79,9 @@ class RotatedFile:
             if older.exists():
                 older.replace(self._numbered(number))
         self.path.unlink(missing_ok=True)
-        self.path.touch(mode=0o600)
-        self._file = self.path.open("ab", buffering=0)
+        # Whatever somebody else has put there since then, such as a link to another file, is an error.
+        opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode=0o600)
+        self._file = os.fdopen(opened, "wb", buffering=0)
         self._bytes = 0
 
     def write(self, lines: bytes) -> None:

@@ -10,6 +10,7 @@ Fields with their default value are left out. Refuses to read a line of another 
 """
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any, Final, cast, get_args
 
@@ -129,6 +130,13 @@ _unstructured, _structured = _make()
 KINDS: Final = tuple(kind.__name__ for kind in get_args(Record))
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no time")
+    return value
+
+
 def line_of(record: Record) -> bytes:
     """Return a record as a line, with its end."""
     value = _unstructured(record)
@@ -144,7 +152,7 @@ def record_of(line: bytes) -> Record:
         UnreadableLineError: there is none.
     """
     try:
-        value = json.loads(line)
+        value = json.loads(line, parse_constant=_finite, parse_float=_finite)
         if isinstance(value, dict) and value.get("record") == "Started" and value.get("format", FORMAT) != FORMAT:
             raise UnreadableLineError(
                 f"its format is {value['format']!r}, and this version reads {FORMAT}; use the version that wrote it"

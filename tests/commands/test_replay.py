@@ -107,6 +107,13 @@ def test_a_line_that_is_cut_off_ends_the_file(tmp_path: Path, capsys: pytest.Cap
     assert "no decision that could be made again" in replay(capsys, str(path), code=0)
 
 
+@pytest.mark.parametrize(("at", "says"), [(1e300, "9999-12-31T23:59:59Z"), (-1e300, "1970-01-01T00:00:00Z")])
+def test_a_time_that_no_calendar_has(at: float, says: str) -> None:
+    """A file may have any number."""
+    difference = DifferentDecision(at, PodSummary("ml", "p"), "a", "b", "why")
+    assert f"{says} ml/p" in list(lines(ReplayReport(at, at, 1, 1, (difference,)), Paragraphs()))
+
+
 def test_the_text() -> None:
     """Figures of the answer, wrapped; names from the cluster cannot control the terminal."""
     pod = PodSummary("ml", "evil\x1b[31m", asks="16 Neuron devices")

@@ -32,6 +32,26 @@ def test_a_file_of_an_earlier_process_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "d.jsonl.1").read_bytes() == b"before\n"
 
 
+def test_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there already is put aside; one that somebody makes at the wrong moment is an error."""
+    other, path = tmp_path / "other", tmp_path / "d.jsonl"
+    other.write_bytes(b"precious\n")
+    path.symlink_to(other)
+    output = RotatedFile(path, most_bytes=10, keep=1)
+    output.write(b"line\n")
+    assert (path.is_symlink(), path.read_bytes()) == (False, b"line\n")
+    unlink = Path.unlink
+
+    def replaced(self: Path, *, missing_ok: bool) -> None:
+        unlink(self, missing_ok=missing_ok)
+        self.symlink_to(other)
+
+    monkeypatch.setattr(Path, "unlink", replaced)
+    with pytest.raises(FileExistsError):
+        output.begin()
+    assert other.read_bytes() == b"precious\n"
+
+
 def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
     """A mistake in the flag is found at the start."""
     for target in (tmp_path, tmp_path / "none" / "d.jsonl"):

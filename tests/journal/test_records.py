@@ -78,6 +78,7 @@ def test_a_decision_takes_a_few_hundred_bytes() -> None:
             b'{"record":"PutNode","node":{}}',
             b'{"record":"PutPod","pod":{"uid":"a","namespace":"b","name":"c","neuron":1}}',
         ),
+        *(b'{"record":"At","at":NaN}', b'{"record":"At","at":-Infinity}', b'{"record":"At","at":1e999}'),
         *(b'{"record":"Decided","at":1,"pod":null}', b'{"record":"At","at":' + b"9" * 5000 + b"}"),
     ],
     ids=lambda line: repr(line[:60]),
