@@ -14,11 +14,18 @@ import attrs
 from neuron_scheduler.explain.answers.explanation import Change, LeavingPod
 from neuron_scheduler.model.wording import clipped
 from neuron_scheduler.questions.readers import Names
+from neuron_scheduler.scheduling.plugins import node_affinity
 
 _KEY: Final = re.compile(
-    r"(?<![\w./-])(?![0-9]+/[0-9]+ nodes? )([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z0-9][-a-z0-9.]{0,252})", re.ASCII
+    rf"{re.escape(node_affinity.REASON)}(?!\.?[-\w])|"
+    r"(?<![\w./-])(?![0-9]+/[0-9]+ nodes? )([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z0-9][-a-z0-9.]{0,252})",
+    re.ASCII,
 )
-"""`0/5 nodes are available` is no key; any other fraction may be one, since a namespace may be called `42`."""
+"""
+A name, or the one reason of the filters that has a part of that form, `affinity/selector`: that one has no groups.
+
+`0/5 nodes are available` is no key; any other fraction may be one, since a namespace may be called `42`.
+"""
 _PARTS_A_STEP: Final = 32
 _LONG: Final = 32
 """Items of a list above which they are not made in one step."""
@@ -70,7 +77,7 @@ def _parts(answer: attrs.AttrsInstance) -> Iterator[Any]:
 def _namespaces(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if "/" in value:
-            yield from (match[1] for match in _KEY.finditer(value))
+            yield from (match[1] for match in _KEY.finditer(value) if match[1])
     elif isinstance(value, tuple):
         for item in value:
             yield from _namespaces(item)
@@ -131,6 +138,8 @@ class _Redaction:
         return attrs.evolve(change, sentence=sentence, command="")
 
     def _key(self, match: re.Match[str]) -> str:
+        if not match[1]:
+            return match[0]
         namespace, name = match[1], match[2].rstrip(".-")  # in a sentence a full stop may follow
         return A_POD + match[2][len(name) :] if self._hides(namespace, name) else match[0]
 

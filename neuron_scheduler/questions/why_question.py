@@ -50,8 +50,9 @@ class WhyQuestion:
         """Return why the pod waits, as the reader may see it."""
         values = parameters(request.query, PARAMETERS)
         key = key_of(values)
-        if not await reader.may_get_pod(*key.split("/", 1)):
-            return bad(f"you may not get the pod {key}; kubectl auth can-i get pods --namespace NAMESPACE says so", 403)
+        namespace, name = key.split("/", 1)
+        if not await reader.may_get_pod(namespace, name):
+            return bad(f"you may not get the pod {key}: kubectl auth can-i get pods/{name} --namespace {namespace}", 403)
         pod = self.pod_of(key)
         if pod is None:
             return bad(f"there is no pod {key}, or it has ended", 404)

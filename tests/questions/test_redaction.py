@@ -20,6 +20,7 @@ from neuron_scheduler.explain.answers.explanation import (
 from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.questions.readers import Names
 from neuron_scheduler.questions.redaction import A_POD, namespaces_in, redacted
+from neuron_scheduler.scheduling.plugins import node_affinity
 
 MESSAGE = (
     "0/5 nodes are available: 3 Insufficient aws.amazon.com/neurondevice, 2 node(s) had a pod with an unknown Neuron"
@@ -134,6 +135,16 @@ def test_what_is_no_key(text: str) -> None:
     """Fractions, addresses and paths are left alone."""
     change = Change(ChangeKind.COUNT, text)
     assert redacted(change, Names(frozenset())) == change
+
+
+@pytest.mark.parametrize("after", ["", ".", ". Capacity: no device is free.", ", 1 node(s) were unschedulable."])
+def test_a_reason_that_looks_like_a_key(after: str) -> None:
+    """The reason of NodeAffinity stays as it is, and a pod whose name only begins like it is left out."""
+    change = Change(ChangeKind.COUNT, f"0/5 nodes are available: 3 {node_affinity.REASON}{after}")
+    assert redacted(change, Names(frozenset())) == change
+    assert list(namespaces_in(change))[-1] == frozenset()
+    assert A_POD in redacted(Change(ChangeKind.COUNT, f"{node_affinity.REASON}-0"), Names(frozenset())).sentence
+    assert redacted(Change(ChangeKind.COUNT, "by affinity/selector"), Names(frozenset())).sentence == f"by {A_POD}"
 
 
 NAME = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
