@@ -52,7 +52,9 @@ class WhyQuestion:
         key = key_of(values)
         namespace, name = key.split("/", 1)
         if not await reader.may_get_pod(namespace, name):
-            return bad(f"you may not get the pod {key}: kubectl auth can-i get pods/{name} --namespace {namespace}", 403)
+            return bad(
+                f"you may not get the pod {key}: kubectl auth can-i get pods/{name} --namespace {namespace}", 403
+            )
         pod = self.pod_of(key)
         if pod is None:
             return bad(f"there is no pod {key}, or it has ended", 404)
