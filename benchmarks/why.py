@@ -44,7 +44,6 @@ _TOO_MUCH: Final = {CPU: 1_000_000}
 _NEAR: Final = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default"}))
 _SPREAD: Final = SpreadConstraint(ZONE_LABEL, max_skew=1, hard=True, selector=WEB)
 
-_TRN1: Final = Constraints(node_selector={INSTANCE_TYPE_LABEL: "trn1.32xlarge"})
 
 PODS: Final[Mapping[str, Pod]] = {
     "too much cpu": pod(-10, {**_TOO_MUCH, NEURON_DEVICE: 1}),

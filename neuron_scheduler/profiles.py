@@ -6,7 +6,7 @@ The process schedules with them, and the commands explain with them. Refuses to 
 
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
-from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.config import Config, ProfileConfig
 
 
 def profiles_of(config: Config) -> dict[str, Profile]:
@@ -16,13 +16,18 @@ def profiles_of(config: Config) -> dict[str, Profile]:
     return {
         profile.scheduler_name: default_profile(
             profile.scheduler_name,
-            count_unknown_only=profile.unknown_allocations == "count-only",
-            preferences=PREFERENCES if profile.preferences is None else profile.preferences,
+            count_unknown_only=profile.count_unknown_only,
+            preferences=preference_names(profile),
         )
         for profile in config.profiles
     }
 
 
+def preference_names(profile: ProfileConfig) -> tuple[str, ...]:
+    """Return the names of a profile's preferences, the most important first."""
+    return tuple(PREFERENCES if profile.preferences is None else profile.preferences)
+
+
 def count_unknown_only(config: Config) -> bool:
     """Return whether every profile counts unknown holders by number only."""
-    return all(profile.unknown_allocations == "count-only" for profile in config.profiles)
+    return all(profile.count_unknown_only for profile in config.profiles)

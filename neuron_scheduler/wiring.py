@@ -44,9 +44,8 @@ from neuron_scheduler.lease_wiring import election_of, forward_of, leases_of
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.profiles import count_unknown_only, profiles_of
+from neuron_scheduler.profiles import count_unknown_only, preference_names, profiles_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile
-from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -196,9 +195,7 @@ def _journal(config: Config, metrics: Metrics) -> Journal:
     )
     profiles = tuple(
         RecordedProfile(
-            profile.scheduler_name,
-            PREFERENCES if profile.preferences is None else tuple(profile.preferences),
-            count_unknown_only=profile.unknown_allocations == "count-only",
+            profile.scheduler_name, preference_names(profile), count_unknown_only=profile.count_unknown_only
         )
         for profile in config.profiles
     )

@@ -12,12 +12,12 @@ from typing import Final
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers.fit import Fit, Fits, PlacedPod, Purchase, TypeCount
-from neuron_scheduler.explain.asks import asks
 from neuron_scheduler.explain.own_claims import with_known_claims
 from neuron_scheduler.explain.placing import Placing, place, warm_up
 from neuron_scheduler.explain.purchase import Question, purchase, smallest_purchases
 from neuron_scheduler.explain.replicated import Replicated, replicated
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
 
 MOST_PODS: Final = 1000
@@ -137,8 +137,8 @@ def _fit(question: Question, purchases: tuple[Purchase, ...]) -> Fit:
 
 def _asks(workload: Replicated) -> str:
     if workload.pods_per_replica == 1:
-        return asks(workload.pod_sets[0].template.neuron)
-    parts = [(pod_set.count, asks(pod_set.template.neuron)) for pod_set in workload.pod_sets]
+        return asked(workload.pod_sets[0].template.neuron)
+    parts = [(pod_set.count, asked(pod_set.template.neuron)) for pod_set in workload.pod_sets]
     return " and ".join(f"{count} x {part}" for count, part in parts if part)
 
 

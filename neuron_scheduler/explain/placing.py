@@ -117,7 +117,7 @@ def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part:
         node_name=decision.node_name,
         instance_type="" if node_info is None else node_info.node.instance_type,
         part=part,
-        ids=() if decision.placement is None else decision.placement.ids,
+        ids=decision.ids,
         unit="" if pod.neuron is None else pod.neuron.unit,
     )
 

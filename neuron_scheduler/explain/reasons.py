@@ -15,8 +15,8 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.explain.answers.explanation import FilterCount, NodeGroup
 from neuron_scheduler.explain.groups import MOST_NAMED, filter_counts, groups_of, merged
+from neuron_scheduler.explain.subject import ids_text
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.id_text import numbered
 from neuron_scheduler.scheduling.cycle.filters import accepted, nodes_with_nominations, refusals_of
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -111,6 +111,4 @@ def _refusals_beside(cluster: Cluster, pod: Pod, profile: Profile) -> list[Refus
 
 def _fits(pod: Pod, decision: Decision) -> str:
     """Return where a pod would go, in the words of the Event."""
-    placement = decision.placement
-    ids = "" if placement is None or pod.neuron is None else f" ({numbered(placement.ids, pod.neuron.unit)})"
-    return f"{pod.key} fits now: it would be assigned to {decision.node_name}{ids}."
+    return f"{pod.key} fits now: it would be assigned to {decision.node_name}{ids_text(decision.ids, pod)}."

@@ -14,7 +14,7 @@ def summary_of(pod: Pod) -> PodSummary:
         scheduler_name=pod.scheduler_name,
         priority=pod.priority,
         created=pod.created,
-        asks="" if request is None else asked(request),
+        asks=asked(request),
         resource="" if request is None else request.resource,
         count=0 if request is None else request.total,
         node_name=pod.node_name,

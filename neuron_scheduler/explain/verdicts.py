@@ -74,7 +74,7 @@ def _holder(node_info: NodeInfo, pod: Pod, cores: CoreMask | None, *, kept: bool
     return NodeHolder(
         namespace=pod.namespace,
         name=pod.name,
-        asks="" if pod.neuron is None else asked(pod.neuron),
+        asks=asked(pod.neuron),
         priority=pod.priority,
         unit="" if pod.neuron is None else pod.neuron.unit,
         ids=ids_in(node_info.machine, cores, pod),

@@ -101,7 +101,7 @@ def _of_pending_pod(
         changes=suggested,
         notes=(*notes_on(pod, profile), *notes),
         node_name="" if decision is None else decision.node_name,
-        ids=() if decision is None or decision.placement is None else decision.placement.ids,
+        ids=() if decision is None else decision.ids,
     )
     yield _gated(explanation, pod) if pod.gates else explanation
 
@@ -190,7 +190,7 @@ def _of_pod_and_node(
     name, notes = node_info.node.name, [*notes_on(pod, profile)]
     if fork.node_of(pod.uid) is not None:
         notes.append(f"The pod is on {fork.node_of(pod.uid)}.")
-    ids = () if isinstance(decision, tuple) or decision.placement is None else decision.placement.ids
+    ids = () if isinstance(decision, tuple) else decision.ids
     said: tuple[FilterVerdict, ...] = ()
     if refusal_of_pod(fork.view, pod, profile) is None:
         said = tuple(verdicts(fork, slot, pod, profile, all_refusals(fork, slot, pod, profile)))

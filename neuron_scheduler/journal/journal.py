@@ -77,12 +77,10 @@ class Journal:
             return
         at = self.wall_clock()
         if isinstance(decision, FitError):
-            reasons = ((decision.pod_reason, decision.nodes),) if decision.pod_reason else decision.reasons
-            record = Decided(at, pod, nodes=decision.nodes, cause=decision.cause.value, reasons=reasons)
+            record = Decided(at, pod, nodes=decision.nodes, cause=decision.cause.value, reasons=decision.counts)
         else:
-            ids = () if decision.placement is None else decision.placement.ids
             nodes = self.cluster.view.node_count
-            record = Decided(at, pod, decision.node_name, ids, feasible=decision.feasible, nodes=nodes)
+            record = Decided(at, pod, decision.node_name, decision.ids, feasible=decision.feasible, nodes=nodes)
         self._put(record)
 
     async def run(self) -> None:

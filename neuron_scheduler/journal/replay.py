@@ -111,7 +111,7 @@ def replayed(cluster: Cluster, decided: Decided, profile: Profile) -> Replayed:
     result = schedule_pod(cluster, pod, profile)
     now = _now(result)
     same = (then.node_name, then.ids) == (now.node_name, now.ids)
-    if same and (now.node_name or sorted(decided.reasons) == sorted(_reasons(result))):
+    if same and (isinstance(result, Decision) or sorted(decided.reasons) == sorted(result.counts)):
         return Replayed(decided)
     return Replayed(decided, Difference(decided.at, pod, then, now, _why(cluster, pod, profile, then, now)))
 
@@ -122,16 +122,10 @@ def _then(decided: Decided) -> Outcome:
     return Outcome(refusal=FitError(decided.nodes, decided.reasons).text)
 
 
-def _reasons(result: Decision | FitError) -> tuple[tuple[str, int], ...]:
-    if isinstance(result, Decision):
-        return ()
-    return ((result.pod_reason, result.nodes),) if result.pod_reason else result.reasons
-
-
 def _now(result: Decision | FitError) -> Outcome:
     if isinstance(result, Decision):
-        return Outcome(result.node_name, () if result.placement is None else result.placement.ids)
-    return Outcome(refusal=FitError(result.nodes, _reasons(result)).text)
+        return Outcome(result.node_name, result.ids)
+    return Outcome(refusal=FitError(result.nodes, result.counts).text)
 
 
 def _why(cluster: Cluster, pod: Pod, profile: Profile, then: Outcome, now: Outcome) -> str:

@@ -11,13 +11,13 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.explain.answers.replay_report import DifferentDecision, ReplayReport
+from neuron_scheduler.explain.subject import ids_text
 from neuron_scheduler.explain.summary import summary_of
 from neuron_scheduler.journal.records import Record, Started
 from neuron_scheduler.journal.replay import Difference, Outcome, Replayed, Skipped, replay
 from neuron_scheduler.journal.simulation import course_of, simulate
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted
-from neuron_scheduler.neuron.id_text import numbered
 from neuron_scheduler.scheduling.cycle.profile import Profile
 
 MOST_DIFFERENCES: Final = 1_000
@@ -108,6 +108,4 @@ def _shown(difference: Difference) -> DifferentDecision:
 def _outcome(pod: Pod, outcome: Outcome) -> str:
     if not outcome.node_name:
         return outcome.refusal
-    if not outcome.ids or pod.neuron is None:
-        return outcome.node_name
-    return f"{outcome.node_name} ({numbered(outcome.ids, pod.neuron.unit)})"
+    return f"{outcome.node_name}{ids_text(outcome.ids, pod)}"

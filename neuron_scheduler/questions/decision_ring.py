@@ -12,9 +12,9 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.explain.answers.lists import RecentDecision
+from neuron_scheduler.explain.subject import ids_text
 from neuron_scheduler.explain.summary import summary_of
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.id_text import numbered
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 
 MOST: Final = 256
@@ -47,8 +47,6 @@ class DecisionRing:
 def _line(at: float, pod: Pod, decision: Decision | FitError) -> RecentDecision:
     if isinstance(decision, FitError):
         return RecentDecision(at, summary_of(pod), cause=decision.cause.value, message=decision.text)
-    ids = () if decision.placement is None else decision.placement.ids
-    unit = "" if pod.neuron is None else pod.neuron.unit
-    gets = f" ({numbered(ids, unit)})" if ids else ""
-    message = f"{decision.feasible} of {decision.evaluated} nodes fit; it gets {decision.node_name}{gets}."
-    return RecentDecision(at, summary_of(pod), decision.node_name, ids, message=message)
+    node = f"{decision.node_name}{ids_text(decision.ids, pod)}"
+    message = f"{decision.feasible} of {decision.evaluated} nodes fit; it gets {node}."
+    return RecentDecision(at, summary_of(pod), decision.node_name, decision.ids, message=message)

@@ -370,6 +370,11 @@ class ProfileConfig:
     unknown_allocations: str = _default("unknown_allocations")
     volume_bind_timeout: float = _default("volume_bind_timeout")
 
+    @property
+    def count_unknown_only(self) -> bool:
+        """Whether pods with unknown ids count by number only."""
+        return self.unknown_allocations == "count-only"
+
 
 OF_A_PROFILE: Final = tuple(field.name for field in settings() if field.name in attrs.fields_dict(ProfileConfig))
 """Settings that say how the pods of one scheduler name are served: the file has them in its profiles."""

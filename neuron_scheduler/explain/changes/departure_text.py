@@ -41,7 +41,7 @@ def _leaving(question: Question, node_info: NodeInfo, pod: Pod, *, violates: boo
         pod.name,
         priority=pod.priority,
         started=pod.started or 0.0,
-        asks="" if pod.neuron is None else asked(pod.neuron),
+        asks=asked(pod.neuron),
         budgets=tuple(budget.name for budget in budgets if budget.counts(pod)),
         violates=violates,
         evictable=info is not None and not info.unreadable and pod.priority < question.pod.priority,

@@ -198,8 +198,14 @@ def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
     return f"pod needs {asked(request, unit=unit)}"
 
 
-def asked(request: NeuronRequest, *, unit: bool = True) -> str:
-    """Return what a request is for, container by container if a few of them ask: `8 Neuron devices (4 + 4)`."""
+def asked(request: NeuronRequest | None, *, unit: bool = True) -> str:
+    """
+    Return what a pod asks for, container by container if a few of them ask: `8 Neuron devices (4 + 4)`.
+
+    Empty for a pod without Neuron.
+    """
+    if request is None:
+        return ""
     total = amount(request.total, request.unit) if unit else str(request.total)
     parts = request.widest
     if not 1 < len(parts) <= MOST_PARTS:

@@ -62,6 +62,11 @@ class Decision:
     evaluated: int
     feasible: int
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The devices or cores that the pod gets; none without Neuron."""
+        return () if self.placement is None else self.placement.ids
+
 
 @attrs.frozen
 class FitError:
@@ -90,6 +95,11 @@ class FitError:
     preemption: str = ""
     blocked: str = ""
     cause: Cause = Cause.OTHER
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """Count by reason, also where the pod itself was refused: then all nodes count."""
+        return ((self.pod_reason, self.nodes),) if self.pod_reason else self.reasons
 
     @property
     def text(self) -> str:
