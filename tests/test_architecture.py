@@ -31,7 +31,7 @@ MAY_IMPORT: Final = {
     "explain.answers": set[str](),
     "explain.changes": DOMAIN | {"explain.answers"},
     "explain": DOMAIN | EXPLAIN,
-    "answer_json": {"explain.answers"},
+    "answer_json": set[str](),
     "errors": set[str](),
     "telemetry": {"errors"},
     "work_queue": set[str](),
@@ -43,22 +43,44 @@ MAY_IMPORT: Final = {
     "kube": MODEL | LEAVES | KUBE,
     "endpoints": {"kube", "kube.http"} | LEAVES,
     "settings": {"errors", "scheduling.plugins"},
-    "capture": DOMAIN | LEAVES | KUBE | {"controllers.handlers", "watched_kinds"},
-    "workload_files": {"model", "explain", "kube.objects"} | LEAVES,
-    "journal": DOMAIN | EXPLAIN | LEAVES | KUBE,
-    "questions": DOMAIN | EXPLAIN | LEAVES | KUBE | {"answer_json", "endpoints", "workload_files"},
-    "page": LEAVES | {"endpoints"},
+    "capture": DOMAIN
+    | {"kube.http", "kube.objects", "kube.watch", "controllers.handlers", "watched_kinds", "errors", "telemetry"},
+    "workload_files": {"model", "explain", "kube.objects", "errors", "telemetry"},
+    "journal": DOMAIN | {"explain", "explain.answers", "errors", "telemetry"},
+    "questions": DOMAIN
+    | {
+        "answer_json",
+        "endpoints",
+        "errors",
+        "explain",
+        "explain.answers",
+        "kube",
+        "kube.http",
+        "telemetry",
+        "workload_files",
+    },
+    "page": {"endpoints"},
     "commands": DOMAIN
-    | EXPLAIN
-    | LEAVES
-    | KUBE
-    | {"answer_json", "capture", "journal", "profiles", "settings", "workload_files"},
+    | {
+        "answer_json",
+        "capture",
+        "errors",
+        "explain",
+        "explain.answers",
+        "journal",
+        "kube.http",
+        "kube.objects",
+        "profiles",
+        "settings",
+        "telemetry",
+        "workload_files",
+    },
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
-    "controllers": DOMAIN | EXPLAIN | LEAVES | KUBE | {"journal"},
+    "controllers": DOMAIN | LEAVES | KUBE,
     "extender": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints"},
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
     "lease_wiring": LEAVES | KUBE | {"settings", "controllers", "extender"},
-    "profiles": DOMAIN | {"settings"},
+    "profiles": {"scheduling.cycle", "scheduling.plugins", "settings"},
     "wiring": DOMAIN
     | LEAVES
     | KUBE
@@ -72,17 +94,24 @@ MAY_IMPORT: Final = {
         "profiles",
         "watched_kinds",
     },
-    "process_state": DOMAIN | EXPLAIN | LEAVES | {"wiring"},
-    "question_wiring": DOMAIN | LEAVES | KUBE | {"endpoints", "page", "profiles", "questions", "settings", "wiring"},
-    "app": DOMAIN
-    | EXPLAIN
-    | LEAVES
+    "process_state": {"explain", "scheduling.plugins", "scheduling.queue", "telemetry", "wiring"},
+    "question_wiring": {
+        "endpoints",
+        "kube",
+        "kube.http",
+        "page",
+        "profiles",
+        "questions",
+        "scheduling.cycle",
+        "settings",
+        "wiring",
+    },
+    "app": LEAVES
     | KUBE
     | {
         "controllers",
         "endpoints",
         "extender",
-        "journal",
         "process_state",
         "profiles",
         "question_wiring",
@@ -101,7 +130,7 @@ MAY_IMPORT: Final = {
     | LEAVES,
     "check.subjects": MODEL | {"neuron"} | CLUSTER,
     "check": MODEL | LEAVES | KUBE | {"check.subjects"},
-    "run_command": {"app", "settings"} | LEAVES,
+    "run_command": {"app", "settings", "errors", "telemetry"},
     "cli": {"check", "commands", "run_command", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},
