@@ -105,11 +105,11 @@ class WhyText:
 
     def _title(self, pod: PodSummary, verdict: Verdict) -> Iterator[str]:
         about = [pod.asks or "no Neuron", f"priority {pod.priority}"]
-        old = f" for {age(self.now - pod.created)}" if pod.created and self.now else ""
+        old = age(self.now - pod.created) if pod.created and self.now else ""
         states = {
             Verdict.FITS: ("fits", GREEN),
-            Verdict.WAITS: (f"waits{old}", YELLOW),
-            Verdict.GATED: (f"is gated{old}", YELLOW),
+            Verdict.WAITS: (f"has waited for {old}" if old else "waits", YELLOW),
+            Verdict.GATED: (f"has been gated for {old}" if old else "is gated", YELLOW),
             Verdict.BOUND: ("has a node", GREEN),
         }
         state, colour = states[verdict]

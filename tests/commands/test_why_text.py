@@ -61,7 +61,7 @@ def shown(frame: str) -> str:
 def test_a_wide_terminal() -> None:
     """The sentence, the cause, the nodes, what would help, notes."""
     assert text(ANSWER) == shown("""
-        ml/train-0 waits for 3h20m (16 Neuron devices, priority 7)
+        ml/train-0 has waited for 3h20m (16 Neuron devices, priority 7)
 
         0/5 nodes are available: 5 Insufficient aws.amazon.com/neuron. Fragmentation: 28 Neuron devices free
         on 4 nodes.
@@ -114,7 +114,7 @@ def test_many_reasons() -> None:
     ("verdict", "cause", "title"),
     [
         (Verdict.FITS, "", "ml/train-0 fits (16 Neuron devices, priority 7)"),
-        (Verdict.GATED, "gated", "ml/train-0 is gated for 3h20m (16 Neuron devices, priority 7)"),
+        (Verdict.GATED, "gated", "ml/train-0 has been gated for 3h20m (16 Neuron devices, priority 7)"),
         (Verdict.BOUND, "", "ml/train-0 has a node (16 Neuron devices, priority 7)"),
     ],
 )
@@ -157,7 +157,7 @@ def test_one_node() -> None:
         notes=("A note.",),
     )
     assert text(answer) == shown("""
-        ml/train-0 waits for 3h20m (16 Neuron devices, priority 7)
+        ml/train-0 has waited for 3h20m (16 Neuron devices, priority 7)
 
         trn1-a does not take it: node(s) were unschedulable.
 
@@ -193,7 +193,7 @@ def test_pods_that_the_reader_may_not_see() -> None:
 def test_colour_is_around_whole_lines() -> None:
     """Without it, the text is the same."""
     coloured = text(ANSWER, colour=True)
-    assert "\033[33mml/train-0 waits for 3h20m (16 Neuron devices, priority 7)\033[0m" in coloured
+    assert "\033[33mml/train-0 has waited for 3h20m (16 Neuron devices, priority 7)\033[0m" in coloured
     assert "\033[1mWhat would let it in\033[0m" in coloured
     plain = coloured
     for code in ("0", "1", "31", "32", "33"):
