@@ -51,9 +51,20 @@ def resources(view: View, pod: Pod) -> _Sentence:
                 continue
             allocatable, used = node_info.node.allocatable.get(name, 0), node_info.used.get(name, 0)
             parts.append(resource_text(name, pod.requests.get(name, 0) if name != PODS else 1, allocatable, used))
+            if pod.neuron is not None and name == pod.neuron.resource:
+                parts[-1] += _by_ids(pod.neuron, node_info, max(0, allocatable - used))
         return "; ".join(parts)
 
     return sentence
+
+
+def _by_ids(request: NeuronRequest, node_info: NodeInfo, free: int) -> str:
+    """Return how many devices or cores are free, if not as many as the kubelet counts; empty otherwise."""
+    really = free_units_of(request.resource)(node_info)
+    if node_info.machine is None or really == free:
+        return ""
+    units = counted(really, f"whole {Unit.DEVICE}" if request.unit is Unit.DEVICE else Unit.CORE)
+    return f"; by the ids that pods hold, {units} {'is' if really == 1 else 'are'} free"
 
 
 @memoised(maxsize=1 << 12)

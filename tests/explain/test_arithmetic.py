@@ -115,6 +115,22 @@ def test_every_plugin_has_its_sentence() -> None:
         ),
         pytest.param(
             [node("a", TRN1)],
+            [held("a", *range(9)), pod("cores", cores=1, on="a", ids=(31,))],
+            pod(devices=8),
+            "needs 8 aws.amazon.com/neuron; allocatable 16, used 9, free 7; by the ids that pods hold, 6 whole devices"
+            " are free",
+            id="too few devices, and some are used in part",
+        ),
+        pytest.param(
+            [node("a", TRN1)],
+            [held("a", *range(12)), pod("cores", cores=1, on="a", ids=(31,))],
+            pod(cores=32),
+            "needs 32 aws.amazon.com/neuroncore; allocatable 32, used 1, free 31; by the ids that pods hold, 7 cores"
+            " are free",
+            id="too few cores, and whole devices are used",
+        ),
+        pytest.param(
+            [node("a", TRN1)],
             [held("a", 0), held("a", 5)],
             pod(devices=(8, 4)),
             "needs 12 Neuron devices (8 + 4); 14 of 16 free, in 1 block of 8 and 6 blocks of 1",
