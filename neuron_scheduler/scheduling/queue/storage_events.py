@@ -2,7 +2,9 @@
 The cluster events that follow from a change of a storage object.
 
 Upstream: `EventsToRegister` of the volume plugins and their hints. A claim, or a volume that is bound to it, concerns
-only the pods that use the claim; a free volume concerns all pods. Refuses to note the events: that is for the caller.
+only the pods that use the claim; a free volume concerns all pods. ATTACHMENT_GONE stands for any change of what counts
+as attached to a node: it may leave room for all pods, or include a volume that a waiting pod needs too. Refuses to note
+the events: that is for the caller.
 """
 
 from collections.abc import Iterator
@@ -36,8 +38,12 @@ def added(new: Storage) -> Iterator[StorageEvent]:
     match new:
         case PersistentVolumeClaim(key=key):
             yield StorageEvent(ClusterEvent.CLAIM_ADDED, key)
+            if new.volume_name:
+                yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # a pod with the claim may be on a node already
         case PersistentVolume():
             yield StorageEvent(ClusterEvent.VOLUME_ADDED, _claim(new))
+            if new.claim is not None:
+                yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # as for a claim
         case StorageClass():
             yield StorageEvent(ClusterEvent.CLASS_ADDED)
         case CSINode():
@@ -57,6 +63,7 @@ def updated(old: Storage, new: Storage) -> Iterator[StorageEvent]:
         case PersistentVolume(), PersistentVolume():
             if attrs.evolve(old, resource_version=new.resource_version) != new:
                 yield StorageEvent(ClusterEvent.VOLUME_CHANGED, _claim(new))
+                yield from _reattached(old, new)
         case StorageClass(), StorageClass():
             if old.allowed_topologies != new.allowed_topologies:
                 yield StorageEvent(ClusterEvent.CLASS_CHANGED)
@@ -82,6 +89,8 @@ def deleted(old: Storage) -> Iterator[StorageEvent]:
             if old.claim is not None:
                 yield StorageEvent(ClusterEvent.VOLUME_CHANGED, old.claim.key)  # the claim may get another volume
             yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
+        case StorageClass():
+            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # claims without a volume do not count any more
         case CSINode():
             yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # its limits are gone too
         case CSIDriver(storage_capacity=storage_capacity, required=required):
@@ -100,6 +109,12 @@ def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
 def _detached(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> Iterator[StorageEvent]:
     """Yield an event if other volumes than before may count as attached for a claim's pods."""
     if (old.class_name, old.volume_name) != (new.class_name, new.volume_name):
+        yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
+
+
+def _reattached(old: PersistentVolume, new: PersistentVolume) -> Iterator[StorageEvent]:
+    """Yield an event if a volume may count as another one for its claim's pods, or in the attachments of nodes."""
+    if (old.driver, old.handle, old.plugin, _claim(old)) != (new.driver, new.handle, new.plugin, _claim(new)):
         yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
 

@@ -26,14 +26,16 @@ DRIVER = CSIDriver("u", "ebs", storage_capacity=True)
 NEEDED = CSIDriver("u", "ebs", required=True)
 ROOM = CSIStorageCapacity("u", "d/c", "gp3", None, 5)
 ATTACHMENT = VolumeAttachment("u", "va", "n")
+ATTACHED = StorageEvent(E.ATTACHMENT_GONE)
 
 
 @pytest.mark.parametrize(
     ("storage", "want"),
     [
         (claim(), [StorageEvent(E.CLAIM_ADDED, "default/data")]),
+        (claim(bound_to="pv"), [StorageEvent(E.CLAIM_ADDED, "default/data"), ATTACHED]),
         (volume(), [StorageEvent(E.VOLUME_ADDED)]),
-        (volume(of="data"), [StorageEvent(E.VOLUME_ADDED, "default/data")]),
+        (volume(of="data"), [StorageEvent(E.VOLUME_ADDED, "default/data"), ATTACHED]),
         (MADE, [StorageEvent(E.CLASS_ADDED)]),
         (NODE, [StorageEvent(E.CSI_NODE_ADDED)]),
         (DRIVER, []),
@@ -54,11 +56,12 @@ def test_what_comes(storage: Storage, want: list[StorageEvent]) -> None:
         (
             claim(),
             claim(bound_to="pv"),
-            [StorageEvent(E.CLAIM_CHANGED, "default/data"), StorageEvent(E.ATTACHMENT_GONE)],
+            [StorageEvent(E.CLAIM_CHANGED, "default/data"), ATTACHED],
         ),
         (volume(), volume(resource_version="2"), []),
         (volume(), volume(capacity=9), [StorageEvent(E.VOLUME_CHANGED)]),
-        (volume(), volume(claim=ClaimRef("default/x")), [StorageEvent(E.VOLUME_CHANGED, "default/x")]),
+        (volume(), volume(claim=ClaimRef("default/x")), [StorageEvent(E.VOLUME_CHANGED, "default/x"), ATTACHED]),
+        (volume(), volume(handle="other"), [StorageEvent(E.VOLUME_CHANGED), ATTACHED]),
         (MADE, attrs.evolve(MADE, allowed_topologies=zone("a")), [StorageEvent(E.CLASS_CHANGED)]),
         (MADE, MADE, []),
         (NODE, CSINode("u", "n", {"ebs": 4}), [StorageEvent(E.CSI_NODE_CHANGED)]),
@@ -82,14 +85,13 @@ def test_what_changes(old: Storage, new: Storage, want: list[StorageEvent]) -> N
 
 def test_what_goes() -> None:
     """A deleted object frees room or a requirement; a claim whose volume is deleted may get another one."""
-    assert list(deleted(ATTACHMENT)) == [StorageEvent(E.ATTACHMENT_GONE)]
+    assert list(deleted(ATTACHMENT)) == list(deleted(MADE)) == [ATTACHED]
     assert list(deleted(NODE)) == [StorageEvent(E.CSI_NODE_CHANGED)]
     assert list(deleted(DRIVER)) == list(deleted(NEEDED)) == [StorageEvent(E.CSI_DRIVER_CHANGED)]
     assert not list(deleted(CSIDriver("u", "ebs")))
-    attached = StorageEvent(E.ATTACHMENT_GONE)
-    assert list(deleted(volume(of="data"))) == [StorageEvent(E.VOLUME_CHANGED, "default/data"), attached]
-    assert list(deleted(volume())) == list(deleted(claim(bound_to="pv"))) == [attached]
-    assert not [event for gone in (MADE, ROOM) for event in deleted(gone)]
+    assert list(deleted(volume(of="data"))) == [StorageEvent(E.VOLUME_CHANGED, "default/data"), ATTACHED]
+    assert list(deleted(volume())) == list(deleted(claim(bound_to="pv"))) == [ATTACHED]
+    assert not list(deleted(ROOM))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import anyio
 import attrs
@@ -10,11 +11,11 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.volumes import StorageClass
+from neuron_scheduler.model.volumes import CSINode, PersistentVolume, Storage, StorageClass, VolumeAttachment
 from tests.support.builders import node, pod
 from tests.support.random_events import change, change_storage, flicker, pass_turns
 from tests.support.simulated_server import World, running
-from tests.support.storage import CLASSES, at
+from tests.support.storage import CLASSES, MADE, at, claim, volume
 from tests.support.thoroughness import examples
 
 
@@ -58,7 +59,7 @@ def test_no_wake_up_is_lost(seed: int) -> None:
     assert anyio.run(live, seed, 60) == []
 
 
-@pytest.mark.parametrize("seed", range(examples(30)))
+@pytest.mark.parametrize("seed", [*range(examples(30)), 121820, 212829])
 def test_no_wake_up_by_storage_is_lost(seed: int) -> None:
     """The same for a pod that waits for a volume, a class, room or a driver that is added, changed or deleted."""
     assert anyio.run(live, seed, 60, storage_changes) == []
@@ -94,3 +95,63 @@ async def test_a_nomination_wakes_others_once_its_pod_found_another_node() -> No
             await world.settle()
             assert world.sleepers() == []
         assert (world.there["nominated"].node_name, world.there["lower"].node_name) == ("a", "b")
+
+
+EBS = "ebs.csi.aws.com"
+THEIRS = claim("theirs", bound_to="pv-theirs", class_name="gp3")
+
+
+def limit(count: int) -> CSINode:
+    """Return the node's limit of volumes."""
+    return CSINode("uid-csi", "a", {EBS: count}, drivers=frozenset({EBS}))
+
+
+def ebs(of: str, handle: str) -> PersistentVolume:
+    """Return the volume of a claim."""
+    return volume(f"pv-{of}", of=of, class_name="gp3", driver=EBS, handle=handle)
+
+
+def attached(of: str) -> VolumeAttachment:
+    """Return the attachment of a claim's volume to the node."""
+    return VolumeAttachment(f"uid-at-{of}", f"at-{of}", "a", EBS, f"pv-{of}")
+
+
+@pytest.mark.parametrize(
+    ("before", "key", "changed"),
+    [
+        pytest.param((limit(1), THEIRS), "pv-theirs", ebs("theirs", "vol-1"), id="volume of a placed pod is added"),
+        pytest.param(
+            (limit(1), ebs("theirs", "vol-1"), attached("theirs")),
+            "theirs",
+            THEIRS,
+            id="claim of a placed pod is added",
+        ),
+        pytest.param(
+            (limit(2), THEIRS, ebs("theirs", "vol-2"), ebs("other", "vol-3"), attached("other")),
+            "pv-other",
+            ebs("other", "vol-2"),
+            id="attached volume has another handle",
+        ),
+        pytest.param(
+            (limit(1), claim("theirs", class_name="gp3")), "gp3", None, id="class of a placed pod's claim is deleted"
+        ),
+    ],
+)
+async def test_what_placed_pods_attach_wakes_pods_with_other_claims(
+    before: tuple[Any, ...], key: str, changed: Storage | None
+) -> None:
+    """A pod that found no room for its volume is tried again if the node's other volumes leave room, or include it."""
+    world = World(Random(0))
+    async with running(world):
+        world.see_node(zoned("a", ""))
+        world.see_pod(pod("placed", on="a", volume_claims=("theirs",), admitted=True))
+        mine = (claim("mine", bound_to="pv-mine", class_name="gp3"), ebs("mine", "vol-1"))
+        for seen in (MADE, *mine, *before):
+            world.see_storage(seen.name, seen)
+        world.see_pod(pod("waiting", scheduler_name="my-scheduler", volume_claims=("mine",)))
+        await world.settle()
+        (waiting,) = world.queue.pods()
+        assert world.refusing(waiting) == ["NodeVolumeLimits"]
+        world.see_storage(key, changed)
+        await world.settle()
+        assert world.there["waiting"].node_name == "a"
