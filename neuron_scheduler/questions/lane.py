@@ -20,7 +20,7 @@ AT_ONCE: Final = 2
 WAITING: Final = 16
 SECONDS: Final = 8.0
 """For one question, its wait for a turn included; a connection ends after 10 s."""
-SHARE: Final = 0.2  # of a CPU in the long run
+SHARE: Final = 0.2  # of the event loop's time in the long run
 SAVED: Final = 0.5  # seconds of it that may be used before that: two pictures of a fleet of 5,000 machines
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Lane:
         waiting: questions that may wait beside them.
         seconds: for each.
         clock: seconds, monotonic.
-        cpu: seconds of CPU that this thread has used: a stalled machine is not the questions' fault.
+        cpu: seconds of CPU that this thread has used.
     """
 
     at_once: int = AT_ONCE
@@ -91,9 +91,14 @@ class Lane:
         self._saved_at = now
         return max(0.0, -self._saved / SHARE)
 
-    def spend(self, seconds: float) -> None:
-        """Count a step."""
-        self._saved -= seconds
+    def spend(self, cpu: float, elapsed: float = 0.0) -> None:
+        """
+        Count a step by the time for which it has kept the event loop, since that is what scheduling lacks.
+
+        That is more than its CPU time where the machine or a CPU limit gives this process less than a whole CPU; but a
+        process that was stopped for a while has lost that time for another reason.
+        """
+        self._saved -= max(cpu, min(elapsed, cpu / SHARE))
 
 
 @attrs.frozen(eq=False)
@@ -111,9 +116,9 @@ class Turn:
             ClientGoneError: nobody waits for the answer any more.
         """
         while True:
-            started = self._lane.cpu()
+            started, used = self._lane.clock(), self._lane.cpu()
             answer = next(steps, _END)
-            self._lane.spend(self._lane.cpu() - started)
+            self._lane.spend(self._lane.cpu() - used, self._lane.clock() - started)
             if answer is _END:
                 raise LookupError("the steps ended without an answer")
             if answer is not None:

@@ -115,3 +115,19 @@ async def test_steps_are_charged() -> None:
     lane = Lane(cpu=lambda: used, clock=lambda: 0.0)
     assert await Turn(lane, here).last(steps()) == "answer"
     assert lane.pause() == pytest.approx((0.2 + 0.3 + 0.001 - SAVED) / SHARE)
+
+
+@pytest.mark.parametrize(("elapsed", "counted"), [(0.02, 0.02), (0.005, 0.005), (60.0, 0.025)])
+async def test_a_process_with_less_than_a_cpu(elapsed: float, counted: float) -> None:
+    """What counts is how long scheduling had to wait, but a process that was stopped is not charged for that."""
+    now = used = 0.0
+
+    def steps() -> Iterator[str | None]:
+        nonlocal now, used
+        now, used = now + elapsed, used + 0.005
+        yield "answer"
+
+    lane = Lane(cpu=lambda: used, clock=lambda: now)
+    lane.spend(SAVED)
+    assert await Turn(lane, here).last(steps()) == "answer"
+    assert lane.pause() == pytest.approx(counted / SHARE - elapsed if counted == elapsed else 0.0)
