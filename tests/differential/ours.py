@@ -94,7 +94,8 @@ def answer(cluster: Cluster, manifest: Object) -> Answer:
         if decision.node_name in extender.chosen:
             raise AssertionError(f"{decision.node_name} was refused and is chosen all the same")
         extender.chosen.add(decision.node_name)
-    return Answer(tuple(sorted(extender.chosen)), decision.text)
+    shared = attrs.evolve(decision, hint="")  # kube-scheduler has no sentence about what the pod waits for
+    return Answer(tuple(sorted(extender.chosen)), shared.text)
 
 
 def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
