@@ -34,10 +34,11 @@ def waiting_list(cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Po
     lines = []
     for pod in pods:
         profile = profile_of(pod)
-        key = (profile.scheduler_name, signature_of(pod, _EVERY_PLUGIN))
-        if pod.nominated_node_name or key not in known:
-            known[key] = _state(cluster, pod, profile)
-        cause, message = known[key]
+        if pod.nominated_node_name:  # what is kept for it is kept from the others
+            cause, message = _state(cluster, pod, profile)
+        else:
+            key = (profile.scheduler_name, signature_of(pod, _EVERY_PLUGIN))
+            cause, message = known.get(key) or known.setdefault(key, _state(cluster, pod, profile))
         lines.append(WaitingPod(summary_of(pod), cause, message))
     return Waiting(tuple(lines), total=len(lines))
 

@@ -5,8 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain import waiting_list as module
 from neuron_scheduler.explain.waiting_list import waiting_list
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from tests.support import random_objects
@@ -46,3 +48,13 @@ def test_replicas_are_decided_once() -> None:
     assert decided.call_count == 1
     assert answer.total == 1001
     assert answer.pods[-1].message == "Scheduling is blocked by gates: quota."
+
+
+def test_what_is_kept_for_one_pod_is_not_free_for_its_like() -> None:
+    """A nominated pod is decided by itself, whether it comes first or last."""
+    cluster = cluster_of([node("a", "trn1.32xlarge")])
+    kept_for = pod("q", devices=16, nominated_node_name="a")
+    cluster.nominate("a", Nomination(kept_for, CoreMask((1 << 32) - 1)))
+    answer = waiting_list(cluster, [pod("p", devices=16), kept_for, pod("r", devices=16)], lambda _: PROFILE)
+    assert [line.cause for line in answer.pods] == ["nominated", "", "nominated"]
+    assert answer.pods[1].message == "Fits now, on a."
