@@ -233,8 +233,8 @@ class Volumes:
                 nodes = frozenset(attachment.node_name for attachment in self._attached_to.get(name, {}).values())
                 return Affected(nodes, frozenset((volume.claim.key,)) if volume and volume.claim else frozenset())
             case StorageClass(name=name):
-                claims = (c for c in self.stored_claims.values() if c.class_name == name and not c.fully_bound)
-                return Affected(claims=frozenset(claim.key for claim in claims))
+                of_class = (claim for claim in self.stored_claims.values() if claim.class_name == name)
+                return Affected(claims=frozenset(c.key for c in of_class if c.volume_name not in self.stored_volumes))
             case CSINode(name=name) | VolumeAttachment(node_name=name):
                 return Affected(nodes=frozenset((name,)))
             case _:

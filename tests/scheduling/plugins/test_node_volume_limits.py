@@ -9,7 +9,7 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.volumes import CSIDriver, CSINode, InlineVolume, StorageClass, VolumeAttachment
 from tests.support.builders import node, pod
 from tests.support.harness import refusal, schedule
-from tests.support.storage import claim, stored, volume
+from tests.support.storage import MADE, claim, stored, volume
 
 EBS = "ebs.csi.aws.com"
 PLUGIN = "kubernetes.io/aws-ebs"
@@ -202,3 +202,15 @@ def test_a_volume_of_a_nominated_pod() -> None:
     assert refusal(cluster, pod(priority=5, volume_claims=("y",))).reasons == ((REASON, 1),)
     assert schedule(cluster.fork(), pod(priority=5, volume_claims=("x",))) == ("n", ())
     assert schedule(cluster, pod(priority=6, volume_claims=("y",))) == ("n", ())
+
+
+def test_a_class_that_comes_last_counts_for_a_claim_whose_volume_is_unknown() -> None:
+    """A claim that is bound to a volume which cannot be read takes room as soon as its class is known."""
+    cluster = stored([node("n")], limited(1), *bound("x"))
+    cluster.remove_storage(MADE)
+    cluster.put_storage(claim("unknown", bound_to="pv-unknown", class_name="gp3"))
+    uses(cluster, "unknown")
+    wanting = pod(volume_claims=("x",))
+    assert schedule(cluster.fork(), wanting) == ("n", ())  # no driver is known for the other claim
+    cluster.put_storage(MADE)
+    assert refusal(cluster, wanting).reasons == ((REASON, 1),)
