@@ -4,7 +4,8 @@ DEPARTURE: pods of one node end or are evicted, and that node then takes the pod
 Smallest: the fewest pods that are not terminating already, then the fewest that are. No other set on any node has
 fewer, so no proper part of the named set would do. Which pods may end, `leavers` says: their priority does not matter,
 as it does in preemption. Of sets with as few pods, one is named that is cheap by preemption's criteria (budgets,
-priorities, how long they have run); not every set is compared.
+priorities, how long they have run); not every set is compared. Of sets with the same budgets and priorities the one
+comes first that ends the fewest pods of other namespaces: the reader can rarely end those.
 
 How few pods a node must lose at least is counted for every node where fewer pods could help (`leavers`), and the
 filters are asked about the most promising sets, node by node. If too many nodes or sets would have to be tried, the
@@ -24,7 +25,7 @@ from neuron_scheduler.explain.changes.departure_text import change_of
 from neuron_scheduler.explain.changes.departure_trials import MOST_GONE, Departure, Trials, lightest_on
 from neuron_scheduler.explain.changes.leavers import LIVE, Group
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.scheduling.preemption.victims import Cost, Victims, by_importance
+from neuron_scheduler.scheduling.preemption.victims import Victims, by_importance
 
 _COUNTED_AT_ONCE: Final = 256
 _LOOKED_AT_ONCE: Final = 4096
@@ -39,6 +40,8 @@ _CHANGED: Final = Note("The pods whose end would have done changed during the se
 
 _Place = tuple[Slot, str]
 """A node's slot when the search began, which tells its age, and its name."""
+_Order = tuple[tuple[int, float, int, int], int, float]
+"""The cost of a preemption, with the number of pods of other namespaces before how long they have run."""
 _Bound = tuple[int, Slot, str]
 """A weight under which none of a node's sets can do, and its place."""
 
@@ -167,11 +170,11 @@ def _lightest(trials: Trials, bounds: list[_Bound], limit: int | None) -> Genera
 
 def _cheapest(trials: Trials, bounds: Sequence[_Bound], least: int) -> Generator[None, None, Departure | None]:
     """Return the cheapest set of the least weight that any node could have, if the filters agree."""
-    candidates: list[tuple[Cost, Slot, str, tuple[PodInfo, ...]]] = []
+    candidates: list[tuple[_Order, Slot, str, tuple[PodInfo, ...]]] = []
     for weight, slot, name in islice(bounds, _MOST_COMPARED):
         node_info = trials.row(name)
         if weight == least and node_info is not None:
-            candidates += [(cost, slot, name, gone) for cost, gone in _sets_of(trials.question, node_info, least)]
+            candidates += [(order, slot, name, gone) for order, gone in _sets_of(trials.question, node_info, least)]
             yield None
     for _, _, name, gone in islice(sorted(candidates, key=itemgetter(0, 1)), _MOST_COMPARED):
         node_info = trials.row(name)
@@ -181,8 +184,8 @@ def _cheapest(trials: Trials, bounds: Sequence[_Bound], least: int) -> Generator
     return None
 
 
-def _sets_of(question: Question, node_info: NodeInfo, weight: int) -> list[tuple[Cost, tuple[PodInfo, ...]]]:
-    """Return sets of this weight that may do, with their cost."""
+def _sets_of(question: Question, node_info: NodeInfo, weight: int) -> list[tuple[_Order, tuple[PodInfo, ...]]]:
+    """Return sets of this weight that may do, with what they are compared by."""
     pod = question.pod
     leavers, missing = counted.leavers_of(node_info, pod), counted.shortages(node_info, pod)
     groups: dict[Group, None] = {}
@@ -191,11 +194,12 @@ def _sets_of(question: Question, node_info: NodeInfo, weight: int) -> list[tuple
             groups |= dict.fromkeys(counted.completions(group, missing, leavers))
     sets = [tuple(leavers[i] for i in group) for group in groups if group]
     return [
-        (_cost(question, gone), gone) for gone in sets if sum(counted.weight(leaver.pod) for leaver in gone) == weight
+        (_order(question, gone), gone) for gone in sets if sum(counted.weight(leaver.pod) for leaver in gone) == weight
     ]
 
 
-def _cost(question: Question, gone: Sequence[PodInfo]) -> Cost:
-    """Return what preemption would compare these pods by, without those that are terminating already."""
+def _order(question: Question, gone: Sequence[PodInfo]) -> _Order:
+    """Return what these pods are compared by, without those that are terminating already: the smaller the better."""
     ending = by_importance(leaver.pod for leaver in gone if not leaver.pod.terminating)
-    return Victims(ending, len(question.disruption_allowance.violating(ending))).cost
+    cost = Victims(ending, len(question.disruption_allowance.violating(ending))).cost
+    return cost[:4], sum(pod.namespace != question.pod.namespace for pod in ending), cost[4]

@@ -140,6 +140,17 @@ def test_the_cheapest_of_equally_few() -> None:
     assert found[ChangeKind.DEPARTURE].node_name == "d"
 
 
+def test_a_pod_of_the_same_namespace_first() -> None:
+    """Who asks can end it, also if one of another namespace has run for less long; a lower priority comes before."""
+    holders = [
+        whole("theirs", "a", namespace="prod", started=9.0),
+        whole("ours", "b", started=1.0),
+        whole("urgent", "c", priority=1, started=9.0),
+    ]
+    found, _ = answer([trn1(name) for name in "abc"], holders, pod(devices=16))
+    assert found[ChangeKind.DEPARTURE].command == "kubectl delete pod --namespace default ours"
+
+
 def test_space_that_is_kept() -> None:
     """The pod for which it is kept is named, though it is on no node."""
     kept = Nomination(pod("big", devices=16, priority=5), CoreMask((1 << 32) - 1))
