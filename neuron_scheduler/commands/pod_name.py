@@ -50,4 +50,4 @@ def found(capture: Capture, text: str, namespace: str) -> Pod:
         raise ConfigurationError(f"pod {shown}{where} cannot be read: {malformed.reason}")
     similar = capture.similar(key)
     meant = f"; did you mean {' or '.join(map(printable, similar))}?" if similar else ""
-    raise ConfigurationError(f"there is no pod {shown} that has not ended{meant}")
+    raise ConfigurationError(f"there is no pod {shown}, or it has ended{meant}")

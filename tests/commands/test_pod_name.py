@@ -55,9 +55,9 @@ def test_found() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("trian-1", "there is no pod default/trian-1 that has not ended; did you mean default/train-1"),
+        ("trian-1", "there is no pod default/trian-1, or it has ended; did you mean default/train-1"),
         ("elsewhere/train-1", "did you mean default/train-1?"),
-        ("qqq", "there is no pod default/qqq that has not ended$"),
+        ("qqq", "there is no pod default/qqq, or it has ended$"),
         ("old", "pod default/old has ended"),
         ("odd\x1b[2J", r"pod default/odd\\x1b\[2J on node n cannot be read: no name"),
     ],

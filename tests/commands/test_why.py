@@ -102,7 +102,7 @@ def test_another_profile(dump: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["lrage"], "there is no pod default/lrage that has not ended; did you mean default/large?"),
+        (["lrage"], "there is no pod default/lrage, or it has ended; did you mean default/large?"),
         (["a/b/c"], "'a/b/c' is not a pod"),
         (["--node", "x"], "--node needs a POD"),
         (["x", "--from=/no/such"], "/no/such cannot be read"),
