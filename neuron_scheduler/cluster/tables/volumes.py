@@ -70,7 +70,7 @@ class Volumes:
     def fork(self) -> Self:
         """Return an independent copy; the rows of attachments and of kept volumes never change, so both have them."""
         copied: dict[str, Any] = {}
-        for field in attrs.fields(Volumes):
+        for field in attrs.fields(Volumes):  # not those of a subclass: a fork of the recorded volumes announces nothing
             table = getattr(self, field.name)
             copied[field.name.removeprefix("_")] = table.fork() if isinstance(table, FreeVolumes) else dict(table)
         copied["capacities"] = {class_name: dict(rows) for class_name, rows in self.capacities.items()}
