@@ -145,7 +145,7 @@ class Config:
     decision_journal_max_bytes: int = setting(
         64 << 20,
         "A file of the journal is replaced when it has so many bytes. Each begins with the state of the cluster, which"
-        " counts: about 300 bytes for each node and pod.",
+        " counts: up to 1,000 bytes for each node and pod.",
         metavar="BYTES",
         path="decisionJournal.maxBytes",
         check=between(1 << 20, 1 << 40),
