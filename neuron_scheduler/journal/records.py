@@ -22,7 +22,7 @@ from cattrs.strategies import configure_tagged_union
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.journal.changes import Change
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.volumes import Storage
+from neuron_scheduler.model.volumes import Attachable, HeldVolume, InlineVolume, Storage
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 
@@ -119,6 +119,15 @@ class UnreadableLineError(ConfigurationError):
 def _make() -> tuple[Callable[[Record], Any], Callable[[Any], Record]]:
     converter = make_converter(omit_if_default=True, forbid_extra_keys=True)
     configure_tagged_union(Storage, converter, tag_name="kind")
+    disks = Attachable | InlineVolume
+    configure_tagged_union(disks, converter, tag_name="kind")
+    converter.register_unstructure_hook(
+        HeldVolume,
+        lambda held: held if isinstance(held, str) else converter.unstructure(held, unstructure_as=disks),
+    )
+    converter.register_structure_hook(
+        HeldVolume, lambda held, _: held if isinstance(held, str) else converter.structure(held, cast(Any, disks))
+    )
     configure_tagged_union(Record, converter, tag_name="record")
     return (
         lambda record: converter.unstructure(record, unstructure_as=Record),

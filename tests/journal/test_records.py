@@ -19,7 +19,7 @@ from neuron_scheduler.journal.records import (
 )
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.model.volumes import PersistentVolumeClaim, StorageClass
+from neuron_scheduler.model.volumes import Attachable, InlineVolume, PersistentVolumeClaim, StorageClass
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support.builders import node, pod
@@ -41,6 +41,9 @@ RECORDS: list[Record] = [
     changes.Assume(pod("p", on="n"), CoreMask(1 << 127)),
     changes.RemovePod("p"),
     changes.Nominate("n", Nomination(pod("p"), CoreMask(3), frozenset({"a", "b"}))),
+    changes.Nominate(
+        "n", Nomination(pod("p"), volumes=("ns/c", Attachable("d", "h", "p"), InlineVolume("p", "d", "h")))
+    ),
     changes.ClearNomination("p"),
     changes.PutNamespace(Namespace("u", "ns", {"a": "\x1b[31m"})),
     changes.RemoveNamespace("ns"),
