@@ -75,7 +75,7 @@ async def answer_of(client: Client, path: str, params: dict[str, str], body: byt
         )
         return msgspec.json.decode(answer.body)
     except ApiError as error:
-        raise ConfigurationError(f"{server} does not answer: {error.message or error}") from error
+        raise ConfigurationError(f"{server} refuses to answer: {error.message or error}") from error
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise ConfigurationError(f"{server} is no scheduler: {error}") from error
 

@@ -50,6 +50,9 @@ def _headline(report: ReplayReport) -> str:
 
 
 def _simulated(recorded: Waits, other: Waits) -> Iterator[str]:
+    if not other.pods:
+        yield "The journal has no pods with a schedulerName of this configuration."
+        return
     fewer = recorded.waited - other.waited
     if fewer:
         verdict = f"With this profile {counted(abs(fewer), 'pod')} {'fewer' if fewer > 0 else 'more'} would have waited"

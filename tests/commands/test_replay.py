@@ -128,4 +128,9 @@ def test_the_text() -> None:
     assert "14 pods fewer would have waited (26 in place of 40, of 1200)" in " ".join(text)
     assert text.count("  why:  SmallestBlock prefers b to a") == 10
     assert text[-1] == "2 more; -o wide shows more of them."
+    nobody = ReplayReport(0.0, 0.0, 0, 0, (), Waits(0, 0, 0, 0.0, 0.0), Waits(0, 0, 0, 0.0, 0.0))
+    assert list(lines(nobody, Paragraphs())) == [
+        "The journal has no decision that could be made again.",
+        "The journal has no pods with a schedulerName of this configuration.",
+    ]
     assert list(lines(report, Paragraphs(), every=True)).count("  why:  SmallestBlock prefers b to a") == 12
