@@ -36,7 +36,7 @@ page-picture: $(DEV) browser  ## take the pictures of the page for README from a
 outputs: $(DEV)  ## write what the commands print about docs/example into README and docs
 	@$(BIN)/python -m tests.support.documented_output
 
-fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (about a minute)
+fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (two minutes)
 	TESTS=fast $(BIN)/pytest -m 'not control_plane and not image' --numprocesses auto --dist worksteal $(ARGS)
 
 test: lint control-plane browser  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
