@@ -4,8 +4,7 @@ The changes of a `Cluster` as values: what was changed, and how to make the same
 Refuses to know which change follows which: `recorded_cluster` notices them.
 """
 
-from collections.abc import Hashable
-from typing import ClassVar
+from typing import assert_never
 
 import attrs
 
@@ -14,28 +13,9 @@ from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.volumes import (
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Storage,
-    VolumeAttachment,
-)
+from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.core_mask import CoreMask
-
-Key = tuple[Hashable, ...]
-
-
-def _key_of(storage: Storage) -> Key:
-    """Return what `Volumes` keeps an object under."""
-    match storage:
-        case PersistentVolumeClaim() | CSIStorageCapacity():
-            return type(storage).__name__, storage.key
-        case VolumeAttachment():
-            return "VolumeAttachment", storage.name, storage.node_name, storage.volume_name
-        case _:
-            return type(storage).__name__, storage.name
 
 
 @attrs.frozen
@@ -43,16 +23,6 @@ class PutNamespace:
     """A namespace came, or its labels changed."""
 
     namespace: Namespace
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "namespace", self.namespace.name
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.namespaces.put(self.namespace)
 
 
 @attrs.frozen
@@ -60,16 +30,6 @@ class RemoveNamespace:
     """A namespace went."""
 
     name: str
-    removes: ClassVar = True
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "namespace", self.name
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.namespaces.remove(self.name)
 
 
 @attrs.frozen
@@ -77,16 +37,6 @@ class PutWorkload:
     """A Service or a controller came."""
 
     workload: Workload
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "workload", self.workload.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.workloads.put(self.workload)
 
 
 @attrs.frozen
@@ -94,16 +44,6 @@ class RemoveWorkload:
     """A Service or a controller went."""
 
     workload: Workload
-    removes: ClassVar = True
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "workload", self.workload.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.workloads.remove(self.workload)
 
 
 @attrs.frozen
@@ -111,16 +51,6 @@ class PutStorage:
     """A storage object came or changed."""
 
     storage: Storage
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return _key_of(self.storage)
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.put_storage(self.storage)
 
 
 @attrs.frozen
@@ -128,16 +58,6 @@ class RemoveStorage:
     """A storage object went."""
 
     storage: Storage
-    removes: ClassVar = True
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return _key_of(self.storage)
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.remove_storage(self.storage)
 
 
 @attrs.frozen
@@ -145,16 +65,6 @@ class AssumeVolume:
     """A claim or volume counts as what was decided about it, before the API server shows it."""
 
     decided: PersistentVolume | PersistentVolumeClaim
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "assumed", *_key_of(self.decided)
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.volumes.assume(self.decided)
 
 
 @attrs.frozen
@@ -162,16 +72,6 @@ class RestoreVolume:
     """A claim or volume counts as what the API server shows again."""
 
     decided: PersistentVolume | PersistentVolumeClaim
-    removes: ClassVar = True
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "assumed", *_key_of(self.decided)
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.volumes.restore(self.decided)
 
 
 @attrs.frozen
@@ -179,16 +79,6 @@ class PutNode:
     """A node came or changed."""
 
     node: Node
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "node", self.node.name
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.put_node(self.node)
 
 
 @attrs.frozen
@@ -196,16 +86,6 @@ class RemoveNode:
     """A node went."""
 
     name: str
-    removes: ClassVar = True
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "node", self.name
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.remove_node(self.name)
 
 
 @attrs.frozen
@@ -215,36 +95,12 @@ class SetNodeAside:
     name: str
     aside: SetAside | None
 
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "set aside", self.name
-
-    @property
-    def removes(self) -> bool:
-        """Whether nothing is left of what was set."""
-        return self.aside is None
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.set_aside(self.name, self.aside)
-
 
 @attrs.frozen
 class PutPod:
     """A bound pod came or changed."""
 
     pod: Pod
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "pod", self.pod.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.put_pod(self.pod)
 
 
 @attrs.frozen
@@ -252,16 +108,6 @@ class PutUnreadablePod:
     """A bound pod of which little could be read."""
 
     pod: Pod
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "pod", self.pod.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.put_unreadable_pod(self.pod)
 
 
 @attrs.frozen
@@ -270,16 +116,6 @@ class Assume:
 
     pod: Pod
     cores: CoreMask
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "pod", self.pod.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.assume(self.pod, self.cores)
 
 
 @attrs.frozen
@@ -287,16 +123,6 @@ class RemovePod:
     """A pod is no longer on a node: it ended, or what was assumed did not happen."""
 
     uid: str
-    removes: ClassVar = True
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "pod", self.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.remove_pod(self.uid)
 
 
 @attrs.frozen
@@ -305,16 +131,6 @@ class Nominate:
 
     name: str
     nomination: Nomination
-    removes: ClassVar = False
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "nomination", self.nomination.pod.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.nominate(self.name, self.nomination)
 
 
 @attrs.frozen
@@ -322,16 +138,6 @@ class ClearNomination:
     """Space is no longer kept for a pod."""
 
     uid: str
-    removes: ClassVar = True
-
-    @property
-    def key(self) -> Key:
-        """What is changed."""
-        return "nomination", self.uid
-
-    def apply(self, cluster: Cluster) -> None:
-        """Make the same change."""
-        cluster.clear_nomination(self.uid)
 
 
 Change = (
@@ -353,7 +159,50 @@ Change = (
     | Nominate
     | ClearNomination
 )
-"""
-Any change. Each has a `key`, what it changes, and says whether it `removes` that; those of one key are about one thing.
-The order is the one in which they can be applied to an empty cluster.
-"""
+"""Any change; the order is the one in which they can be made in an empty cluster."""
+
+
+def make(change: Change, cluster: Cluster) -> None:  # noqa: PLR0912 - a case for each change
+    """
+    Make the same change in another cluster.
+
+    Raises:
+        ValueError, LookupError: it does not fit that cluster.
+    """
+    match change:
+        case PutNamespace(namespace):
+            cluster.namespaces.put(namespace)
+        case RemoveNamespace(name):
+            cluster.namespaces.remove(name)
+        case PutWorkload(workload):
+            cluster.workloads.put(workload)
+        case RemoveWorkload(workload):
+            cluster.workloads.remove(workload)
+        case PutStorage(storage):
+            cluster.put_storage(storage)
+        case RemoveStorage(storage):
+            cluster.remove_storage(storage)
+        case AssumeVolume(decided):
+            cluster.volumes.assume(decided)
+        case RestoreVolume(decided):
+            cluster.volumes.restore(decided)
+        case PutNode(node):
+            cluster.put_node(node)
+        case RemoveNode(name):
+            cluster.remove_node(name)
+        case SetNodeAside(name, aside):
+            cluster.set_aside(name, aside)
+        case PutPod(pod):
+            cluster.put_pod(pod)
+        case PutUnreadablePod(pod):
+            cluster.put_unreadable_pod(pod)
+        case Assume(pod, cores):
+            cluster.assume(pod, cores)
+        case RemovePod(uid):
+            cluster.remove_pod(uid)
+        case Nominate(name, nomination):
+            cluster.nominate(name, nomination)
+        case ClearNomination(uid):
+            cluster.clear_nomination(uid)
+        case _:
+            assert_never(change)

@@ -5,15 +5,50 @@ Of the changes to one thing only the last counts, and only as far as the cluster
 another machine, for example, loses what was set aside or nominated there.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final, get_args
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final, assert_never, get_args
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.journal.changes import AssumeVolume, Change, Key, Nominate, PutPod, PutUnreadablePod, SetNodeAside
-from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.journal.changes import (
+    Assume,
+    AssumeVolume,
+    Change,
+    ClearNomination,
+    Nominate,
+    PutNamespace,
+    PutNode,
+    PutPod,
+    PutStorage,
+    PutUnreadablePod,
+    PutWorkload,
+    RemoveNamespace,
+    RemoveNode,
+    RemovePod,
+    RemoveStorage,
+    RemoveWorkload,
+    RestoreVolume,
+    SetNodeAside,
+)
+from neuron_scheduler.model.volumes import (
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Storage,
+    VolumeAttachment,
+)
 
+_Thing = tuple[Hashable, ...]
+_REMOVALS: Final = (
+    RemoveNamespace,
+    RemoveWorkload,
+    RemoveStorage,
+    RestoreVolume,
+    RemoveNode,
+    RemovePod,
+    ClearNomination,
+)
 _ORDER: Final = {kind: place for place, kind in enumerate(get_args(Change))}
 
 
@@ -21,18 +56,19 @@ _ORDER: Final = {kind: place for place, kind in enumerate(get_args(Change))}
 class CurrentState:
     """The last change to each thing that is there."""
 
-    _last: dict[Key, Change] = attrs.field(factory=dict)
+    _last: dict[_Thing, Change] = attrs.field(factory=dict)
 
     def note(self, change: Change) -> bool:
         """Remember a change; return whether it is news: not the removal of nothing, and not the same once more."""
-        key, before = change.key, self._last.get(change.key)
-        if change.removes:
-            return self._last.pop(key, None) is not None
+        thing = _thing_of(change)
+        before = self._last.get(thing)
+        if _removes(change):
+            return self._last.pop(thing, None) is not None
         if before == change and not isinstance(change, SetNodeAside | Nominate | AssumeVolume):
             return False  # these may have been lost meanwhile, with their node or by what the API server showed
         if isinstance(change, PutUnreadablePod) and before is not None:
             return False  # what is known of a pod counts more
-        self._last[key] = change
+        self._last[thing] = change
         return True
 
     def changes(self, cluster: Cluster) -> Sequence[Change]:
@@ -60,3 +96,49 @@ class CurrentState:
                     yield change if pod_info is None else PutPod(pod_info.pod)  # with its first allocation
                 case _:
                     yield change
+
+
+def _removes(change: Change) -> bool:
+    return isinstance(change, _REMOVALS) or (isinstance(change, SetNodeAside) and change.aside is None)
+
+
+def _thing_of(change: Change) -> _Thing:  # noqa: PLR0911, PLR0912 - a case for each change
+    """Return what a change is about: of equal things, only the last change counts."""
+    match change:
+        case PutNamespace(namespace):
+            return "namespace", namespace.name
+        case RemoveNamespace(name):
+            return "namespace", name
+        case PutWorkload(workload) | RemoveWorkload(workload):
+            return "workload", workload.uid
+        case PutStorage(storage) | RemoveStorage(storage):
+            return _kept_under(storage)
+        case AssumeVolume(decided) | RestoreVolume(decided):
+            return "assumed", *_kept_under(decided)
+        case PutNode(node):
+            return "node", node.name
+        case RemoveNode(name):
+            return "node", name
+        case SetNodeAside(name):
+            return "set aside", name
+        case PutPod(pod) | PutUnreadablePod(pod) | Assume(pod):
+            return "pod", pod.uid
+        case RemovePod(uid):
+            return "pod", uid
+        case Nominate(_, nomination):
+            return "nomination", nomination.pod.uid
+        case ClearNomination(uid):
+            return "nomination", uid
+        case _:
+            assert_never(change)
+
+
+def _kept_under(storage: Storage) -> _Thing:
+    """Return what `Volumes` keeps an object under."""
+    match storage:
+        case PersistentVolumeClaim() | CSIStorageCapacity():
+            return type(storage).__name__, storage.key
+        case VolumeAttachment():
+            return "VolumeAttachment", storage.name, storage.node_name, storage.volume_name
+        case _:
+            return type(storage).__name__, storage.name

@@ -12,7 +12,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.journal.changes import Change
+from neuron_scheduler.journal.changes import Change, make
 from neuron_scheduler.journal.records import At, Decided, Lost, Record, Started
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.filters import accepted, refusals_of
@@ -98,7 +98,7 @@ def apply(change: Change, cluster: Cluster) -> None:
         ConfigurationError: it does not fit the cluster.
     """
     try:
-        change.apply(cluster)
+        make(change, cluster)
     except (ValueError, LookupError) as error:
         raise ConfigurationError(
             f"the journal does not fit together: {error}; name files of one process only, each once"

@@ -1,7 +1,7 @@
 """What a file begins with: of the changes to one thing the last one that counts."""
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.journal.changes import Change, PutNode, PutPod, PutUnreadablePod, RemovePod
+from neuron_scheduler.journal.changes import Change, PutNode, PutPod, PutUnreadablePod, RemovePod, make
 from neuron_scheduler.journal.current_state import CurrentState
 from tests.support.builders import node, pod
 
@@ -15,7 +15,7 @@ def state_after(*made: Change) -> tuple[list[bool], list[Change]]:
     state, cluster = CurrentState(), Cluster()
     news = []
     for change in made:
-        change.apply(cluster)
+        make(change, cluster)
         news.append(state.note(change))
     return news, [*state.changes(cluster)]
 

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.journal.changes import Change, make
 from neuron_scheduler.journal.journal import Journal
 from neuron_scheduler.journal.records import Decided, RecordedProfile
 from neuron_scheduler.journal.replay import Replayed, replay
@@ -72,7 +73,7 @@ async def test_the_changes_make_the_same_cluster(seed: int) -> None:
     for number in range(len(memory.files)):
         copy = Cluster()
         for record in memory.records(number):
-            if hasattr(record, "apply"):
-                record.apply(copy)
+            if isinstance(record, Change):
+                make(record, copy)
         if number == len(memory.files) - 1:
             same_rows(cluster, copy)
