@@ -31,6 +31,7 @@ from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, schedule_pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Filter, PluginName, Refusal
 from tests.differential.vocabulary import Object
 from tests.differential.world import FEASIBLE, Answer, World
@@ -94,8 +95,9 @@ def answer(cluster: Cluster, manifest: Object) -> Answer:
         if decision.node_name in extender.chosen:
             raise AssertionError(f"{decision.node_name} was refused and is chosen all the same")
         extender.chosen.add(decision.node_name)
-    shared = attrs.evolve(decision, hint="")  # kube-scheduler has no sentence about what the pod waits for
-    return Answer(tuple(sorted(extender.chosen)), shared.text)
+    if decision.cause is Cause.NOMINATED:  # kube-scheduler does not say that space is kept for others
+        decision = attrs.evolve(decision, hint="")
+    return Answer(tuple(sorted(extender.chosen)), decision.text)
 
 
 def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
