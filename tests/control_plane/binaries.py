@@ -2,8 +2,10 @@
 The programs that the tests run beside ours (etcd, kube-apiserver, kubectl, helm and others), and where they are.
 
 A binary is taken from `KUBEBUILDER_ASSETS`, else from PATH, each only if its version is one that the tests are
-written for, else from the cache folder that `build.py` fills. Builds and downloads nothing, and never takes another
-version silently. Standard library only, because it runs before anything is installed.
+written for, else from the cache folder that `build.py` fills. Kubernetes is the minor release in the environment
+variable `KUBERNETES`, by default the newest one that is pinned; kubectl comes from the same release. Builds and
+downloads nothing, and never takes another version silently. Standard library only, because it runs before anything is
+installed.
 """
 
 import hashlib
@@ -37,6 +39,9 @@ class Binary:
         accepted: a pattern in the printed version of installed programs that may be used too.
         version_arguments: the arguments with which it prints its version.
         ldflags: the linker's flags; they set its version.
+        toolchain: what Go may do if the module asks for a newer Go: `local` nothing, `auto` fetch that one, through the
+            module proxy and checked by Go's checksum database.
+        files: patterns of files in the module of `package` that are kept beside the program.
     """
 
     name: str
@@ -45,6 +50,40 @@ class Binary:
     accepted: str
     version_arguments: tuple[str, ...] = ("--version",)
     ldflags: str = "-s -w"
+    toolchain: str = "local"
+    files: tuple[str, ...] = ()
+
+
+def releases() -> tuple[str, ...]:
+    """Return the minor releases of Kubernetes that are pinned, like `1.37`, the oldest first."""
+    names = [folder.name.removeprefix("kubernetes-") for folder in MODULES.glob("kubernetes-*")]
+    return tuple(sorted(names, key=_numbers))
+
+
+def _release() -> str:
+    """Return the minor release of Kubernetes to run: the one that is asked for, else the newest one."""
+    pinned = releases()
+    asked = os.environ.get("KUBERNETES") or pinned[-1]
+    if asked not in pinned:
+        raise MissingBinaryError(
+            f"KUBERNETES={asked}: the tests can run {', '.join(pinned)}. "
+            f"To add a release: `python -m tests.control_plane.pin {asked}`."
+        )
+    return asked
+
+
+def before(release: str, newer: str) -> bool:
+    """Return whether a minor release, such as `1.36`, is older than another."""
+    return _numbers(release) < _numbers(newer)
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(part) for part in release.split(".")]
+
+
+def kubernetes_version(release: str) -> str:
+    """Return the patch release, like `v1.37.2`, that is pinned of a minor release, like `1.37`."""
+    return _pinned(f"kubernetes-{release}", "k8s.io/kubernetes")
 
 
 def _pinned(module: str, path: str) -> str:
@@ -55,8 +94,10 @@ def _pinned(module: str, path: str) -> str:
     return match[1]
 
 
-KUBERNETES_VERSION: Final = _pinned("kubernetes", "k8s.io/kubernetes")
+RELEASE: Final = _release()
+KUBERNETES_VERSION: Final = kubernetes_version(RELEASE)
 HELM_VERSION: Final = _pinned("helm", "helm.sh/helm/v4")
+KARPENTER_VERSION: Final = _pinned("karpenter", "sigs.k8s.io/karpenter")
 
 
 def _kubernetes(name: str, *, says: str = "Kubernetes", version_arguments: tuple[str, ...] = ("--version",)) -> Binary:
@@ -67,7 +108,7 @@ def _kubernetes(name: str, *, says: str = "Kubernetes", version_arguments: tuple
     stamped = [f"-X {package}.{key}={value}" for package in packages for key, value in stamps.items()]
     return Binary(
         name=name,
-        module="kubernetes",
+        module=f"kubernetes-{RELEASE}",
         package=f"k8s.io/kubernetes/cmd/{name}",
         accepted=rf"{says} v{major}\.{minor}\.",
         version_arguments=version_arguments,
@@ -78,8 +119,8 @@ def _kubernetes(name: str, *, says: str = "Kubernetes", version_arguments: tuple
 BINARIES: Final = {
     binary.name: binary
     for binary in (
-        # Kubernetes 1.36 is built against 3.6; 3.5 sends no progress notifications, for which streaming lists wait.
-        Binary(name="etcd", module="etcd", package="go.etcd.io/etcd/server/v3", accepted=r"etcd Version: 3\.6\."),
+        # Kubernetes 1.37 is tested with 3.7.0 (its build/dependencies.yaml), and its kubeadm runs 1.34 to 1.36 with it.
+        Binary(name="etcd", module="etcd", package="go.etcd.io/etcd/server/v3", accepted=r"etcd Version: 3\.7\."),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
         _kubernetes("kube-scheduler"),
@@ -93,9 +134,18 @@ BINARIES: Final = {
             ldflags=f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
         ),
         Binary(name="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", accepted=r"kwok version v0\.8\."),
+        Binary(
+            name="karpenter",  # with its provider for simulated nodes
+            module="karpenter",
+            package="sigs.k8s.io/karpenter/kwok",
+            accepted=rf"karpenter {KARPENTER_VERSION}",  # nothing prints that, so it is always the built one
+            toolchain="auto",  # Karpenter 1.15 asks for a patch release of Go
+            files=("pkg/apis/crds/*.yaml", "kwok/apis/crds/*.yaml"),
+        ),
     )
 }
-CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm")
+_SEPARATE: Final = ("kwok",)  # built when it is asked for
+CONTROL_PLANE: Final = tuple(name for name in BINARIES if name not in _SEPARATE)
 
 
 def cache_root() -> Path:
@@ -104,13 +154,17 @@ def cache_root() -> Path:
     return Path(cache) / "neuron-scheduler"
 
 
-def built_folder() -> Path:
-    """Return the folder of the programs built from the pinned modules; each set of pins and flags has its own."""
-    recipe = [(binary.name, binary.package, binary.ldflags) for binary in BINARIES.values()]
+def built_folder(module: str) -> Path:
+    """Return the folder of the programs built from a pinned module; each version of its pins and flags has its own."""
+    recipe = [
+        (binary.name, binary.package, binary.ldflags, *binary.files)
+        for binary in BINARIES.values()
+        if binary.module == module
+    ]
     key = hashlib.sha256(f"{platform.system()} {platform.machine()} {recipe}".encode())
-    for file in sorted(MODULES.glob("*/go.*")):
+    for file in sorted((MODULES / module).glob("go.*")):
         key.update(file.read_bytes())
-    return cache_root() / "control-plane" / key.hexdigest()[:12]
+    return cache_root() / "control-plane" / f"{module}-{key.hexdigest()[:12]}"
 
 
 def find(name: str) -> Path | None:
@@ -119,7 +173,7 @@ def find(name: str) -> Path | None:
     for candidate in _installed(name):
         if re.search(binary.accepted, _version(candidate, binary.version_arguments)):
             return candidate
-    built = built_folder() / name
+    built = built_folder(binary.module) / name
     return built if built.exists() else None
 
 
@@ -135,7 +189,7 @@ def require(name: str) -> Path:
         accepted = BINARIES[name].accepted.replace("\\", "").removesuffix(".")
         raise MissingBinaryError(
             f"{name} is missing: KUBEBUILDER_ASSETS and PATH hold no `{accepted}`, and none is built in "
-            f"{built_folder()}. Run `make control-plane`{' WITH=kwok' if name == 'kwok' else ''}."
+            f"{built_folder(BINARIES[name].module)}. Run `make control-plane`{' WITH=kwok' if name == 'kwok' else ''}."
         )
     return path
 

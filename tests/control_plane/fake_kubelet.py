@@ -4,14 +4,18 @@ A stand-in for the kubelets of simulated nodes: bound pods run, terminating pods
 Does only what the tests need: no containers, no probes, no node status.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import Final
 
 import anyio
 import anyio.abc
 import attrs
 
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
+
+PAUSE: Final = 0.1  # seconds
 
 
 @attrs.define(eq=False)
@@ -31,15 +35,19 @@ class FakeKubelet:
         """Serve every bound pod until cancelled."""
         async with anyio.create_task_group() as ends:
             while True:
-                bound = {"fieldSelector": "spec.nodeName!="}
-                listing = await self.api.get("/api/v1/pods", **bound)
-                for pod in listing["items"]:
+                await _insist(partial(self._follow, ends))
+
+    async def _follow(self, ends: anyio.abc.TaskGroup) -> None:
+        """Serve the bound pods of a list, and then those of a watch until it ends."""
+        bound = {"fieldSelector": "spec.nodeName!="}
+        listing = await self.api.get("/api/v1/pods", **bound)
+        for pod in listing["items"]:
+            await self._serve(pod, ends)
+        version = listing["metadata"]["resourceVersion"]
+        async with aclosing(self.api.watch("/api/v1/pods", version, **bound)) as events:
+            async for kind, pod in events:
+                if kind != "DELETED":
                     await self._serve(pod, ends)
-                version = listing["metadata"]["resourceVersion"]
-                async with aclosing(self.api.watch("/api/v1/pods", version, **bound)) as events:
-                    async for kind, pod in events:
-                        if kind != "DELETED":
-                            await self._serve(pod, ends)
 
     async def _serve(self, pod: Object, ends: anyio.abc.TaskGroup) -> None:
         """Move one pod one step further."""
@@ -48,8 +56,9 @@ class FakeKubelet:
             self._ending.add(metadata["uid"])
             ends.start_soon(self._end, pod)
         elif "deletionTimestamp" not in metadata and pod["status"].get("phase") == "Pending":
+            body = {"status": running(pod)}
             with unless_outrun():
-                await self.api.patch(f"{path_of(pod)}/status", {"status": running(pod)}, content_type=STRATEGIC)
+                await _insist(partial(self.api.patch, f"{path_of(pod)}/status", body, content_type=STRATEGIC))
 
     async def _end(self, pod: Object) -> None:
         """Delete a terminating pod for good, once its grace is over."""
@@ -57,7 +66,20 @@ class FakeKubelet:
             await anyio.sleep(pod["metadata"].get("deletionGracePeriodSeconds", 0))
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
         with unless_outrun():
-            await self.api.delete(path_of(pod), body)
+            await _insist(partial(self.api.delete, path_of(pod), body))
+
+
+async def _insist(send: Callable[[], Awaitable[object]]) -> None:
+    """Try again, as a kubelet does, while the API server cannot answer because it has lost etcd."""
+    while True:
+        try:
+            await send()
+        except ApiError as error:
+            if error.status < 500:
+                raise
+            await anyio.sleep(PAUSE)
+        else:
+            return
 
 
 @contextmanager

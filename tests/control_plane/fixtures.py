@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.control_plane.binaries import KUBERNETES_VERSION, RELEASE
 from tests.control_plane.objects import wipe
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
@@ -19,6 +20,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "control_plane" in getattr(item, "fixturenames", ()):
             item.add_marker("control_plane")
+
+
+def pytest_report_header() -> str:
+    """Say which release the tests with a control plane run on."""
+    return f"Kubernetes {KUBERNETES_VERSION} (KUBERNETES={RELEASE})"
 
 
 @pytest.fixture(scope="session")

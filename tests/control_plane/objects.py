@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import anyio
 
-from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.rest import ApiError, Object, RestClient
 
 NEURON: Final = "aws.amazon.com/neuron"
 NEURONCORE: Final = "aws.amazon.com/neuroncore"
@@ -91,12 +91,22 @@ def node_manifest(
 
 async def create_node(api: RestClient, manifest: Object) -> Object:
     """Create a node, status included, and remove the not-ready taint that admission adds; return it as stored."""
-    created = await api.post("/api/v1/nodes", manifest)
-    # Replaces the whole list, under the version just read: no other client's taint can be lost.
-    taints = [taint for taint in created["spec"].get("taints", []) if taint["key"] != NOT_READY]
-    version = {"resourceVersion": created["metadata"]["resourceVersion"]}
-    path = f"/api/v1/nodes/{manifest['metadata']['name']}"
-    return await api.patch(path, {"metadata": version, "spec": {"taints": taints or None}})
+    return await lift_not_ready(api, await api.post("/api/v1/nodes", manifest))
+
+
+async def lift_not_ready(api: RestClient, node: Object) -> Object:
+    """Remove a node's not-ready taint, as the node lifecycle controller does, and nothing else; return it as stored."""
+    path = f"/api/v1/nodes/{node['metadata']['name']}"
+    while True:
+        # Replaces the whole list, under the version just read: no other client's taint can be lost.
+        taints = [taint for taint in node["spec"].get("taints", []) if taint["key"] != NOT_READY]
+        version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        try:
+            return await api.patch(path, {"metadata": version, "spec": {"taints": taints or None}})
+        except ApiError as error:
+            if error.status != 409:  # a controller has changed the node meanwhile
+                raise
+        node = await api.get(path)
 
 
 def pod_manifest(
@@ -158,9 +168,9 @@ async def bind(api: RestClient, pod: Object, node: str, annotations: Mapping[str
     return await api.post(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding", binding)
 
 
-async def wipe(api: RestClient) -> None:
-    """Delete all objects of tests at once, without grace and despite finalizers; namespaces stay."""
-    for collection, selector in _COLLECTIONS.items():
+async def wipe(api: RestClient, *others: str) -> None:
+    """Delete `others` and all objects of tests at once, without grace and despite finalizers; namespaces stay."""
+    for collection, selector in (dict.fromkeys(others, "") | _COLLECTIONS).items():
         parameters = {"labelSelector": selector} if selector else {}
         listing = await api.get(collection, **parameters)
         for item in listing["items"]:

@@ -58,12 +58,14 @@ class ControlPlane:
     Attributes:
         folder: temporary; holds certificates, data and each component's log, `<name>.log`.
         port: of kube-apiserver, on 127.0.0.1.
+        etcd_port: of etcd, on 127.0.0.1.
         admin: a client in the group system:masters.
         components: the running programs by name: to stop, kill and start again.
     """
 
     folder: Path
     port: int = attrs.field(init=False)
+    etcd_port: int = attrs.field(init=False)
     admin: RestClient = attrs.field(init=False)
     components: dict[str, Component] = attrs.field(factory=dict, init=False)
 
@@ -95,17 +97,27 @@ class ControlPlane:
         answer = await self.admin.post(path, request | {"spec": {"expirationSeconds": 86400}})
         return str(answer["status"]["token"])
 
-    def kubeconfig(self, path: Path, *, token: str = ADMIN.token) -> Path:
-        """Write a kubeconfig for the holder of a token, by default the administrator; return its path."""
+    def kubeconfig(
+        self, path: Path, *, token: str = ADMIN.token, token_file: Path | None = None, server: str = ""
+    ) -> Path:
+        """
+        Write a kubeconfig for the holder of a token, by default the administrator; return its path.
+
+        The token may be in a file instead, and the API server may be reached under another URL than its own.
+        """
+        user = {"token": token} if token_file is None else {"tokenFile": str(token_file)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "tests",
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests", "namespace": "default"}}],
             "clusters": [
-                {"name": "tests", "cluster": {"server": self.server, "certificate-authority": str(self.ca_file)}}
+                {
+                    "name": "tests",
+                    "cluster": {"server": server or self.server, "certificate-authority": str(self.ca_file)},
+                }
             ],
-            "users": [{"name": "tests", "user": {"token": token}}],
+            "users": [{"name": "tests", "user": user}],
         }
         path.write_text(json.dumps(config, indent=2))  # JSON is YAML
         path.chmod(0o600)
@@ -139,8 +151,8 @@ async def run_control_plane(
         plane = ControlPlane(folder)
         _write_certificates(folder)
         _write_tokens(folder, users)
-        etcd_port = await _start(stack, plane, "etcd", _etcd_flags(folder))
-        flags = [*_api_server_flags(folder, etcd_port), *api_server_flags]
+        plane.etcd_port = await _start(stack, plane, "etcd", _etcd_flags(folder))
+        flags = [*_api_server_flags(folder, plane.etcd_port), *api_server_flags]
         plane.port = await _start(stack, plane, "kube-apiserver", flags)
         plane.admin = await stack.enter_async_context(plane.client(ADMIN.token))
         await plane.admin.wait_until(
@@ -153,6 +165,15 @@ async def run_control_plane(
             kubeconfig = plane.kubeconfig(folder / "scheduler.kubeconfig", token=SCHEDULER.token)
             await _start(stack, plane, "kube-scheduler", _scheduler_flags(folder, kubeconfig, with_scheduler))
         yield plane
+
+
+@asynccontextmanager
+async def another_api_server(plane: ControlPlane, etcd_port: int) -> AsyncIterator[tuple[int, Component]]:
+    """Run a second kube-apiserver that reaches the same etcd through some port of 127.0.0.1; yield its port, and it."""
+    async with AsyncExitStack() as stack:
+        called = "another-kube-apiserver"
+        port = await _start(stack, plane, "kube-apiserver", _api_server_flags(plane.folder, etcd_port), called)
+        yield port, plane.components.pop(called)
 
 
 @contextmanager
@@ -178,16 +199,17 @@ def _closed_connections_stay_closed() -> Iterator[None]:
         loop.set_exception_handler(reported)
 
 
-async def _start(stack: AsyncExitStack, plane: ControlPlane, name: str, flags: Sequence[str]) -> int:
+async def _start(stack: AsyncExitStack, plane: ControlPlane, name: str, flags: Sequence[str], called: str = "") -> int:
     """Start a component and return its port; `PORT` in its flags is replaced by a free port."""
+    called = called or name
     program, scheme = require(name), "http" if name == "etcd" else "https"
     path = "readyz" if name == "kube-apiserver" else "health" if name == "etcd" else "healthz"
     for tries in range(1, PORT_TRIES + 1):
         port = free_port()
         argv = [str(program), *(flag.replace("PORT", str(port)) for flag in flags)]
-        component = Component(name, argv, f"{scheme}://127.0.0.1:{port}/{path}", plane.folder / f"{name}.log")
+        component = Component(called, argv, f"{scheme}://127.0.0.1:{port}/{path}", plane.folder / f"{called}.log")
         stack.push_async_callback(component.stop)
-        plane.components[name] = component
+        plane.components[called] = component
         try:
             await component.start()
         except ComponentError as error:
@@ -208,7 +230,7 @@ def _write_certificates(folder: Path) -> None:
     """Write the authority, one serving certificate for all, and the key that signs ServiceAccount tokens."""
     authority = Authority()
     (folder / "ca.crt").write_bytes(authority.pem)
-    authority.issue("127.0.0.1", "localhost").write(folder / "serving.crt", folder / "serving.key")
+    authority.issue("127.0.0.1", "::1", "localhost").write(folder / "serving.crt", folder / "serving.key")
     signing = ec.generate_private_key(ec.SECP256R1())
     (folder / "sa.key").write_bytes(
         signing.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())

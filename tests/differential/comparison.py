@@ -4,11 +4,15 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+import attrs
+
 from neuron_scheduler.cluster.cluster import Cluster
-from tests.differential.deliberate import agree, as_kube_scheduler_reads
+from tests.control_plane.binaries import RELEASE
+from tests.differential.deliberate import agree
 from tests.differential.judge import Judge
 from tests.differential.ours import answer, cluster_of, refusal
 from tests.differential.recording import Recording, compact
+from tests.differential.releases import bound_as_counted, pending_as_read
 from tests.differential.vocabulary import Object
 from tests.differential.world import Answer, World
 
@@ -25,31 +29,37 @@ async def recorded(judge: Judge, name: str, world: World) -> Recording:
     """
     try:
         stored = await judge.stored(world)
-        cluster = cluster_of(stored)
+        cluster = _cluster_of(stored, RELEASE)
         cases = []
         for manifest, (asked, first) in zip(world.pending, await judge.answers(world.pending), strict=True):
             pod, theirs = asked, first
             for _ in range(1, _QUESTIONS):
-                if not agree(world, pod, theirs, _ours(cluster, pod)):
+                if not agree(world, pod, theirs, _ours(cluster, pod, RELEASE)):
                     pod, theirs = await judge.again(manifest)
             cases.append((pod, theirs))
     finally:
         await judge.clear()
     parts = (stored.beside, stored.nodes, stored.bound, stored.nominated, [pod for pod, _ in cases])
-    return Recording(name, World(*(tuple(map(compact, part)) for part in parts)), tuple(theirs for _, theirs in cases))
+    compacted = World(*(tuple(map(compact, part)) for part in parts))
+    return Recording(name, compacted, tuple(theirs for _, theirs in cases), RELEASE)
 
 
 def disagreements(recording: Recording) -> Iterator[str]:
     """Yield each pod with an answer other than kube-scheduler's, with both answers and the nodes that differ."""
-    cluster = cluster_of(recording.world)
+    cluster = _cluster_of(recording.world, recording.release)
     for pod, theirs in zip(recording.world.pending, recording.answers, strict=True):
-        ours = _ours(cluster, pod)
+        ours = _ours(cluster, pod, recording.release)
         if not agree(recording.world, pod, theirs, ours):
             yield "\n".join(_difference(recording.world, pod, theirs, ours))
 
 
-def _ours(cluster: Cluster, pod: Object) -> Answer:
-    return answer(cluster, as_kube_scheduler_reads(pod))
+def _cluster_of(world: World, release: str) -> Cluster:
+    bound = tuple(bound_as_counted(pod, release) for pod in world.bound)
+    return cluster_of(attrs.evolve(world, bound=bound))
+
+
+def _ours(cluster: Cluster, pod: Object, release: str) -> Answer:
+    return answer(cluster, pending_as_read(pod, release))
 
 
 def _difference(world: World, pod: Object, theirs: Answer, ours: Answer) -> Iterator[str]:

@@ -4,7 +4,6 @@ Where we differ from kube-scheduler on purpose, each with its entry in `docs/dif
 All other answers are kube-scheduler's, to the letter.
 """
 
-import copy
 from collections.abc import Sequence
 from typing import Final
 
@@ -49,27 +48,3 @@ def _mounts_twice(volumes: Sequence[Object]) -> bool:
 def _spreads_from_all(pod: Object) -> bool:
     """Return whether a selector is empty: it counts no pods, but in kube-scheduler nominated ones (`updateWithPod`)."""
     return any(constraint.get("labelSelector") == {} for constraint in pod["spec"].get("topologySpreadConstraints", ()))
-
-
-def as_kube_scheduler_reads(pod: Object) -> Object:
-    """
-    Return a pending pod with the meaning that kube-scheduler 1.36 gives to its namespace selectors.
-
-    `mergeAffinityTermNamespacesIfNotEmpty` changes a copy of the term, so the selector of a pending pod's own term is
-    also evaluated on an empty set of labels: one with only NotIn and DoesNotExist selects every namespace.
-    """
-    read = copy.deepcopy(pod)
-    rules = read["spec"].get("affinity", {})
-    for kind in ("podAffinity", "podAntiAffinity"):
-        for term in rules.get(kind, {}).get("requiredDuringSchedulingIgnoredDuringExecution", ()):
-            if _accepts_no_labels(term.get("namespaceSelector")):
-                term["namespaceSelector"] = {}
-    return read
-
-
-def _accepts_no_labels(selector: Object | None) -> bool:
-    if selector is None or selector.get("matchLabels"):
-        return False
-    return all(
-        requirement["operator"] in ("NotIn", "DoesNotExist") for requirement in selector.get("matchExpressions", ())
-    )

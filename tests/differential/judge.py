@@ -13,10 +13,12 @@ from typing import Any, Final
 import attrs
 from aiohttp import web
 
+from tests.control_plane.binaries import RELEASE
 from tests.control_plane.objects import create_all, create_pod
 from tests.control_plane.rest import Object, RestClient, key_of
 from tests.control_plane.server import free_port, run_control_plane
 from tests.differential.pods import NOMINATED
+from tests.differential.releases import as_accepted
 from tests.differential.vocabulary import NAMESPACES
 from tests.differential.world import FEASIBLE, Answer, World, namespaces
 
@@ -73,7 +75,7 @@ class Judge:
         created: dict[str, Object] = {}
 
         async def create(manifest: Object) -> None:
-            pod = await create_pod(self._api, manifest)
+            pod = await create_pod(self._api, as_accepted(manifest, RELEASE))
             created[key_of(pod)] = pod
 
         await create_all(create, pending)
@@ -136,7 +138,7 @@ class Judge:
 
     async def _create_bound(self, manifest: Object) -> Object:
         """Create a pod of the world, with its status and its deletion."""
-        pod = await create_pod(self._api, _alive(manifest))
+        pod = await create_pod(self._api, _alive(as_accepted(manifest, RELEASE)))
         if "status" in manifest:
             pod = await self._api.patch(f"{_path(pod)}/status", {"status": manifest["status"]})
         if "deletionTimestamp" in manifest["metadata"]:

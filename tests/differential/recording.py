@@ -46,11 +46,13 @@ class Recording:
     Attributes:
         name: of the world; its nodes and pods begin with it.
         answers: one for each of `world.pending`.
+        release: of kube-scheduler, such as `1.37`.
     """
 
     name: str
     world: World
     answers: tuple[Answer, ...]
+    release: str
 
 
 def compact(manifest: Object) -> Object:
@@ -74,7 +76,11 @@ def write(path: Path, recordings: Iterable[Recording]) -> None:
             {"pod": pod, "feasible": answer.feasible, "text": answer.text}
             for pod, answer in zip(world.pop("pending"), recording.answers, strict=True)
         ]
-        lines.append(json.dumps({"name": recording.name, **world, "cases": cases}, separators=(",", ":")))
+        lines.append(
+            json.dumps(
+                {"name": recording.name, "release": recording.release, **world, "cases": cases}, separators=(",", ":")
+            )
+        )
     path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
 
@@ -87,7 +93,7 @@ def read(path: Path) -> Iterator[Recording]:
         answers = tuple(Answer(tuple(case["feasible"]), case["text"]) for case in cases)
         parts = {part: tuple(record[part]) for part in ("beside", "nodes", "bound", "nominated")}
         pending = tuple(case["pod"] for case in cases)
-        yield Recording(record["name"], World(**parts, pending=pending), answers)
+        yield Recording(record["name"], World(**parts, pending=pending), answers, record["release"])
 
 
 def _pod_spec(spec: Object) -> Object:

@@ -1,5 +1,5 @@
 """
-kube-scheduler 1.36 and our filters agree about every pod without Neuron, node by node and reason by reason.
+kube-scheduler and our filters agree about every pod without Neuron, node by node and reason by reason.
 
 A scenario is one pending pod in a generated world. hypothesis generates the worlds from a seed. `smallest.py` minimises
 a world with a disagreement and writes it to `fixtures/found-<vocabulary>.jsonl`, where `test_fixtures.py` compares it
