@@ -6,6 +6,12 @@ call or the configuration is at fault. No exception of the HTTP library leaves `
 these, and no other module does.
 """
 
+from typing import Final
+
+TURNED_AWAY: Final = frozenset(
+    {"Too many requests, please try again later.", "The apiserver is shutting down, please try again later."}
+)
+
 
 class NeuronSchedulerError(Exception):
     """Anything that this process raises on purpose."""
@@ -41,7 +47,7 @@ class ApiError(NeuronSchedulerError):
         reason: `Status.reason`, such as `Conflict` or `Expired`; empty if the body was no Status.
         message: the server's sentence, or the beginning of any other body.
         kind, name, uid: `Status.details`: which object the answer is about, such as `pods/binding` and the pod's name.
-        retry_after: seconds the server asks to wait, at most 30; None if it does not say.
+        retry_after: seconds the server asks to wait, at most 15; None if it does not say.
         is_status: the body was a Status of failure with this code. Anything else may come from a proxy, and
             says nothing about what the API server did.
     """
@@ -72,6 +78,16 @@ class ApiError(NeuronSchedulerError):
     def refused(self) -> bool:
         """Whether the API server itself refused the request for good: a 4xx Status other than 429."""
         return self.is_status and 400 <= self.status < 500 and self.status != 429
+
+    @property
+    def throttled(self) -> bool:
+        """
+        Whether the request was turned away in the API server's words: there are too many, or it ends.
+
+        Then it sends a sentence in place of a Status (upstream: `filters/priority-and-fairness.go`,
+        `filters/with_retry_after.go`).
+        """
+        return self.status == 429 and (self.is_status or self.message in TURNED_AWAY)
 
     @property
     def too_large(self) -> bool:

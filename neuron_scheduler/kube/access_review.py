@@ -15,7 +15,7 @@ import msgspec
 
 from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.kube.http.client import Response
-from neuron_scheduler.kube.http.status import confirms
+from neuron_scheduler.kube.http.status import UNKNOWN_USER, confirms
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.telemetry import logs
 
@@ -23,6 +23,7 @@ _KIND: Final = "SelfSubjectAccessReview"
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PAUSE: Final = 2.0
 _TRIES: Final = 3
+_TIMEOUT: Final = 10.0  # an answer takes milliseconds; what takes longer is a connection that is dead
 
 log = logs.logger(__name__)
 
@@ -94,6 +95,25 @@ def leading(namespace: str, name: str) -> tuple[Right, ...]:
     )
 
 
+def asking(form: str, namespace: str) -> tuple[Right, ...]:
+    """
+    Return the rights that asking for machines needs, which manifests/components/capacity-requests grants.
+
+    Args:
+        form: `Placeholders` or `CapacityBuffers`.
+        namespace: of what asks.
+    """
+    if form == "Placeholders":
+        return (
+            *(Right(verb, "pods", "", namespace) for verb in ("create", "delete")),
+            Right("patch", "pods/status", "", namespace),
+        )
+    return (
+        *(Right(verb, "podtemplates", "", namespace) for verb in ("create", "delete", "get", "list")),
+        *(Right(verb, "capacitybuffers", "autoscaling.x-k8s.io", namespace) for verb in ("create", "delete", "get")),
+    )
+
+
 class _Status(msgspec.Struct):
     allowed: bool = False
 
@@ -105,7 +125,7 @@ class _Review(msgspec.Struct):
 class Api(Protocol):
     """The requests of the client that are used."""
 
-    async def request(self, method: str, path: str, *, body: bytes | None = ...) -> Response:
+    async def request(self, method: str, path: str, *, body: bytes | None = ..., timeout: float = ...) -> Response:  # noqa: ASYNC109 - as in the client
         """Send one request."""
 
 
@@ -118,15 +138,20 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
         ConfigurationError: some are missing, or the server does not know who we are.
     """
     for _ in range(_TRIES):
-        missing = [str(right) for right in rights if not await _allowed(client, right)]
-        if not missing:
+        lacking = await missing(client, rights)
+        if not lacking:
             return
         await anyio.sleep(_PAUSE)  # for a moment after its start an API server knows no rights
     raise ConfigurationError(
-        f"the API server does not allow this process to {', '.join(missing)}; apply manifests/base/rbac.yaml"
+        f"the API server does not allow this process to {', '.join(lacking)}; apply manifests/base/rbac.yaml"
         " (for --authorize-metrics also manifests/components/secure-metrics, for --answer-questions"
         " manifests/components/questions) and run under its ServiceAccount"
     )
+
+
+async def missing(client: Api, rights: tuple[Right, ...]) -> list[str]:
+    """Return which of the rights this process does not have; wait for a server that cannot be reached."""
+    return [str(right) for right in rights if not await _allowed(client, right)]
 
 
 async def _allowed(client: Api, right: Right) -> bool:
@@ -138,15 +163,13 @@ async def _allowed(client: Api, right: Right) -> bool:
     body = msgspec.json.encode(review)
     while True:
         try:
-            answer = await client.request("POST", _PATH, body=body)
+            answer = await client.request("POST", _PATH, body=body, timeout=_TIMEOUT)
             if confirms(answer.body, _KIND):
                 return msgspec.json.decode(answer.body, type=_Review).status.allowed
             log.warning("The answer is not from an API server; trying again", right=str(right))
         except ApiError as error:
             if error.status == 401 and error.is_status:
-                raise ConfigurationError(
-                    "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
-                ) from error
+                raise ConfigurationError(UNKNOWN_USER) from error
             if error.status < 500 and error.status != 429:
                 log.warning("Permissions cannot be checked; continuing without the check", exc=error)
                 return True

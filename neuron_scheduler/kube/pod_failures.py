@@ -14,7 +14,9 @@ import msgspec
 
 from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses, list_items
 from neuron_scheduler.kube.objects.wire import Wire
+from neuron_scheduler.kube.writes.stored_object import stored_object
 from neuron_scheduler.model.pod import Pod
 
 TIMEOUT: Final = 10.0
@@ -43,12 +45,7 @@ class _Pod(Wire):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-class _Pods(Wire):
-    kind: str
-    items: list[_Pod]
-
-
-_PODS: Final = msgspec.json.Decoder(_Pods)
+_POD: Final = msgspec.json.Decoder(_Pod)
 
 
 @attrs.frozen(kw_only=True)
@@ -73,12 +70,13 @@ class PodFailures:
             "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=TIMEOUT
         )
         try:
-            pods = _PODS.decode(answer.body)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
+            found, kind = await finish_with_pauses(list_items(answer.body))
+            pods = [await stored_object(text, _POD) for text in found or ()]
+        except (ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer cannot be read: {error}") from error
-        if pods.kind != "PodList":
+        if kind != "PodList":
             raise UnreachableError("the answer is not from an API server")
-        for item in pods.items:
+        for item in pods:
             if item.metadata.uid == pod.uid and item.status.phase == "Failed":
                 return Failure(item.status.reason or "", item.status.message or "")
         return None

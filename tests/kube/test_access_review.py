@@ -18,10 +18,19 @@ class Answers:
 
     left: list[bytes | Exception]
     asked: list[tuple[str, str, bytes | None]] = attrs.field(factory=list)
+    limits: list[float] = attrs.field(factory=list)
 
-    async def request(self, method: str, path: str, *, body: bytes | None = None) -> Response:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        timeout: float = 30.0,  # noqa: ASYNC109 - as in the client
+    ) -> Response:
         """Return the next answer."""
         self.asked.append((method, path, body))
+        self.limits.append(timeout)
         answer = self.left.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -49,6 +58,7 @@ async def test_a_foreign_answer_does_not_end_the_start(
 
     assert not client.left
     assert client.asked[0] == client.asked[1]
+    assert set(client.limits) == {10.0}, "a dead connection delays the start for no longer"
 
 
 @pytest.mark.parametrize("is_status", [True, False])

@@ -1,5 +1,6 @@
 """A failed pod is read at the version of its failure."""
 
+import json
 from typing import Any
 
 import pytest
@@ -47,12 +48,21 @@ async def test_what_became_of_it(script: Answer, want: Failure | None) -> None:
     }
 
 
+async def test_a_user_hides_no_failure() -> None:
+    """ManagedFields are as deep as a user likes: deeper than any Python lets the decoder go."""
+    text = json.dumps({"kind": "PodList", "items": [stored_pod(**REJECTED)]})
+    deep = text.replace('"metadata": {', f'"metadata": {{"managedFields": {"[" * 200_000 + "]" * 200_000}, ', 1)
+    async with scripted(answer(deep)) as (_, client):
+        assert await PodFailures(client=client).read(POD, "41") == Failure(REJECTED["reason"], REJECTED["message"])
+
+
 @pytest.mark.parametrize(
     ("script", "error"),
     [
         pytest.param(refuse(410, "Expired"), ApiError, id="compacted"),
         pytest.param(answer("<html/>"), UnreachableError, id="a proxy's page"),
         pytest.param(answer("[" * 50_000), UnreachableError, id="nested too deeply"),
+        pytest.param(answer({"kind": "PodList", "items": [5]}), UnreachableError, id="no pods"),
         pytest.param(listed(kind="Table"), UnreachableError, id="something else"),
     ],
 )

@@ -85,10 +85,15 @@ def instructions() -> Iterator[Instruction]:
             yield Instruction(keyword, text.strip())
 
 
+def image_version() -> str:
+    """Return the image's version of Python, such as 3.13."""
+    base = next(step.text for step in instructions() if step.keyword == "ARG" and step.text.startswith("BASE="))
+    return str(re.findall(r"python:(\d+\.\d+)", base)[0])
+
+
 def image_python() -> Path:
     """Return a Python of the image's version, from PATH or pyenv, else the one that runs."""
-    base = next(step.text for step in instructions() if step.keyword == "ARG" and step.text.startswith("BASE="))
-    version = re.findall(r"python:(\d+\.\d+)", base)[0]
+    version = image_version()
     for candidate in (f"python{version}", *map(str, Path.home().glob(f".pyenv/versions/{version}*/bin/python3"))):
         program = shutil.which(candidate)
         if program:

@@ -26,6 +26,7 @@ from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Refused
+from neuron_scheduler.kube.writes.evictor import Eviction
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod
@@ -116,18 +117,17 @@ class World:
         self.see_pod(attrs.evolve(known, node_name=node_name, allocation=annotations, nominated_node_name=""))
         return Bound()
 
-    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
+    async def proceed(self, eviction: Eviction) -> float:
         """Mark a pod as terminating, or refuse to."""
-        assert scheduler_name
+        victim = eviction.victim
+        assert eviction.scheduler_name
         for _ in range(self.dice.randint(1, 6)):
             await anyio.lowlevel.checkpoint()
         known = self.there.get(victim.name)
-        if known is None or known.uid != victim.uid:
-            return True
-        if self.dice.random() < 0.2:
-            return False
-        self.see_pod(attrs.evolve(known, terminating=True))
-        return True
+        eviction.evicted = known is None or known.uid != victim.uid or self.dice.random() >= 0.2
+        if eviction.evicted and known is not None and known.uid == victim.uid:
+            self.see_pod(attrs.evolve(known, terminating=True))
+        return 0.0
 
     def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
         """Plan no volumes: claims change by themselves here."""

@@ -77,7 +77,8 @@ class Client:
         on_answer: called with the method and the seconds until the head of the answer, or the failure, of every request
             that is no stream (`rest_client_request_duration_seconds`).
         qps, burst: limit on writes other than those to the Lease; 0 for none.
-        bind_concurrency: first tries of Bindings at the same time, each on a connection of its own.
+        bind_concurrency: first tries of Bindings at the same time, each on a connection of its own; 0 for a client that
+            sends none.
         own_http: whether writes go over `http1`. Those to the Lease never do: a fault there must not cost the Lease.
     """
 
@@ -86,7 +87,7 @@ class Client:
     on_answer: Callable[[str, float], None] = _ignore_time
     qps: float = 0.0
     burst: int = 1
-    bind_concurrency: int = 48
+    bind_concurrency: int = 0
     own_http: bool = True
     user_agent: str = USER_AGENT
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -141,10 +142,10 @@ class Client:
         Send one request and return its answer.
 
         A read that is answered with 429 is sent again after the pause that the server asks for, a few times; not in
-        `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try. `timeout` is
-        in seconds, for each try. `permit`, in `Pool.BIND` only, is called when the connection is open; if it returns
-        False, nothing is sent. `most_bytes` limits the answer, by default to the size of one object; lists use
-        `stream`.
+        `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try; of a write
+        only if it is the API server's own. `timeout` is in seconds, for each try. `permit`, in `Pool.BIND` only, is
+        called when the connection is open; if it returns False, nothing is sent. `most_bytes` limits the answer, by
+        default to the size of one object; lists use `stream`.
 
         Raises:
             ApiError: the status is not 2xx.
@@ -197,13 +198,20 @@ class Client:
             yield Stream(answer.content, f"GET {path}")
 
     async def _authorized(self, request: Request, send: Callable[[Request, str | None], Awaitable[T]]) -> T:
-        """Send, and after a 401 once more with new credentials."""
+        """
+        Send, and after a 401 once more with new credentials.
+
+        A write is sent once more only if the API server itself has refused it: before a proxy's page it may have been
+        carried out, and a refusal of the repeat would hide that from the caller.
+        """
         credentials = self.connection.credentials
         authorization = await credentials.authorization()
         try:
             return await send(request, authorization)
         except ApiError as error:
             if error.status != 401 or (renewed := await credentials.renew(authorization)) is None:
+                raise
+            if request.method != "GET" and not error.is_status:
                 raise
         return await send(request, renewed)
 

@@ -21,7 +21,7 @@ from aiohappyeyeballs import AddrInfoType
 
 from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.answer import Answer, Pieces, reading
-from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT, KEEPALIVE
+from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT, KEEPALIVE, SPARE
 from neuron_scheduler.work_queue import WorkQueue
 
 CLOCK_STEP: Final = 0.002  # seconds by which an alarm may ring early: the loop's clock counts milliseconds
@@ -125,6 +125,8 @@ class Connections:
     """
     Connections to one server, at most `limit`, each kept for the next request; the last used is the first to be used.
 
+    So those that are not needed stay idle: after `SPARE` seconds the next answer closes them.
+
     Attributes:
         open_socket: makes the socket for an address.
     """
@@ -173,6 +175,8 @@ class Connections:
             answer = await connection.exchange(request, deadline, most_bytes)
             if answer.reusable:
                 self._idle.append(connection)
+                while self._idle[0].idle_since < connection.idle_since - SPARE:
+                    self._idle.pop(0).abort()
             else:
                 connection.abort()
             return answer

@@ -28,8 +28,10 @@ from neuron_scheduler.errors import (
 
 READ_BUFFER: Final = 2 << 20  # twice as much of an answer may be unread; then the server must wait
 KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
+SPARE: Final = 10.0  # seconds after which a connection is closed that no request has needed; not that of the Lease
 CONNECT_TIMEOUT: Final = 10.0
-ACK_TIMEOUT: Final = 4.0  # seconds; a request that is given up earlier resets its connection at once
+DEAD_AFTER: Final = 20.0  # seconds without an acknowledgement
+ACK_TIMEOUT: Final = 4.0  # the same for `Pool.BIND`; a request that is given up earlier resets its connection at once
 MOST_BYTES: Final = 16 << 20  # of one object: 1.5 MiB in etcd, and JSON may escape each byte as six
 
 
@@ -48,14 +50,14 @@ class Pool(enum.Enum):
 
     API = 128
     LEASE = 4
-    BIND = 32  # 8 repeated Bindings, 8 writes of volumes, 16 evictions
+    BIND = 24  # 8 repeated Bindings, 8 writes of volumes, 8 evictions
 
 
 def open_session(pool: Pool, user_agent: str, limit: int) -> aiohttp.ClientSession:
     """Return a session of at most so many connections; it reads no environment (which costs 4 times the CPU)."""
-    bind = pool is Pool.BIND
+    bind, kept = pool is Pool.BIND, KEEPALIVE if pool is Pool.LEASE else SPARE
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=KEEPALIVE, socket_factory=open_socket(pool)),
+        connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=kept, socket_factory=open_socket(pool)),
         trust_env=False,
         read_bufsize=READ_BUFFER,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -71,11 +73,17 @@ def open_socket(pool: Pool) -> Callable[[AddrInfoType], socket.socket]:
 
 
 def _socket(address: AddrInfoType) -> socket.socket:
-    """Open a socket whose half-open peer is noticed within half a minute, whatever the read timeout."""
+    """
+    Open a socket whose half-open peer is noticed within `DEAD_AFTER`, whatever the read timeout.
+
+    An idle one is probed twice before. Without TCP_USER_TIMEOUT there would be no probe where a request waits for its
+    acknowledgement, and a list over the connection to a server that died would last until its own timeout.
+    """
     opened = socket.socket(family=address[0], type=address[1], proto=address[2])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+    for option, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2)):
         _set(opened, option, seconds)
+    _set(opened, "TCP_USER_TIMEOUT", int(DEAD_AFTER * 1000))
     return opened
 
 

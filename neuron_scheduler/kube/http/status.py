@@ -19,7 +19,7 @@ from neuron_scheduler.kube.objects import wire
 UNKNOWN_USER: Final = "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
 """The sentence for a person whose request was answered with 401."""
 EXCERPT: Final = 500  # bytes of an error body that is no Status
-LONGEST_PAUSE: Final = 30.0  # seconds that a server may ask to wait; more counts as this
+LONGEST_PAUSE: Final = 15.0  # seconds that a server may ask to wait; more counts as this: a pod is bound within 30
 
 _SECONDS: Final = re.compile(r"[0-9]+")
 _LONGEST_DATE: Final = 64  # characters

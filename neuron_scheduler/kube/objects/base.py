@@ -52,12 +52,14 @@ class Decoded(Generic[T]):
     Attributes:
         key: `namespace/name` or `name`.
         value: None if the object counts as gone: a pod whose phase is terminal.
+        damaged: the object is malformed because its text is no JSON, which no API server sends.
     """
 
     key: str
     uid: str
     resource_version: str
     value: T | Malformed | None
+    damaged: bool = False
 
 
 def _unchanged(malformed: Malformed) -> Malformed:
@@ -108,18 +110,15 @@ class Decoder(Generic[T]):
         return self.try_decode(encoded) or finish(self.decode_in_steps(encoded))
 
     def decode_in_steps(self, encoded: Encoded) -> Steps[Decoded[T]]:
-        """
-        Return, in steps, an object that `try_decode` could not read.
-
-        `managedFields` alone may nest as deep as a user likes; without them most objects can be read.
-        """
+        """Return, in steps, an object that `try_decode` could not read."""
         text = bytes(encoded)
         with contextlib.suppress(ScanError):  # the decoder gives a better reason
-            text = yield from without(text, b'"metadata"', b'"managedFields"')
+            text = yield from without_managed_fields(text)
         try:
             return self._decoded(self._object.decode(text))
         except Exception as error:  # noqa: BLE001 - as above
-            return (yield from self.malformed(text, error))
+            malformed = yield from self.malformed(text, error)
+            return attrs.evolve(malformed, damaged=_is_no_json(error))
 
     def malformed(self, text: bytes, error: Exception) -> Steps[Decoded[T]]:
         """Return the malformed object, whose text may be cut off, with as much of its identity as can be read."""
@@ -169,9 +168,28 @@ class Resource(Decoder[T]):
         return self.path.split("/")[2] if self.path.startswith("/apis/") else ""
 
 
+def without_managed_fields(text: bytes) -> Steps[bytes]:
+    """
+    Return the text of an object with null in place of its `managedFields`.
+
+    They alone may nest as deep as a user likes; without them most objects can be read.
+
+    Raises:
+        ScanError: the text is no object.
+    """
+    return without(text, b'"metadata"', b'"managedFields"')
+
+
 def key_of(namespace: str, name: str) -> str:
     """Return `namespace/name`, or `name` of an object without a namespace."""
     return f"{namespace}/{name}" if namespace else name
+
+
+def _is_no_json(error: Exception) -> bool:
+    """Return whether the decoder has failed because the text is no JSON."""
+    return isinstance(error, UnicodeDecodeError) or (
+        isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError)
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -86,6 +86,21 @@ def members(text: bytes, *within: bytes) -> Steps[Sequence[Member]]:
     return (yield from _container(text, _skip(text, 0), b"", within)).members
 
 
+def list_items(text: bytes) -> Steps[tuple[Sequence[bytes] | None, str]]:
+    """
+    Return the texts of a list's items, None if it has no array of that name, and the list's kind, empty if it has none.
+
+    Raises:
+        ScanError: the text is no object or array, or has no end.
+    """
+    parts = {member.name: member for member in (yield from members(text, b'"items"'))}
+    kind, found = parts.get(b'"kind"'), parts.get(b'"items"')
+    named = "" if kind is None else text[kind.start : kind.end].strip(b'"').decode(errors="replace")
+    if found is None or text[found.start : found.start + 1] != b"[":
+        return None, named
+    return [text[item.start : item.end] for item in found.members], named
+
+
 def without(text: bytes, outer: bytes, inner: bytes) -> Steps[bytes]:
     """
     Return the text of an object with null in place of each `outer.inner`.

@@ -12,6 +12,7 @@ from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.csi_migration import in_tree_disk
 from neuron_scheduler.kube.objects.interning import interned, labels
+from neuron_scheduler.kube.objects.reference import reference
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term, requirement
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, HostPort
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, PodAffinityTerm, PreferredTerm, SpreadConstraint
@@ -195,7 +196,7 @@ def _volumes(
     claims, ephemeral, disks, inline = [], [], [], []
     for volume in volumes:
         if volume.persistent_volume_claim is not None:
-            claims.append(volume.persistent_volume_claim.claim_name)
+            claims.append(reference(volume.persistent_volume_claim.claim_name))
         elif volume.ephemeral is not None:
             claims.append(f"{pod}-{volume.name}")
             ephemeral.append(claims[-1])

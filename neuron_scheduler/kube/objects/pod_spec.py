@@ -5,7 +5,7 @@ The pods of a workload have it in common, and so have all states of one pod, so 
 most of the work of reading a pod. Volumes, and labels by which replicas differ, are left to `pods`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -17,7 +17,6 @@ from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.interning import amounts, interned, shared
 from neuron_scheduler.kube.objects.pod_constraints import constraints, host_ports, images
 from neuron_scheduler.kube.objects.selectors import tolerations
-from neuron_scheduler.kube.objects.wire import Quantities
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
     NeuronRequest,
@@ -40,6 +39,7 @@ RESIZE_PENDING: Final = "PodResizePending"
 
 _KEY: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
 _encode: Final = msgspec.msgpack.Encoder().encode
+_RequestsOf = Callable[[wire.Container], Resources]
 
 
 @attrs.frozen
@@ -85,10 +85,10 @@ def fields_of_spec(key_and_namespace: tuple[bytes, str]) -> FieldsOfSpec:
     key, namespace = key_and_namespace
     spec, given = _KEY.decode(key)
     status = given or wire.PodStatus()
-    containers, init_containers = _containers(spec, status)
+    containers, init_containers = _containers(spec, lambda container: _requests(container.resources))
+    sums = effective_requests(containers, init_containers=init_containers)
     requests = effective_requests(
-        containers,
-        init_containers=init_containers,
+        [Container(name="", requests=_with_resizes(spec, status, sums))],
         pod_level=_pod_level(spec, status),
         overhead=amounts(spec.overhead),
     )
@@ -122,46 +122,66 @@ def _neuron(
     return request, neuron_container_names(containers, init_containers), ""
 
 
-def _containers(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[list[Container], list[Container]]:
-    """Return app and init containers; of a bound pod a resize in progress counts with the larger amount."""
-    given: dict[str, wire.ContainerStatus] = {}
-    if spec.node_name:
-        statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-        given = {container.name: container for container in statuses}
-    infeasible = _is_infeasible(status)
-    return (
-        [_container(c, given.get(c.name), infeasible=infeasible) for c in spec.containers or ()],
+def _containers(spec: wire.PodSpec, requests_of: _RequestsOf) -> tuple[list[Container], list[Container]]:
+    """Return app and init containers with one of their amounts."""
+    both = (
         [
-            # An ordinary init container cannot be resized.
-            _container(c, given.get(c.name) if c.restart_policy == "Always" else None, infeasible=infeasible)
-            for c in spec.init_containers or ()
-        ],
+            Container(name=interned(c.name), requests=requests_of(c), sidecar=c.restart_policy == "Always")
+            for c in containers or ()
+        ]
+        for containers in (spec.containers, spec.init_containers)
     )
+    app_containers, init_containers = both
+    return app_containers, init_containers
 
 
-def _container(container: wire.Container, given: wire.ContainerStatus | None, *, infeasible: bool) -> Container:
-    requests = _requests(container.resources)
-    if given is not None and given.resources is not None:
-        actual = _given(given.resources, given.allocated_resources)
-        # Neuron cannot be resized either, and what a status leaves out does not become free.
-        neuron = {name: amount for name, amount in requests.items() if name in NEURON_NAMES}
-        requests = maximum(neuron if infeasible else requests, actual)
-    return Container(name=interned(container.name), requests=requests, sidecar=container.restart_policy == "Always")
+def _with_resizes(spec: wire.PodSpec, status: wire.PodStatus, sums: Resources) -> Resources:
+    """
+    Return what counts for the containers of a pod, which ask for `sums`; of a bound pod also what it has been given.
+
+    Upstream: `AggregateContainerRequests` in component-helpers' `resource`. Since Kubernetes 1.37 the largest of the
+    sums counts; before, the sum of each container's largest amounts. Neuron cannot be resized, and what a status
+    leaves out of it does not become free.
+    """
+    if not spec.node_name:
+        return sums
+    infeasible = _is_infeasible(status)
+    if status.allocated_resources and status.resources is not None and status.resources.requests:
+        given = maximum(amounts(status.resources.requests), amounts(status.allocated_resources))
+    else:
+        given = _given_to_containers(spec, status, infeasible=infeasible)
+    neuron = {name: amount for name, amount in sums.items() if name in NEURON_NAMES}
+    return {**maximum(NOTHING if infeasible else sums, given), **neuron}
+
+
+def _given_to_containers(spec: wire.PodSpec, status: wire.PodStatus, *, infeasible: bool) -> Resources:
+    """Return the larger of the sums of what a kubelet has promised to the containers and of what they have."""
+    statuses = {c.name: c for c in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
+
+    def allocated(container: wire.Container) -> Resources:
+        given = statuses.get(container.name)
+        if given is not None and given.allocated_resources:
+            return amounts(given.allocated_resources)
+        return NOTHING if infeasible else _requests(container.resources)
+
+    def actuated(container: wire.Container) -> Resources:
+        given = statuses.get(container.name)
+        if given is not None and given.resources is not None and given.resources.requests:
+            return amounts(given.resources.requests)
+        return allocated(container)
+
+    ways = (_containers(spec, way) for way in (allocated, actuated))
+    promised, present = (effective_requests(app, init_containers=init) for app, init in ways)
+    return maximum(promised, present)
 
 
 def _pod_level(spec: wire.PodSpec, status: wire.PodStatus) -> Resources:
-    """Return the requests of the pod as a whole; while it is resized, those amounts of them that count."""
+    """Return the requests of the pod as a whole; while it is resized, what it has been given if that is more."""
     wanted = amounts(spec.resources.requests) if spec.resources else NOTHING
     if not wanted or not spec.node_name or status.resources is None:
         return wanted
-    actual = _given(status.resources, status.allocated_resources)
-    effective = actual if _is_infeasible(status) else maximum(wanted, actual)
-    return {name: effective.get(name, 0) for name in wanted}
-
-
-def _given(actuated: wire.Resources, allocated: Quantities | None) -> Resources:
-    """Return what a kubelet reports as given (`determineEffectiveRequests` in component-helpers' `resource`)."""
-    return maximum(amounts(actuated.requests), amounts(allocated))
+    given = maximum(amounts(status.resources.requests), amounts(status.allocated_resources))
+    return given if _is_infeasible(status) else maximum(wanted, given)
 
 
 def _is_infeasible(status: wire.PodStatus) -> bool:

@@ -12,6 +12,7 @@ from neuron_scheduler.kube.objects import storage_wire as wire
 from neuron_scheduler.kube.objects.base import Resource, key_of
 from neuron_scheduler.kube.objects.csi_migration import Terms, csi_terms, in_tree_disk
 from neuron_scheduler.kube.objects.interning import interned, labels
+from neuron_scheduler.kube.objects.reference import reference
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term
 from neuron_scheduler.kube.objects.wire import NodeTerms
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
@@ -38,7 +39,7 @@ def _claim(claim: wire.Claim) -> PersistentVolumeClaim:
         namespace=interned(meta.namespace),
         name=meta.name,
         resource_version=meta.resource_version,
-        volume_name=spec.volume_name or "",
+        volume_name=reference(spec.volume_name or ""),
         class_name=_class_name(annotations, spec.storage_class_name),
         access_modes=_modes(spec.access_modes),
         request=whole(str(requests.get("storage", "0"))),
@@ -81,7 +82,7 @@ def _volume(volume: wire.Volume) -> PersistentVolume:
 
 
 def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
-    return interned(annotations.get(BETA_STORAGE_CLASS, name or ""))
+    return interned(reference(annotations.get(BETA_STORAGE_CLASS, name or "")))
 
 
 def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:

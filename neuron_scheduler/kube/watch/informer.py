@@ -11,6 +11,7 @@ import heapq
 import random as randomness
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final, Generic
 
@@ -22,6 +23,7 @@ from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableErr
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.objects.base import Decoded, Resource
+from neuron_scheduler.kube.watch.failure import hint, in_words
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
 from neuron_scheduler.kube.watch.pager import Api, Pager
 from neuron_scheduler.kube.watch.watch_line import (
@@ -35,11 +37,13 @@ from neuron_scheduler.telemetry import logs
 
 BATCH: Final = 25  # objects handled before other tasks may run
 LINE_BYTES: Final = 16 << 10  # of a line that count as one object
-WATCH_SECONDS: Final = 30  # and up to a third more, so that replicas do not reconnect together
+WATCH_SECONDS: Final = 15  # and up to a third more, so that replicas do not reconnect together
 WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
 HEALTHY: Final = 5.0  # a watch that lasted so long may be opened again at once
 MOST_SILENT: Final = 10  # watches in a row without a bookmark, although the server's version moved on
 TRIES: Final = 3  # failures in a row from one version before the resource is listed
+DAMAGED_LISTS: Final = 3  # in a row, before an object that is no JSON is kept as malformed
+LONGEST_PAUSE: Final = 10.0  # between two tries; with the 15 s of a Lease less than the 30 s of the promise
 SETTLED: Final = 120.0  # a list within so many seconds of the last one waits, as with client-go's backoff manager
 STALE: Final = 120.0  # our view counts as stale after so many seconds without a sign that it is current
 
@@ -55,16 +59,21 @@ class Informer(Generic[T]):
     """
     Calls a handler for each change of one resource.
 
-    A watch lasts 30 to 40 s and is then opened again at the last version, which costs the server little. So a
-    connection that is silent and dead is replaced within a minute, whatever proxies are between us and the server.
+    A watch lasts 15 to 20 s and is then opened again at the last version, which costs the server little. So a
+    connection that is silent and dead is replaced within 25 s, whatever proxies are between us and the server: a pod
+    that fits must not wait for longer than half a minute after the last fault. For the same reason the longest pause
+    between two tries is a third of client-go's: a replica that starts lists everything, and only then waits for the end
+    of a Lease whose holder has died.
 
     Attributes:
         on_failure: called with the resource's name when a list or watch has failed.
         on_unhandled: called with it when the handler has failed on an object.
+        replacing: returns a context that is entered while a list is handed over, additions before deletions.
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         synced: set when the first list has been handled.
         lists, watches, events: how many there have been.
         version: of the event or list that is being handed over.
+        problem: why the last list or watch failed, in words; empty if it did not.
     """
 
     client: Api
@@ -72,15 +81,17 @@ class Informer(Generic[T]):
     handler: Handler[T]
     on_failure: Callable[[str], None] = _ignore
     on_unhandled: Callable[[str], None] = _ignore
+    replacing: Callable[[], AbstractContextManager[None]] = nullcontext
     clock: Callable[[], float] = time.monotonic
     time_limit: Callable[[float], anyio.CancelScope] = anyio.move_on_after
     random: Callable[[], float] = randomness.random
-    backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random))
+    backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random, most=LONGEST_PAUSE))
     synced: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     lists: int = attrs.field(default=0, init=False)
     watches: int = attrs.field(default=0, init=False)
     events: int = attrs.field(default=0, init=False)
     version: str = attrs.field(default="", init=False)
+    problem: str = attrs.field(default="", init=False)
     _pager: Pager[T] = attrs.field(init=False)
     _store: ObjectStore[T] = attrs.field(init=False)
     _relisting: Backoff = attrs.field(init=False)
@@ -98,7 +109,7 @@ class Informer(Generic[T]):
     _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._pager = Pager(self.client, self.resource)
+        self._pager = Pager(self.client, self.resource, gives_up=DAMAGED_LISTS)
         self._relisting = attrs.evolve(self.backoff)
         self._store = ObjectStore(
             handler=self.handler,
@@ -123,6 +134,11 @@ class Informer(Generic[T]):
     def stale(self) -> bool:
         """Whether our view may be out of date: lists and watches have failed for minutes."""
         return self._current_at is not None and self.clock() - self._current_at > STALE
+
+    @property
+    def described(self) -> str:
+        """Where the resource is, and why it could not be listed or watched if the last try failed."""
+        return f"{self.resource.path} ({self.problem})" if self.problem else self.resource.path
 
     async def run(self) -> None:
         """List and watch until cancelled, whatever the API server answers."""
@@ -180,6 +196,7 @@ class Informer(Generic[T]):
         """Record that our view is current."""
         self._current_at = self.clock()
         self._failures = 0
+        self.problem = ""
         self.backoff.reset()
 
     def _failed(self, error: ApiError | UnreachableError) -> float | None:
@@ -187,11 +204,13 @@ class Informer(Generic[T]):
         if self._resource_version != self._opened_from:
             self._progressed()
         self._failures += 1
+        self.problem = in_words(error)
         self.on_failure(self.resource.name)
         if is_dead_end(error) or self._failures % TRIES == 0:
             self._resource_version = ""
         if isinstance(error, ApiError | DeadEndError) or self._failures >= TRIES:
-            log.warning("Watch failed", resource=self.resource.path, failures=self._failures, exc=error)
+            known = {"hint": advice} if (advice := hint(error)) else {}
+            log.warning("Watch failed", resource=self.resource.path, failures=self._failures, **known, exc=error)
         else:
             log.v(2).info("Watch broke off", resource=self.resource.path, err=error)
         return error.retry_after if isinstance(error, ApiError) else None
@@ -206,7 +225,8 @@ class Informer(Generic[T]):
                 raise
             pages, version = await self._pages()
         self.version = version
-        await self._replace(pages)
+        with self.replacing():
+            await self._replace(pages)
         self._resource_version = version
         self.lists += 1
         self._listed_at = self.clock()

@@ -3,8 +3,11 @@ List one resource in pages that stay within a budget of bytes, object by object.
 
 client-go's pager (`tools/pager/pager.go`) counts objects; 500 pods of a megabyte would be half a gigabyte. A page that
 is too large is dropped while it is read, and requested with a smaller limit, down to one object; an object that is
-larger than any may be is malformed, with the name from its beginning. Refuses to compare a list with the one before:
-that is for `object_store`.
+larger than any may be is malformed, with the name from its beginning.
+
+A page that does not come is requested with a smaller limit too, at once and over another connection. The first one may
+be dead behind a proxy that acknowledges bytes, and a server that has too much to do is quicker with a smaller page.
+Refuses to compare a list with the one before: that is for `object_store`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,7 +24,7 @@ from neuron_scheduler.kube.http.client import READ_TRIES
 from neuron_scheduler.kube.http.stream import LONGEST, Stream
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Encoded, Resource
-from neuron_scheduler.kube.objects.json_scanner import ScanError, finish_with_pauses, members, strings
+from neuron_scheduler.kube.objects.json_scanner import ScanError, finish_with_pauses, list_items, members, strings
 
 T = TypeVar("T")
 
@@ -31,8 +34,10 @@ SMALLER: Final = 8  # times, the next limit after a page that was too large
 STEP: Final = 25  # objects that are read before the event loop gets a turn
 STEP_BYTES: Final = 512 << 10  # or bytes that are read before it: a megabyte takes up to 20 ms
 PAGE_TIMEOUT: Final = 60.0
+PAGE_SILENCE: Final = 10.0  # seconds without a byte; with the 15 s of a Lease less than the 30 s of the promise
 
 _LIST: Final = msgspec.json.Decoder(wire.List)
+_METADATA: Final = msgspec.json.Decoder(wire.ListMeta)
 
 
 class Api(Protocol):
@@ -61,10 +66,17 @@ class Page(Generic[T]):
 
 @attrs.define(eq=False)
 class Pager(Generic[T]):
-    """Lists one resource; every method raises ApiError or UnreachableError."""
+    """
+    Lists one resource; every method raises ApiError or UnreachableError.
+
+    Attributes:
+        gives_up: how many lists in a row are given up because of an object that is no JSON.
+    """
 
     client: Api
     resource: Resource[T]
+    gives_up: int = 0
+    _damaged: int = attrs.field(default=0, init=False)  # lists in a row
 
     async def pages(self) -> AsyncIterator[Page[T]]:
         """
@@ -73,10 +85,15 @@ class Pager(Generic[T]):
         A page without objects is the last, and no token comes twice. A server that breaks this rule is not an API
         server, and the list would have no end.
         """
-        limit, token, tokens = PAGE, "", {""}
+        limit, token, tokens, damaged = PAGE, "", {""}, False
         while True:
             try:
                 body = await self._body(limit, token)
+            except ApiTimeoutError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // SMALLER)
+                continue
             except OversizedLineError as error:
                 if limit > 1:
                     limit = max(1, limit // SMALLER)
@@ -84,9 +101,11 @@ class Pager(Generic[T]):
                 page = await self._beginning(error)
             else:
                 page = await self._page(body)
+                damaged |= self._has_damage(page)
                 limit = min(PAGE, max(1, PAGE_BYTES * len(page.objects) // len(body)))
             yield page
             if not page.token:
+                self._damaged = self._damaged if damaged else 0
                 return
             token = page.token
             if token in tokens or not page.objects:
@@ -95,6 +114,20 @@ class Pager(Generic[T]):
                 )
             tokens.add(token)
             await checkpoint()
+
+    def _has_damage(self, page: Page[T]) -> bool:
+        """
+        Raise UnreachableError if an object was damaged on its way, because the next list may have it whole.
+
+        After several such lists it is kept as malformed, until a list is whole: nothing may keep a list from its end.
+        """
+        damaged = [decoded.key for decoded in page.objects if decoded.damaged]
+        if damaged and self._damaged < self.gives_up:
+            self._damaged += 1
+            raise UnreachableError(
+                f"{len(damaged)} objects of the list of {self.resource.path} are no JSON: {damaged[0]}"
+            )
+        return bool(damaged)
 
     async def version(self) -> str:
         """Return the resource's current version."""
@@ -119,7 +152,7 @@ class Pager(Generic[T]):
     async def _read(self, params: Mapping[str, str], most: int) -> bytes:
         try:
             with anyio.fail_after(PAGE_TIMEOUT):
-                async with self.client.stream(self.resource.path, params=params, read_timeout=PAGE_TIMEOUT) as stream:
+                async with self.client.stream(self.resource.path, params=params, read_timeout=PAGE_SILENCE) as stream:
                     return await stream.whole(most)
         except TimeoutError as error:
             raise ApiTimeoutError(f"no page of {self.resource.path} within {PAGE_TIMEOUT:g} s") from error
@@ -131,21 +164,26 @@ class Pager(Generic[T]):
         Raises:
             UnreachableError: they are no list.
         """
-        items: Sequence[Encoded]
+        encoded: Sequence[Encoded]
         try:
             page = _LIST.decode(body)
-            items, version, token = page.items or (), page.metadata.resource_version, page.metadata.continue_ or ""
+            encoded, version, token = page.items or (), page.metadata.resource_version, page.metadata.continue_ or ""
             kind = page.kind
         except Exception:  # noqa: BLE001 - one object that cannot even be skipped (RecursionError) makes all fail
-            items, kind = await self._items(body)
-            version, token = await self._position(body)
+            encoded, kind = await self._items(body)
+            metadata = await self._metadata(body)
+            version, token = metadata.resource_version, metadata.continue_ or ""
         if not version or kind not in ("", f"{self.resource.kind}List"):
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
-        step = max(1, min(STEP, STEP_BYTES * len(items) // len(body)))
+        step = max(1, min(STEP, STEP_BYTES * len(encoded) // len(body)))
         objects = []
-        for number, item in enumerate(items, start=1):
+        for number, item in enumerate(encoded, start=1):
             read = self.resource.try_decode(item)
             objects.append(await finish_with_pauses(self.resource.decode_in_steps(item)) if read is None else read)
+            if not objects[-1].key:
+                raise UnreachableError(
+                    f"an object in the list of {self.resource.path} cannot be read, not even its name"
+                )
             if number % step == 0:
                 await checkpoint()
         return Page(objects, version, token)
@@ -163,14 +201,20 @@ class Pager(Generic[T]):
     async def _items(self, body: bytes) -> tuple[Sequence[Encoded], str]:
         """Return the objects of a list that cannot be decoded as a whole, and its kind."""
         try:
-            parts = {member.name: member for member in await finish_with_pauses(members(body, b'"items"'))}
+            found, kind = await finish_with_pauses(list_items(body))
         except ScanError as error:
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {error}") from error
-        items, kind = parts.get(b'"items"'), parts.get(b'"kind"')
-        if items is None or body[items.start : items.start + 1] != b"[":
+        if found is None:
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
-        named = "" if kind is None else body[kind.start : kind.end].strip(b'"').decode(errors="replace")
-        return [body[item.start : item.end] for item in items.members], named
+        return found, kind
+
+    async def _metadata(self, body: bytes) -> wire.ListMeta:
+        """Return the metadata of a whole list, strictly: without its token the other pages would count as deleted."""
+        try:
+            parts = {member.name: body[member.start : member.end] for member in await finish_with_pauses(members(body))}
+            return _METADATA.decode(parts[b'"metadata"'])
+        except (ScanError, LookupError, ValueError, RecursionError) as error:
+            raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {error!r}") from error
 
     async def _position(self, body: bytes) -> tuple[str, str]:
         """Return the version and the continue token of a list that may be cut off."""

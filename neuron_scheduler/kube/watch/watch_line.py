@@ -48,7 +48,8 @@ async def decode_line_in_steps(decoder: Decoder[T], line: bytes) -> tuple[str, D
 
     Raises:
         ApiError: the server asks us to wait (429).
-        DeadEndError: the line is another error, or cannot be read.
+        DeadEndError: the line is another error, cannot be read, or was damaged on its way: the object would stay as it
+            was read before, or unreadable, until its next change.
         UnreachableError: the line was cut off.
     """
     if not line.endswith(b"\n"):
@@ -57,7 +58,10 @@ async def decode_line_in_steps(decoder: Decoder[T], line: bytes) -> tuple[str, D
         return None  # some proxies send it to keep a connection alive
     event_type, obj = await _split(line)
     if event_type in _ABOUT_OBJECTS:
-        return event_type, _named(await finish_with_pauses(decoder.decode_in_steps(obj)))
+        decoded = _named(await finish_with_pauses(decoder.decode_in_steps(obj)))
+        if decoded.damaged:
+            raise DeadEndError(f"the object {decoded.key} of an event was damaged on its way")
+        return event_type, decoded
     try:
         if event_type == BOOKMARK:
             return event_type, Decoded("", "", _BOOKMARK.decode(obj).metadata.resource_version, None)

@@ -14,7 +14,6 @@ from typing import Final
 
 import anyio
 import attrs
-import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
@@ -23,6 +22,7 @@ from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.writes.binding_body import encode_binding, unusable
+from neuron_scheduler.kube.writes.stored_object import stored_pod
 from neuron_scheduler.model.annotations import NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -34,8 +34,6 @@ TOO_LARGE: Final = (
     "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
     "it, or create it again with less in its spec"
 )
-
-_READ_BACK: Final = msgspec.json.Decoder(wire.PlacedPod)
 
 
 @attrs.frozen
@@ -202,7 +200,7 @@ class Binder:
         except UnreachableError as error:
             return self._in_doubt(binding, error)
         except ApiError as error:
-            binding.unknown = earlier or not (error.refused or error.too_large or error.status == 429)
+            binding.unknown = earlier or not (error.refused or error.too_large or error.throttled)
             return await self._refused(binding, error)
         if confirms(answer.body, "Binding"):
             return Bound()
@@ -243,10 +241,10 @@ class Binder:
         try:
             with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer after a 429
                 answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
-            outcome = _outcome_in(_READ_BACK.decode(answer.body), binding, conflict)
+            outcome = _outcome_in(await stored_pod(answer.body), binding, conflict)
         except ApiError as error:
             outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
-        except (UnreachableError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
+        except (UnreachableError, TimeoutError, ValueError, RecursionError):
             pass
         return outcome or self._in_doubt(binding, conflict)
 

@@ -19,7 +19,6 @@ from typing import Final
 
 import anyio
 import attrs
-import msgspec
 
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
@@ -27,6 +26,7 @@ from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch, status_of
+from neuron_scheduler.kube.writes.stored_object import stored_pod
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
@@ -36,9 +36,8 @@ NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers o
 WRITERS: Final = 8
 SHARE: Final = 4  # of the writers, for the pods of one namespace
 TIMEOUT: Final = 10.0
+PASSING: Final = frozenset({401, 403, 404})  # the token, the rights or a webhook may change meanwhile
 LOGGED_FROM: Final = 4  # tries before a log line; the next ones after 8, 16, ...
-
-_PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
 
 log = logs.logger(__name__)
 
@@ -52,7 +51,8 @@ class _Entry:
         due: time of its turn, None if none is queued; a queued turn with another time is stale.
         version: the pod's version, if it was read back after `pod`; else empty.
         outdated: the pod has changed since the version that we know.
-        too_large: etcd cannot store the pod with a condition until the pod changes.
+        given_up: until the watch shows that the pod has changed: it is bound already, or etcd cannot store it with a
+            condition.
         backoff: the pauses between failed tries.
     """
 
@@ -67,7 +67,7 @@ class _Entry:
     not_before: float = 0.0
     version: str = ""
     outdated: bool = False
-    too_large: bool = False
+    given_up: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -126,11 +126,12 @@ class ConditionWriter:
             nomination = last.nomination
         wanted = WaitingStatus(reason, message, nomination)
         if pod.resource_version != entry.pod.resource_version:
-            entry.version, entry.too_large = "", False
+            entry.version, entry.given_up = "", False
         entry.pod = pod
-        if entry.too_large:
+        if entry.given_up:
+            entry.wanted = None
             return
-        if wanted == entry.written:
+        if wanted == entry.written and not entry.sending:  # what is under way may say something else
             entry.wanted = None
             return
         entry.wanted = wanted
@@ -139,10 +140,14 @@ class ConditionWriter:
 
     def clear_nomination(self, pod: Pod) -> None:
         """Remove the nominated node from the pod's status; its condition stays as it is, or as it was last wanted."""
-        entry = self._entries.get(pod.uid)
-        last = (entry.wanted or entry.written) if entry is not None else status_of(pod, KEEP)
+        last = self.last(pod)
         if last is not None:
             self.set(pod, reason=last.reason, message=last.message, nomination=CLEAR)
+
+    def last(self, pod: Pod) -> WaitingStatus | None:
+        """Return what the pod's status is to say, or says already; None if its condition is absent or not False."""
+        entry = self._entries.get(pod.uid)
+        return (entry.wanted or entry.written) if entry is not None else status_of(pod, KEEP)
 
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone, or about to be bound."""
@@ -200,7 +205,7 @@ class ConditionWriter:
             answer = await self.client.request(
                 "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
             )
-            stored = _decoded(answer.body)
+            stored = await _decoded(answer.body)
         except ApiError as error:
             return self._refused(entry, error)
         except UnreachableError as error:
@@ -212,16 +217,22 @@ class ConditionWriter:
         return None
 
     async def _read_back(self, entry: _Entry, path: str) -> bool:
-        """Read the pod's present version; False if it is bound, another pod of the same name, or unreadable."""
+        """
+        Read the pod's present version; False if it is bound, another pod of the same name, or unreadable.
+
+        The version of a bound pod is not kept: a patch with it would take effect after the Binding.
+        """
         try:
             with anyio.fail_after(TIMEOUT):  # the client would wait longer after a 429
-                stored = _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
+                stored = await _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
         except TimeoutError as error:
             raise UnreachableError("the pod could not be read back in time") from error
         if stored is None:
             return False
-        entry.version, entry.outdated = stored.metadata.resource_version, False
-        return stored.metadata.uid == entry.pod.uid and not stored.spec.node_name
+        entry.given_up = stored.metadata.uid != entry.pod.uid or bool(stored.spec.node_name)
+        if not entry.given_up:
+            entry.version, entry.outdated = stored.metadata.resource_version, False
+        return not entry.given_up
 
     def _refused(self, entry: _Entry, error: ApiError) -> float | None:
         pod = entry.pod
@@ -233,8 +244,8 @@ class ConditionWriter:
             if first:
                 retry_at = entry.not_before = self.clock()
             return retry_at
-        if error.too_large or (error.refused and error.status != 401):
-            entry.too_large = error.too_large
+        if error.too_large or (error.refused and error.status not in PASSING):
+            entry.given_up = error.too_large
             log.warning("PodScheduled condition was refused", pod=pod.key, exc=error)
             return None
         return self._pause(entry, error)
@@ -251,13 +262,13 @@ class ConditionWriter:
         return entry.not_before
 
 
-def _decoded(body: bytes) -> wire.PlacedPod | None:
+async def _decoded(body: bytes) -> wire.PlacedPod | None:
     """Return the pod in the API server's answer, None if it is nested too deeply; raise UnreachableError otherwise."""
     try:
-        pod = _PLACED.decode(body)
+        pod = await stored_pod(body)
     except RecursionError:
         return None
-    except (msgspec.MsgspecError, ValueError) as error:  # ValueError: not UTF-8
+    except ValueError as error:
         raise UnreachableError(f"the answer cannot be read: {error}") from error
     if pod.kind != "Pod":
         raise UnreachableError("the answer is not from an API server")

@@ -3,17 +3,15 @@ Evict a pod for another one of higher priority: write the reason to its status, 
 
 Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. It is a DELETE and not the eviction
 subresource, because budgets are best effort here; the pod has its own grace period. The uid is a precondition of both
-requests: a pod that was recreated under the same name is another pod. The number of concurrent requests is limited, not
-that of victims: a pause between two tries of one victim delays no other. Refuses to choose the pod, and to wait for its
-end.
+requests: a pod that was recreated under the same name is another pod. Refuses to choose the pod, to wait for its end,
+and to wait between two tries: its caller has other victims.
 """
 
 import random as randomness
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import anyio
 import attrs
 import msgspec
 
@@ -30,7 +28,6 @@ TRIES: Final = 4
 FIRST_PAUSE: Final = 0.01
 FACTOR: Final = 5
 JITTER: Final = 0.1
-REQUESTS_AT_ONCE: Final = 16
 
 log = logs.logger(__name__)
 
@@ -56,6 +53,52 @@ def _ignore(_write: str) -> None:
     """Do nothing."""
 
 
+@attrs.frozen
+class _Request:
+    method: str
+    path: str
+    body: bytes
+    content_type: str
+
+
+@attrs.define(eq=False)
+class Eviction:
+    """
+    A victim on its way out.
+
+    Attributes:
+        explained: its status has the reason, or cannot take it.
+        evicted: whether it is terminating or gone; None until that is known.
+    """
+
+    victim: Pod
+    scheduler_name: str
+    explained: bool = attrs.field(default=False, init=False)
+    evicted: bool | None = attrs.field(default=None, init=False)
+    _body: bytes = attrs.field(default=b"", init=False)
+    _tries: int = attrs.field(default=0, init=False)
+
+    def request(self, now: float) -> _Request:
+        """Return the next request, the same for all of its tries."""
+        self._tries += 1
+        path = f"/api/v1/namespaces/{self.victim.namespace}/pods/{self.victim.name}"
+        if self.explained:
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": self.victim.uid}}
+            return _Request("DELETE", path, msgspec.json.encode(options), JSON)
+        self._body = self._body or disruption_patch(self.victim, scheduler_name=self.scheduler_name, now=now)
+        return _Request("PATCH", f"{path}/status", self._body, STRATEGIC_MERGE_PATCH)
+
+    def succeeded(self) -> None:
+        """Note that the request need not be sent again."""
+        self.evicted = True if self.explained else None
+        self.explained, self._tries = True, 0
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds before the next try, without jitter; None if there is none."""
+        return FIRST_PAUSE * FACTOR ** (self._tries - 1) if self._tries < TRIES else None
+
+
 @attrs.define(eq=False, kw_only=True)
 class Evictor:
     """
@@ -73,61 +116,55 @@ class Evictor:
     timeout: float
     random: Callable[[], float] = randomness.random
     wall_clock: Callable[[], float] = time.time
-    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     on_retry: Callable[[str], None] = _ignore
-    _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(REQUESTS_AT_ONCE), init=False)
 
-    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
-        """Return True once the pod is terminating or gone; False if it could not be deleted."""
-        path = f"/api/v1/namespaces/{victim.namespace}/pods/{victim.name}"
-        body = disruption_patch(victim, scheduler_name=scheduler_name, now=self.wall_clock())
-        exists = await self._send("PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH)
-        if exists is not True:
-            return exists is None
-        options = msgspec.json.encode(
-            {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
-        )
-        return await self._send("DELETE", path, body=options, content_type=JSON) is not False
-
-    async def _send(self, method: str, path: str, *, body: bytes, content_type: str) -> bool | None:
-        """Return whether the request succeeded, after a few tries; None if the pod is gone."""
-        pause = FIRST_PAUSE
-        for attempt in range(1, TRIES + 1):
+    async def proceed(self, eviction: Eviction) -> float:
+        """Send what is to be sent now; return the seconds after which to call it again, if the outcome is not known."""
+        pause = 0.0
+        while eviction.evicted is None and not pause:
+            request = eviction.request(self.wall_clock())
             try:
-                await self._request(method, path, body, content_type)
+                await self._send(request)
             except FencedError:
-                return False
+                eviction.evicted = False
             except (ApiError, UnreachableError) as error:
-                if isinstance(error, ApiError) and _is_gone(error, path.removesuffix("/status")):
-                    return None
-                if isinstance(error, ApiError) and error.too_large:
-                    log.warning(
-                        "Pod is too large for the condition DisruptionTarget; deleting it without the condition",
-                        path=path,
-                    )
-                    return True
-                if attempt == TRIES or (isinstance(error, ApiError) and error.refused and error.status != 409):
-                    log.error("Pod could not be preempted", exc=error, method=method, path=path)
-                    return False
-                retry_after = error.retry_after if isinstance(error, ApiError) else None
+                pause = self._failed(eviction, request, error)
             else:
-                return True
-            self.on_retry("eviction")
-            await self.sleep(max(retry_after or 0.0, pause * (1 + JITTER * self.random())))
-            pause *= FACTOR
-        return False
+                eviction.succeeded()
+        return pause
 
-    async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
-        async with self._limit:
-            answer = await self.client.request(
-                method,
-                path,
-                body=body,
-                content_type=content_type,
-                timeout=self.timeout,
-                pool=Pool.BIND,
-                permit=self.may_send,
+    def _failed(self, eviction: Eviction, request: _Request, error: ApiError | UnreachableError) -> float:
+        """Return the seconds before the next try; 0 if the request needs none."""
+        answered = error if isinstance(error, ApiError) else None
+        if answered is not None and _is_gone(answered, request.path.removesuffix("/status")):
+            eviction.evicted = True
+            return 0.0
+        if answered is not None and answered.too_large and not eviction.explained:
+            log.warning(
+                "Pod is too large for the condition DisruptionTarget; deleting it without the condition",
+                path=request.path,
             )
+            eviction.succeeded()
+            return 0.0
+        pause = eviction.pause
+        if pause is None or (answered is not None and answered.refused and answered.status != 409):
+            log.error("Pod could not be preempted", exc=error, method=request.method, path=request.path)
+            eviction.evicted = False
+            return 0.0
+        self.on_retry("eviction")
+        retry_after = answered.retry_after if answered is not None else None
+        return max(retry_after or 0.0, pause * (1 + JITTER * self.random()))
+
+    async def _send(self, request: _Request) -> None:
+        answer = await self.client.request(
+            request.method,
+            request.path,
+            body=request.body,
+            content_type=request.content_type,
+            timeout=self.timeout,
+            pool=Pool.BIND,
+            permit=self.may_send,
+        )
         if not confirms(answer.body, "Pod"):
             raise UnreachableError(f"{answer.status}, and not from an API server")
 

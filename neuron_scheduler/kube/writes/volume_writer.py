@@ -2,8 +2,9 @@
 The two writes that volumes need before a pod can be bound: keep a volume for a claim, and select a node for a claim.
 
 Each of them reads the object, checks that the decision still holds, and replaces the object under the version just
-read, so that no change of another writer is lost. A repeated write finds that the work is done. Few are sent at once,
-since they share the connections of Bindings. Refuses to wait until the controllers have bound the volume.
+read, so that no change of another writer is lost. Users choose how deep `managedFields` are nested: the object is
+written without them, and the API server keeps those that it has. A repeated write finds that the work is done. Few are
+sent at once, since they share the connections of Bindings. Refuses to wait until the controllers have bound the volume.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,10 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import without_managed_fields
+from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses
 from neuron_scheduler.kube.objects.storage import CLAIMS, VOLUMES
+from neuron_scheduler.kube.writes.stored_object import stored_object
 from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
@@ -118,7 +122,7 @@ class VolumeWriter:
         """Read an object and write it back changed, under the version that was read."""
         try:
             answer = await self.client.request("GET", path, timeout=READ_TIMEOUT)
-            changed = change(answer.body)
+            changed = change(await finish_with_pauses(without_managed_fields(answer.body)))
             if isinstance(changed, Written | Failed):
                 return changed
             async with self._limit:
@@ -130,7 +134,7 @@ class VolumeWriter:
                     pool=Pool.BIND,
                     permit=self.may_send,
                 )
-            return _written(answer.body, kind)
+            return await _written(answer.body, kind)
         except FencedError:
             return HeldBack()
         except ApiError as error:
@@ -139,9 +143,9 @@ class VolumeWriter:
             return Failed(str(error))
 
 
-def _written(body: bytes, kind: str) -> Written | Failed:
+async def _written(body: bytes, kind: str) -> Written | Failed:
     """Return the version in the API server's answer; after any other answer, a repeated write finds the outcome."""
-    version = _ANSWER.decode(body).metadata.resource_version
+    version = (await stored_object(body, _ANSWER)).metadata.resource_version
     if not (version and confirms(body, kind)):
         return Failed("the answer to the write is not from an API server")
     return Written(version)

@@ -23,7 +23,7 @@ from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
 from neuron_scheduler.kube.http.tls import Tls
 from tests.support.patience import PATIENCE
-from tests.support.scripted_server import answer, hang, refuse, reset, scripted, watching
+from tests.support.scripted_server import Answer, answer, hang, refuse, reset, scripted, watching
 
 WAYS = pytest.mark.parametrize(
     "way", [{}, {"own_http": False}, {"proxied": True}], ids=["our own HTTP", "aiohttp", "through a proxy"]
@@ -123,6 +123,13 @@ def test_any_retry_after_is_read(text: str) -> None:
     assert 0 <= (api_error(503, {"retry-after": text}, b"").retry_after or 0.0) <= LONGEST_PAUSE
 
 
+def test_no_answer_stops_a_pod_for_longer_than_is_promised() -> None:
+    """It is bound within 30 s after the last fault: a pause may take half of that, and the tries the other half."""
+    asked = api_error(503, {"retry-after": "7200"}, b"").retry_after
+    assert asked is not None
+    assert asked <= 30 / 2
+
+
 @pytest.mark.parametrize(("seconds", "want"), [(3, 3.0), (10**30, LONGEST_PAUSE), (-5, 0.0), (0, None)])
 def test_a_status_may_ask_to_wait(seconds: int, want: float | None) -> None:
     """`details.retryAfterSeconds` has the same limit."""
@@ -153,7 +160,7 @@ async def test_reads_wait_out_429() -> None:
         with pytest.raises(ApiError):
             await client.request("POST", "/x", body=b"")
 
-    assert waits == [2.0, 30.0]
+    assert waits == [2.0, LONGEST_PAUSE]
     assert len(server.seen) == 4
 
 
@@ -277,6 +284,33 @@ async def test_a_second_401_is_an_error(way: Way) -> None:
             await client.request("GET", "/x")
 
     assert len(server.seen) == 2
+
+
+@WAYS
+async def test_a_write_is_not_repeated_after_a_401_of_a_proxy(way: Way) -> None:
+    """It may have been carried out, so its caller is told; the next request has the new token."""
+    credentials, left = plugin("old", "new")
+    page = answer("<html>sign in</html>", status=401)
+    async with scripted(page, answer("ok"), credentials=credentials, **way) as (server, client):
+        with pytest.raises(ApiError, match="401") as raised:
+            await client.request("POST", "/x", body=b"{}")
+        assert not raised.value.is_status
+        assert (await client.request("POST", "/x", body=b"{}")).body == b"ok"
+
+    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
+    assert not left
+
+
+@WAYS
+@pytest.mark.parametrize(("method", "refused"), [("GET", answer("<html/>", status=401)), ("POST", refuse(401))])
+async def test_what_is_repeated_after_a_401(way: Way, method: str, refused: Answer) -> None:
+    """A read in any case, and a write that the API server itself has refused."""
+    credentials, left = plugin("old", "new")
+    async with scripted(refused, answer("ok"), credentials=credentials, **way) as (server, client):
+        assert (await client.request(method, "/x", body=None if method == "GET" else b"{}")).body == b"ok"
+
+    assert len(server.seen) == 2
+    assert not left
 
 
 @WAYS

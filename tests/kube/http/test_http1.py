@@ -15,7 +15,7 @@ import trustme
 
 from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.http1 import Connections
-from neuron_scheduler.kube.http.pools import KEEPALIVE, MOST_BYTES, Pool, open_socket
+from neuron_scheduler.kube.http.pools import KEEPALIVE, MOST_BYTES, SPARE, Pool, open_socket
 from tests.support.http_answers import OK
 from tests.support.patience import PATIENCE
 
@@ -150,6 +150,26 @@ async def test_a_connection_that_has_waited_long_is_not_used() -> None:
         await ask(connections)
 
     assert server.connections == 2
+
+
+async def test_connections_that_are_not_needed_are_closed() -> None:
+    """Of five from a burst one serves what comes after it; the four others are closed, and it is kept."""
+    server = Server()
+    async with serving(server, limit=5) as connections:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(ask, connections)
+        spare = connections._idle[:4]
+        await ask(connections)
+        assert all(connection.usable for connection in spare)
+        for connection in connections._idle:
+            connection.idle_since -= SPARE + 1
+        await ask(connections)
+        assert not any(connection.usable for connection in spare)
+        assert len(connections._idle) == 1
+        await ask(connections)
+
+    assert (server.connections, server.requests) == (5, 8)
 
 
 @pytest.mark.parametrize("say", [b"", OK[:-1], b"HTTP/1.1 201 Created\r\n\r\n", b"noise\r\n\r\n"])

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.objects.json_scanner import ScanError, finish, finish_with_pauses, members, strings, without
+from neuron_scheduler.kube.objects.json_scanner import (
+    ScanError,
+    finish,
+    finish_with_pauses,
+    list_items,
+    members,
+    strings,
+    without,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -40,12 +48,29 @@ def test_without_one_member(value: dict[str, Any], indent: int | None) -> None:
     assert json.loads(finish(without(text, b'"metadata"', b'"x"'))) == value
 
 
+@given(JSON, SPACED)
+def test_items(value: Any, indent: int | None) -> None:
+    """They are the texts of the array's elements; anything else is no list."""
+    text = json.dumps({"items": value}, indent=indent, ensure_ascii=False).encode(errors="replace")
+    found, _ = finish(list_items(text))
+    assert (None if found is None else [json.loads(item) for item in found]) == (
+        json.loads(text)["items"] if isinstance(value, list) else None
+    )
+
+
+def test_a_list_has_a_kind() -> None:
+    """It comes without its quotes, and is empty where there is none."""
+    assert finish(list_items(b'{"items": [1, {"a": []}], "kind": "PodList"}')) == ([b"1", b'{"a": []}'], "PodList")
+    assert finish(list_items(b'{"items": []}')) == ([], "")
+    assert finish(list_items(b'{"kind": "Pod"}')) == (None, "Pod")
+
+
 @given(st.binary(), st.integers(0, 60))
 def test_any_bytes(noise: bytes, cut: int) -> None:
     """Only ScanError is raised, and the first strings of a text that is cut off can be read."""
     whole = b'{"metadata": {"name": "p", "uid": "u", "labels": {"a": "b"}}, "x": "' + noise
     for text in (noise, whole, whole[:cut]):
-        for read in (members(text), without(text, b'"metadata"', b'"labels"')):
+        for read in (members(text), list_items(text), without(text, b'"metadata"', b'"labels"')):
             with contextlib.suppress(ScanError):
                 finish(read)
         finish(strings(text, b'"metadata"'))

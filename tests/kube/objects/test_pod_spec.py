@@ -110,7 +110,7 @@ def test_an_infeasible_resize_counts_with_what_was_given() -> None:
 
 
 def test_whose_resize_counts() -> None:
-    """Containers and sidecars are resized, whatever their restart policy; an ordinary init container is not."""
+    """Containers, sidecars and ordinary init containers are resized, whatever their restart policy."""
     spec = {
         "nodeName": "n",
         "initContainers": [container("once"), container("sidecar", restartPolicy="Always")],
@@ -121,9 +121,32 @@ def test_whose_resize_counts() -> None:
         return {"name": name, "resources": {"requests": {"cpu": cpu}}}
 
     once = {"initContainerStatuses": [given("once", "9")]}
-    assert read(spec=spec, status=once).requests == {}
+    assert read(spec=spec, status=once).requests == {"cpu": 9000}
     assert read(spec=spec, status={"initContainerStatuses": [given("sidecar", "2")]}).requests == {"cpu": 2000}
     assert read(spec=spec, status={"containerStatuses": [given("main", "3")]}).requests == {"cpu": 3000}
+
+
+def test_the_largest_sum_counts_where_one_container_grows_and_another_shrinks() -> None:
+    """A container that shrinks frees its part for one that grows, as in kube-scheduler 1.37."""
+    spec = {"containers": [container("a", requests={"cpu": "1"}), container("b", requests={"cpu": "4"})]}
+    grown = {"name": "a", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}}
+    shrunk = {"name": "b", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}
+
+    value = read(spec={**spec, "nodeName": "n"}, status={"containerStatuses": [grown, shrunk]})
+
+    assert value.requests == {"cpu": 5000}  # 1 + 4; 3 + 1 has been given
+
+
+def test_the_sums_of_the_status_count_where_it_has_them() -> None:
+    """What a kubelet reports for the whole pod is the sum of its containers, whether or not the spec has one."""
+    spec = {"containers": [container(requests={"cpu": "1"})], "nodeName": "n"}
+    status = {
+        "resources": {"requests": {"cpu": "2"}},
+        "allocatedResources": {"cpu": "3"},
+        "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}],
+    }
+
+    assert read(spec=spec, status=status).requests == {"cpu": 3000}
 
 
 def test_a_status_without_devices_frees_none() -> None:
@@ -138,10 +161,14 @@ def test_a_status_without_devices_frees_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "on", "cpu"),
-    [("Deferred", "n", 5000), ("Infeasible", "n", 3000), ("Deferred", None, 5000)],
+    ("reason", "on", "requests"),
+    [
+        ("Deferred", "n", {"cpu": 5000, "memory": 7}),
+        ("Infeasible", "n", {"cpu": 3000, "memory": 7}),
+        ("Deferred", None, {"cpu": 5000}),
+    ],
 )
-def test_a_resize_of_the_pod_as_a_whole(reason: str, on: str | None, cpu: int) -> None:
+def test_a_resize_of_the_pod_as_a_whole(reason: str, on: str | None, requests: dict[str, int]) -> None:
     """The requests of a pod as a whole are resized like a container's (InPlacePodLevelResourcesVerticalScaling)."""
     spec = {"containers": [container(requests={"cpu": "1"})], "resources": {"requests": {"cpu": "5"}}, "nodeName": on}
     status = {
@@ -150,7 +177,7 @@ def test_a_resize_of_the_pod_as_a_whole(reason: str, on: str | None, cpu: int) -
         "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
     }
 
-    assert read(spec=spec, status=status).requests == {"cpu": cpu}
+    assert read(spec=spec, status=status).requests == requests
 
 
 def test_host_ports_of_containers_and_sidecars() -> None:

@@ -1,7 +1,7 @@
 """List and watch over a real socket, with everything that can go wrong."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -11,14 +11,15 @@ import pytest
 from aiohttp import web
 
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT
 from neuron_scheduler.kube.http.stream import LONGEST
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.informer import MOST_SILENT, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
+from neuron_scheduler.kube.watch.pager import PAGE_SILENCE
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.settings.config import Config
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import (
     Answer,
@@ -63,6 +64,13 @@ class Log:
     def no_longer_malformed(self, malformed: Malformed) -> None:
         """Record it."""
         self.lines.append(f"!{malformed.key}")
+
+    @contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Record when the handing over of a list begins and ends."""
+        self.lines.append("(")
+        yield
+        self.lines.append(")")
 
     def _version(self) -> str:
         return "" if self.informer is None else f" at {self.informer.version}"
@@ -110,7 +118,7 @@ async def test_list_and_watch() -> None:
         "watch": "1",
         "allowWatchBookmarks": "true",
         "resourceVersion": "10",
-        "timeoutSeconds": "35",
+        "timeoutSeconds": "17",
     } == watch.query
     assert again.query["resourceVersion"] == "20"
 
@@ -291,7 +299,7 @@ async def test_a_silent_watch_is_given_up() -> None:
     watches: list[anyio.CancelScope] = []
 
     def time_limit(seconds: float) -> anyio.CancelScope:
-        assert seconds == 35 + WATCH_SLACK
+        assert seconds == 17 + WATCH_SLACK
         watches.append(anyio.CancelScope())
         return watches[-1]
 
@@ -329,10 +337,22 @@ async def test_silence_is_not_trusted_for_ever() -> None:
         assert informer.lists == 2
 
 
-def test_a_silent_watch_is_given_up_within_a_minute() -> None:
-    """The longest watch, the slack, the wait before the next and the time to connect."""
+def test_a_silent_watch_is_given_up_within_half_a_minute() -> None:
+    """The longest watch, the slack and the wait before the next."""
     longest = WATCH_SECONDS + WATCH_SECONDS // 3 + WATCH_SLACK
-    assert longest + 2 * Backoff(lambda: 0.0).first + CONNECT_TIMEOUT < 60
+    assert longest + 2 * Backoff(lambda: 0.0).first < 30
+
+
+async def test_a_start_after_long_failures_keeps_the_promise() -> None:
+    """
+    A replica that starts lists everything, and then waits for the end of a Lease whose holder has died.
+
+    A pod is bound within 30 s after the last fault, whether that fault was a refusal or a dead connection.
+    """
+    async with scripted() as (_, client):
+        backoff = Informer(client=client, resource=PODS, handler=Log()).backoff
+        longest = max(backoff.next() for _ in range(100))
+        assert max(longest, PAGE_SILENCE) + Config().leader_elect_lease_duration < 30
 
 
 async def test_a_view_that_failed_for_minutes_is_stale() -> None:
@@ -359,6 +379,49 @@ async def test_a_view_that_failed_for_minutes_is_stale() -> None:
             now += 1
             assert informer.stale
             tasks.cancel_scope.cancel()
+
+
+FAILURES: dict[str, tuple[Answer, str, bool]] = {
+    "not served": (answer("404 page not found\n", status=404), "the API server does not serve it; remove what", True),
+    "no right": (
+        refuse(403, "Forbidden", "for nobody else to read"),
+        "the right to list or watch it is missing;",
+        True,
+    ),
+    "no identity": (refuse(401, "Unauthorized"), "the API server does not accept our credentials (401);", True),
+    "an error": (refuse(500, message="for nobody else to read"), "the API server answered 500; see the log", False),
+    "a page": (answer("<html/>"), "no usable answer came; see the log", False),
+}
+
+
+@pytest.mark.parametrize("sentence", FAILURES)
+async def test_a_list_that_fails_says_why(sentence: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What is wrong and what to do is in our own words, and in the log if it is known; a success ends it."""
+    failing, words, known = FAILURES[sentence]
+    async with scripted(failing, failing, failing, listing(at("1", "a")), watching()) as (_, client):
+        backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
+        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff)
+        assert informer.described == "/api/v1/pods"
+        for _ in range(3):
+            await informer._cycle()
+            assert informer.described.startswith(f"/api/v1/pods ({words}")
+            assert "for nobody else" not in informer.described
+        assert not informer.synced.is_set()
+        (*_, last) = (vars(record)["pairs"] for record in caplog.records if record.message == "Watch failed")
+        assert (last["resource"], last["failures"]) == ("/api/v1/pods", 3)
+        assert last.get("hint", "").startswith(words) == known
+        await informer._cycle()
+        assert informer.synced.is_set()
+
+
+async def test_a_success_ends_what_was_wrong() -> None:
+    """A list that is handled is a success, whatever becomes of the watch after it."""
+    async with scripted(refuse(403), listing(at("1", "a")), watching(bookmark("12"))) as (_, client):
+        informer = Informer(client=client, resource=PODS, handler=Log())
+        await informer._cycle()
+        assert informer.problem
+        await informer._cycle()
+        assert informer.described == "/api/v1/pods"
 
 
 async def test_lists_that_fail_after_a_dead_end_are_no_progress() -> None:
@@ -469,11 +532,11 @@ async def test_nodes_too() -> None:
 
 
 async def test_resync_lists_again() -> None:
-    """After a takeover one consistent list, which began after the call, is handled before it returns."""
+    """After a takeover one consistent list, which began after the call, is handled before it returns, as a unit."""
     log = Log()
     script = listing(at("1", "a")), watching(then="silent"), listing(at("2", "b")), watching(then="silent")
     async with scripted(*script) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=log)
+        informer = Informer(client=client, resource=PODS, handler=log, replacing=log.replacing)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             with anyio.fail_after(PATIENCE):
@@ -481,7 +544,7 @@ async def test_resync_lists_again() -> None:
                 while not informer.watches:
                     await anyio.lowlevel.checkpoint()
                 await informer.resync()
-                assert log.lines == ["+a", "+b", "-a"]
+                assert log.lines == ["(", "+a", ")", "(", "+b", "-a", ")"]
             tasks.cancel_scope.cancel()
 
     assert "resourceVersion" not in server.seen[2].query

@@ -1,17 +1,20 @@
 """Lists in pages with a budget of bytes, over a real socket."""
 
 import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
 import pytest
 from aiohttp import web
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.errors import ApiError, ApiTimeoutError, UnreachableError
 from neuron_scheduler.kube.http.stream import LONGEST
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.pager import PAGE, PAGE_BYTES, Page, Pager
+from neuron_scheduler.kube.watch.pager import PAGE, PAGE_BYTES, PAGE_SILENCE, Page, Pager
 from neuron_scheduler.model.pod import Pod
 from tests.support.scripted_server import Answer, answer, listing, refuse, scripted
 from tests.support.wire_objects import pod
@@ -92,6 +95,89 @@ async def test_a_page_with_an_object_that_cannot_be_skipped() -> None:
     assert isinstance(unread, Malformed)
     assert unread.node_name == "n1"
     assert (page.version, page.token) == ("10", "")
+
+
+async def test_a_list_with_an_object_that_was_damaged_on_its_way_is_requested_again() -> None:
+    """The next one may have it whole; after several, the object is kept as malformed, and the list has an end."""
+    whole = [json.dumps(pod("a")), json.dumps(pod("b"))]
+    damaged = [whole[0], whole[1].replace('"b"', '"b", "labels": {"x": tru}', 1)]
+    good, bad = Paging(whole).page, Paging(damaged).page
+    async with scripted(bad, good, bad, bad, bad, bad, bad) as (_, client):
+        pager = Pager(client, PODS, gives_up=3)
+        for complete in (False, True, False, False, False):
+            if complete:
+                (page,) = [page async for page in pager.pages()]
+                assert not any(isinstance(read.value, Malformed) for read in page.objects)
+            else:
+                with pytest.raises(UnreachableError, match="default/b"):
+                    _ = [page async for page in pager.pages()]
+        for _again in range(2):
+            (page,) = [page async for page in pager.pages()]
+            assert [isinstance(read.value, Malformed) for read in page.objects] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"kind":"PodList","metadata":{"resourceVersion":"10","contin\x01ue":"5"},"items":[%s]}',
+        '{"kind":"PodList","metadata":{"resourceVersion":"10","continue":"\x01"},"items":[%s]}',
+        '{"kind":"PodList","metadata":{"resourceVersion":"10","continue":tru},"items":[%s]}',
+    ],
+)
+async def test_a_list_whose_token_was_damaged_has_not_ended(damaged: str) -> None:
+    """The objects of its other pages would count as deleted, and what they hold as free."""
+    with pytest.raises(UnreachableError, match="no list"):
+        await listed(answer(damaged % json.dumps(pod("a"))))
+
+
+async def test_an_object_without_a_name_makes_the_list_unusable() -> None:
+    """Another one would count as deleted."""
+    nameless = json.dumps(pod("a")).replace('"name": "a"', '"nXme": "a"', 1)
+    assert "nXme" in nameless
+    with pytest.raises(UnreachableError, match="not even its name"):
+        await listed(answer(f'{{"kind":"PodList","metadata":{{"resourceVersion":"10"}},"items":[{nameless}]}}'))
+
+
+@attrs.define(eq=False)
+class Silent:
+    """A client on whose first connections nothing comes; it remembers the limits."""
+
+    times: int
+    limits: list[int] = attrs.field(factory=list)
+    silences: list[float] = attrs.field(factory=list)
+
+    @asynccontextmanager
+    async def stream(self, _path: str, *, params: Mapping[str, str], read_timeout: float) -> AsyncIterator[Any]:
+        """Open an answer, or none."""
+        self.limits.append(int(params["limit"]))
+        self.silences.append(read_timeout)
+        if len(self.limits) <= self.times:
+            raise ApiTimeoutError("nothing came")
+        yield self
+
+    async def whole(self, _most: int) -> bytes:
+        """Return a list of nothing."""
+        return b'{"kind":"PodList","metadata":{"resourceVersion":"10"},"items":[]}'
+
+
+async def test_a_page_that_does_not_come_is_requested_again_at_once_and_smaller() -> None:
+    """A dead connection costs ten seconds, and so does a server that is too slow for a large page."""
+    client = Silent(2)
+    pages = [page async for page in Pager(client, PODS).pages()]
+
+    assert [page.version for page in pages] == ["10"]
+    assert client.limits == [PAGE, PAGE // 8, PAGE // 64]
+    assert set(client.silences) == {PAGE_SILENCE}
+
+
+async def test_pages_that_never_come_are_given_up() -> None:
+    """The informer counts a failure when even one object does not come."""
+    client = Silent(100)
+    with pytest.raises(ApiTimeoutError):
+        _ = [page async for page in Pager(client, PODS).pages()]
+    assert client.limits == [PAGE, PAGE // 8, PAGE // 64, 1]
+    with pytest.raises(ApiTimeoutError):
+        await Pager(client, PODS).version()
 
 
 FOREIGN: dict[str, Any] = {

@@ -49,6 +49,16 @@ async def test_errors() -> None:
         await decode_line_in_steps(PODS, event("ADDED", pod())[:-20])
 
 
+async def test_an_object_that_was_damaged_on_its_way() -> None:
+    """The watch is over, and a list shows the object; one with a field of a wrong type is malformed, as ever."""
+    line = event("MODIFIED", pod("p", metadata={"labels": {"x": "HERE"}}))
+    with pytest.raises(DeadEndError, match="default/p"):
+        await decode_line_in_steps(PODS, line.replace(b'"HERE"', b"tru"))
+    change = await decode_line_in_steps(PODS, line.replace(b'"HERE"', b"3"))
+    assert change is not None
+    assert isinstance(change[1].value, Malformed)
+
+
 async def test_an_object_of_which_only_the_beginning_is_known() -> None:
     """Its name is enough to report it as malformed, or to know which object is gone."""
     error = OversizedLineError("too long", event("MODIFIED", pod("p"))[:150])

@@ -1,5 +1,6 @@
 """A Binding is committed once, and its outcome is known or in doubt."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,15 @@ def stands(
 
 
 OURS = stands(node="n1", annotations={**SENT, "NEURON_ALLOCATED": "true", "other": "x"})
+DEEP = answer(
+    json.dumps(
+        {
+            "kind": "Pod",
+            "metadata": {"name": "p", "uid": "u1", "annotations": SENT, "managedFields": "HERE"},
+            "spec": {"nodeName": "n1"},
+        }
+    ).replace('"HERE"', '{"f:a":' * 5000 + "{}" + "}" * 5000)
+)
 
 
 async def bound(
@@ -115,8 +125,13 @@ OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
     ),
     "bad": ([refuse(400, "BadRequest", "name")], Refused(400, "name", retryable=False)),
     "too many requests, then room": ([refuse(429), CREATED], Bound()),
+    "too many requests in the API server's own words, then no": (
+        [answer("Too many requests, please try again later.\n", status=429), refuse(403, "Forbidden", "no")],
+        Refused(403, "no", retryable=False),
+    ),
     "timeout, and it had not arrived": ([hang, CREATED], Bound()),
     "reset, and it had arrived": ([reset, TAKEN, OURS], Bound()),
+    "reset, and it had arrived, at a pod with deep managedFields": ([reset, TAKEN, DEEP], Bound()),
     "500, and it had arrived": ([refuse(500), TAKEN, OURS], Bound()),
     "503 in text, twice": ([answer("x", status=503), answer("x", status=503), CREATED], Bound()),
     "reset, and the pod is gone since": ([reset, GONE], Gone()),
@@ -125,6 +140,14 @@ OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
         Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
     ),
     "reset, a refusal settles nothing, then the first one shows": ([reset, refuse(403), TAKEN, OURS], Bound()),
+    "a proxy's 429 after the commit, a refusal settles nothing, then the first one shows": (
+        [answer("<html/>", status=429), refuse(403), TAKEN, OURS],
+        Bound(),
+    ),
+    "a proxy's 401 after the commit, likewise": (
+        [answer("<html/>", status=401), refuse(403), TAKEN, OURS],
+        Bound(),
+    ),
     "a conflict that is over when it is looked at": ([TAKEN, stands(), CREATED], Bound()),
     "a conflict that cannot be looked at": ([TAKEN, refuse(500), TAKEN, OURS], Bound()),
     "a conflict, and the pod is gone when it is looked at": ([TAKEN, GONE], Gone()),

@@ -163,6 +163,26 @@ async def test_the_newest_message_wins() -> None:
     assert [seen.json["status"]["conditions"][0]["message"] for seen in server.seen] == ["one", "three"]
 
 
+async def test_back_to_what_was_written_before() -> None:
+    """A message that is taken back while it is under way does not stay."""
+    released = anyio.Event()
+
+    async def slow(request: object) -> object:
+        await released.wait()
+        return await PATCHED(request)  # type: ignore[arg-type]  # whatever the server hands over
+
+    async with writing(PATCHED, slow, PATCHED) as (server, writer):  # type: ignore[arg-type]  # as above
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 1, writer)
+        writer.set(POD, reason=UNSCHEDULABLE, message="two")
+        await settled(server, 2)
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        released.set()
+        await settled(server, 3, writer)
+
+    assert [seen.json["status"]["conditions"][0]["message"] for seen in server.seen] == ["one", "two", "one"]
+
+
 async def test_nothing_is_waited_for_before_a_bind() -> None:
     """A pod that is about to be bound is forgotten, also during a patch: the version in it makes that harmless."""
     released = anyio.Event()
@@ -209,6 +229,30 @@ async def test_a_pod_that_waits_no_more_is_left_alone(reread: Answer) -> None:
         assert (len(server.seen), len(writer)) == (2, 0)
 
 
+@pytest.mark.parametrize("reread", [stands(node="n1"), stands(uid="u2")], ids=["bound", "another"])
+async def test_a_pod_that_waits_no_more_is_left_alone_although_it_is_tried_again(reread: Answer) -> None:
+    """While the watch is late its pod is decided again; no patch has the version that it got with its Binding."""
+    async with writing(MODIFIED, reread, PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 2)
+        await quiet()
+        writer.set(POD, reason=UNSCHEDULABLE, message="another")
+        await quiet()
+        assert (len(server.seen), len(writer)) == (2, 0)
+
+
+async def test_a_change_from_before_a_binding_is_not_patched() -> None:
+    """The watch may be behind what was read: then the pod is read again before anything is written."""
+    async with writing(MODIFIED, stands(version="9", node="n1"), stands(version="9", node="n1")) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 2)
+        await quiet()
+        writer.set(attrs.evolve(POD, resource_version="8"), reason=UNSCHEDULABLE, message="another")
+        await settled(server, 3)
+        await quiet()
+        assert ([seen.method for seen in server.seen], len(writer)) == (["PATCH", "GET", "GET"], 0)
+
+
 async def test_a_pod_that_always_changes_is_not_patched_in_a_hot_loop() -> None:
     """After the first conflict each further one is followed by a pause."""
     async with writing(MODIFIED, stands(), MODIFIED, stands(), PATCHED) as (server, writer):
@@ -216,6 +260,18 @@ async def test_a_pod_that_always_changes_is_not_patched_in_a_hot_loop() -> None:
         await settled(server, 3)
         await quiet()
         assert len(server.seen) == 3
+
+
+async def test_a_pod_with_deep_managed_fields_is_read_back() -> None:
+    """A conflict does not leave it without a condition."""
+    fields = "[" * 5000 + "]" * 5000
+    stored = answer(
+        f'{{"kind": "Pod", "metadata": {{"name": "p", "uid": "u1", "managedFields": {fields}}}, "spec": {{}}}}'
+    )
+    async with writing(MODIFIED, stored, stored) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await written(writer, 1)
+        assert [seen.method for seen in server.seen] == ["PATCH", "GET", "PATCH"]
 
 
 async def test_pods_that_cannot_be_written_hold_no_writer() -> None:
@@ -310,8 +366,12 @@ async def test_a_nomination_from_before_a_restart_is_taken_back() -> None:
     assert seen.json["status"]["conditions"][0]["message"] == "m"
 
 
-@pytest.mark.parametrize("failure", [reset, refuse(500), refuse(429)], ids=["reset", "500", "429"])
-async def test_out_of_reach_is_tried_again(failure: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [reset, refuse(500), refuse(429), refuse(401, "Unauthorized"), refuse(403, "Forbidden"), refuse(404, "NotFound")],
+    ids=["reset", "500", "429", "401", "403", "404"],
+)
+async def test_what_may_pass_is_tried_again(failure: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A condition that autoscalers wait for is written in the end."""
     monkeypatch.setattr(Backoff, "next", lambda _self, **_options: 0.0)
     async with writing(failure, PATCHED) as (server, writer):
@@ -322,11 +382,11 @@ async def test_out_of_reach_is_tried_again(failure: Answer, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     "refusal",
-    [refuse(404, "NotFound", kind="pods", name="p"), refuse(422, "Invalid", "uid"), refuse(403, "Forbidden")],
-    ids=["gone", "another", "forbidden"],
+    [refuse(404, "NotFound", kind="pods", name="p"), refuse(422, "Invalid", "uid")],
+    ids=["gone", "another"],
 )
 async def test_a_refusal_is_final(refusal: Answer) -> None:
-    """The pod is gone, is another one, or must not be written; only the next attempt writes again."""
+    """The pod is gone, or another one; only the next attempt writes again."""
     async with writing(refusal, PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await settled(server, 1)

@@ -10,7 +10,7 @@ import pytest
 from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.writes.evictor import Evictor
+from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
 from neuron_scheduler.model.pod import Pod
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
@@ -23,6 +23,17 @@ IMMUTABLE = 'Pod "v" is invalid: metadata.uid: Invalid value: "u1": field is imm
 OTHER_UID = "Precondition failed: UID in precondition: u1, UID in object meta: u2"
 
 
+async def ended(evictor: Evictor, pauses: list[float] | None = None) -> bool:
+    """Evict the pod without a pause; return whether it was."""
+    eviction = Eviction(VICTIM, "my-scheduler")
+    while pause := await evictor.proceed(eviction):
+        assert eviction.evicted is None
+        if pauses is not None:
+            pauses.append(pause)
+    assert eviction.evicted is not None
+    return eviction.evicted
+
+
 async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripted]:
     """Evict the pod against a script; return the result and the server with its requests."""
     async with scripted(*script) as (server, client):
@@ -33,7 +44,7 @@ async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripte
             random=lambda: 0.0,
             wall_clock=lambda: 1_795_248_000.5,
         )
-        return await evictor.evict(VICTIM, scheduler_name="my-scheduler"), server
+        return await ended(evictor), server
 
 
 async def test_the_requests() -> None:
@@ -73,6 +84,7 @@ async def test_the_requests() -> None:
         pytest.param([reset, DONE, reset, DONE], True, 4, id="a broken connection"),
         pytest.param([refuse(500)] * 4, False, 4, id="four tries and no more; nothing is deleted"),
         pytest.param([DONE, *[refuse(503)] * 4], False, 5, id="four tries to delete"),
+        pytest.param([DONE, *[TOO_BIG] * 4], False, 5, id="nothing was deleted that is too large to be changed"),
         pytest.param([refuse(403)], False, 1, id="not allowed"),
         pytest.param([refuse(422, "Invalid", IMMUTABLE)], True, 1, id="another pod, as the real server says it"),
         pytest.param([TOO_BIG, DONE], True, 2, id="too large for a condition, but not for its end"),
@@ -86,17 +98,13 @@ async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int
 
 
 async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
-    """Retry-After counts where it is longer than our own pause, up to half a minute."""
+    """Retry-After counts where it is longer than our own pause, up to 15 s."""
     pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
     script = [refuse(429, headers={"Retry-After": after}) for after in ("2", "0", "3600")]
     async with scripted(*script, DONE, DONE) as (_, client):
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, random=lambda: 0.0, sleep=sleep)
-        assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
-    assert pauses == [2.0, 0.05, 30.0]
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, random=lambda: 0.0)
+        assert await ended(evictor, pauses)
+    assert pauses == [2.0, 0.05, 15.0]
 
 
 async def test_a_short_timeout_bounds_each_request() -> None:
@@ -104,7 +112,7 @@ async def test_a_short_timeout_bounds_each_request() -> None:
     async with scripted(hang, DONE, hang, DONE, impatient=True) as (server, client):
         evictor = Evictor(client=client, may_send=lambda: True, timeout=0.25, random=lambda: 0.0)
         with anyio.fail_after(PATIENCE):
-            assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+            assert await ended(evictor)
     assert set(server.limits) == {0.25}
     assert [request.method for request in server.seen] == ["PATCH", "PATCH", "DELETE", "DELETE"]
 
@@ -144,5 +152,5 @@ async def test_permission_is_asked_with_the_connection_in_hand(requests: int, se
     """If the Lease is lost while a request waits for its connection, neither patch nor deletion is sent."""
     client = LosesTheLease(requests)
     evictor = Evictor(client=client, may_send=client.may_send, timeout=4.0)
-    assert not await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+    assert not await ended(evictor)
     assert client.sent == sent

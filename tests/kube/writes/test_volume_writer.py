@@ -1,5 +1,6 @@
 """A volume is kept for a claim, a node is selected for a claim, and no change of another writer is lost."""
 
+import json
 from typing import Any
 
 import anyio
@@ -18,12 +19,8 @@ GONE = "persistentvolume 'pv' no longer serves claim 'default/data'"
 CHANGED = "persistentvolumeclaim 'default/data' has changed since its node was selected"
 
 
-def after(kind: str) -> Answer:
-    """Answer a write."""
-    return answer({"kind": kind, "apiVersion": "v1", "metadata": {"name": "o", "resourceVersion": "9"}})
-
-
-KEPT, SELECTED = after("PersistentVolume"), after("PersistentVolumeClaim")
+AFTER = {"apiVersion": "v1", "metadata": {"name": "o", "resourceVersion": "9"}}
+KEPT, SELECTED = (answer(AFTER | {"kind": kind}) for kind in ("PersistentVolume", "PersistentVolumeClaim"))
 
 
 def stored_volume(
@@ -85,6 +82,24 @@ async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
     assert outcome == Written("9")
     assert server.seen[1].json["spec"]["claimRef"]["uid"] == "uid-data"
     assert "annotations" not in server.seen[1].json["metadata"]
+
+
+# Deeper than any Python lets the decoder go.
+MANAGED = {"deep": "[" * 200_000 + "]" * 200_000, "flat": '[{"manager": "kubectl"}]'}
+
+
+@pytest.mark.parametrize("sentence", MANAGED)
+async def test_managed_fields(sentence: str) -> None:
+    """However deep they are, the object is written without them: the API server then keeps those that it has."""
+    read, written = (
+        answer(json.dumps(item).replace('"metadata": {', f'"metadata": {{"managedFields": {MANAGED[sentence]}, ', 1))
+        for item in (stored_claim(), AFTER | {"kind": "PersistentVolumeClaim"})
+    )
+    outcome, server = await select(read, written)
+    assert outcome == Written("9")
+    want = stored_claim(node="n")
+    want["metadata"]["managedFields"] = None
+    assert server.seen[1].json == want
 
 
 async def test_a_node_is_selected() -> None:

@@ -9,9 +9,12 @@ from typing import Final
 
 from neuron_scheduler.errors import ConfigurationError
 
+DURATION: Final = 15.0  # the defaults are kube-scheduler's; all times are seconds
+RENEW_DEADLINE: Final = 10.0
+RETRY_PERIOD: Final = 2.0
+JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
 LONGEST: Final = 4.0  # seconds for a write; with the 10 s deadline below the 15 s of the Lease
 SHORTEST: Final = 0.5
-JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
 _PART: Final = 0.8  # of the time between the deadline and the end of the Lease
 
 
