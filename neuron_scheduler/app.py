@@ -2,9 +2,10 @@
 The life of the process: runs all parts in one task group, and stops them.
 
     rights -> nodes, volumes, ... listed -> candidate for the Lease -> pods listed (ready) -> Lease -> pods listed again
-    -> schedule ... -> SIGTERM -> Bindings resolved -> Events written -> Lease released -> exit 0
+    -> schedule ... -> SIGTERM -> Bindings resolved -> Lease released -> Events written -> exit 0
 
-If the Lease is free, it is taken before the first list of the pods, and there is no second list.
+If the Lease is free, it is taken before the first list of the pods, and there is no second list. The Lease is released
+before the queued Events are written: they need none, and a busy API server takes seconds for them.
 A second signal ends the wait for Bindings and Events. A leader that does not schedule fails its liveness check, and
 ends. `wiring` builds the parts. Refuses to do any of their work itself.
 """
@@ -20,6 +21,8 @@ import attrs
 from anyio.abc import TaskGroup
 
 from neuron_scheduler import __version__
+from neuron_scheduler.capacity_wiring import rights as capacity_rights
+from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.controllers.leader_watch import LeaderWatch
 from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.endpoints.server import Check, Endpoints, health, lease_watchdog, serving
@@ -64,6 +67,18 @@ async def run(config: Config) -> None:
         LeaseLostError: another replica may be leading.
         StalledError: it leads and does not schedule.
     """
+    async with built(config, REQUESTS) as app:
+        await app.run()
+
+
+@asynccontextmanager
+async def built(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
+    """
+    Build the whole process, which nothing runs yet.
+
+    Raises:
+        ConfigurationError: the credentials or the address of the API server cannot be used.
+    """
     names = [profile.scheduler_name for profile in config.profiles] if config.queue else []
     connection = await auth.load(config.kubeconfig or None, config.master or None)
     log.info(
@@ -85,7 +100,7 @@ async def run(config: Config) -> None:
         own_http=config.own_http,
     ) as client:
         parts = wire(config, client, metrics)
-        await App(config=config, client=client, metrics=metrics, parts=parts, requests=REQUESTS).run()
+        yield App(config=config, client=client, metrics=metrics, parts=parts, requests=requests)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -99,6 +114,7 @@ class App:
     requests: StopRequests = attrs.field(factory=StopRequests)
     _stopping: bool = attrs.field(default=False, init=False)
     _watch: LeaderWatch = attrs.field(init=False)
+    _conditions: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
     _draining: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -140,6 +156,7 @@ class App:
         parts = self.parts
         gc.set_threshold(*_WHILE_LISTING)
         await access_review.require(self.client, self._rights())
+        await self._check_capacity_rights()
         await self._sync_all_but_pods(services)
         leads_at_once = await self._become_candidate(services)
         services.start_soon(parts.pods.run)
@@ -147,7 +164,7 @@ class App:
         gc.freeze()
         gc.set_threshold(*_WHILE_SCHEDULING)
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
-        services.start_soon(parts.conditions.run)
+        services.start_soon(self._write_conditions)
         services.start_soon(parts.rejections.run)
         if parts.foreign_nominations is not None:
             services.start_soon(parts.foreign_nominations.run)
@@ -165,6 +182,7 @@ class App:
         )
         if parts.journal is not None:
             services.start_soon(parts.journal.run)
+        services.start_soon(parts.capacity.run)
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:
@@ -201,13 +219,21 @@ class App:
                 work.deadline = anyio.current_time() + self.config.shutdown_grace_period
             self._stopping = True
 
+    async def _write_conditions(self) -> None:
+        """Write the conditions of waiting pods until the Lease is about to be released."""
+        with self._conditions:
+            await self.parts.conditions.run()
+
     async def _wind_down(self) -> None:
-        """Write the queued Events, and release the Lease if none of our Bindings can succeed after that."""
-        election, binder = self.parts.election, self.parts.binder
+        """Release the Lease if none of our Bindings can succeed after that, and write the queued Events."""
+        self._conditions.cancel()  # the next leader tries these pods again, and writes what it finds
+        if self.parts.election is not None:
+            await self._leave(self.parts.election)
         with self._draining:
             await self.parts.recorder.drain(EVENTS_GRACE)
-        if election is None:
-            return
+
+    async def _leave(self, election: ElectionThread) -> None:
+        binder = self.parts.binder
         if election.leading and not binder.resolved:
             log.warning(
                 "Lease is not released and will expire: the outcome of a Binding is unknown", bindings=binder.unknown
@@ -274,8 +300,18 @@ class App:
         return unsynced(self.parts.informers)
 
     def _stale(self) -> str | None:
-        stale = [i.resource.path for i in self.parts.informers if i.stale]
+        stale = [i.described for i in self.parts.informers if i.stale]
         return f"neither listed nor watched for {STALE:g} s: {', '.join(stale)}" if stale else None
+
+    async def _check_capacity_rights(self) -> None:
+        """Say which rights are missing for capacity requests; pods are scheduled without them."""
+        lacking = await access_review.missing(self.client, capacity_rights(self.config))
+        if lacking:
+            log.error(
+                "The API server does not allow capacity requests; pods are scheduled all the same",
+                missing=", ".join(lacking),
+                hint="apply manifests/components/capacity-requests",
+            )
 
     def _rights(self) -> tuple[access_review.Right, ...]:
         config = self.config

@@ -5,12 +5,14 @@ It only reads. Refuses to compute what decisions compute: free blocks and what f
 wait for is `explain.waiting`'s.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 
 import attrs
 
 from neuron_scheduler.explain import inventory
+from neuron_scheduler.explain.steps import finished
 from neuron_scheduler.explain.waiting import WaitingPods, waiting_pods
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.queued_pod import Place
@@ -50,7 +52,7 @@ class ProcessState:
     def read(self) -> State:
         """Return the state: that of the pods as last prepared, the rest as it is now."""
         parts, cluster = self.parts, self.parts.cluster
-        waiting = self._waiting or _finished(waiting_pods(parts.queue))
+        waiting = self._waiting or finished(waiting_pods(parts.queue))
         devices = inventory.devices(cluster, count_unknown_only=self.count_unknown_only, waiting=waiting.block_sizes)
         return State(
             leader=parts.election.leading if parts.election is not None else True,
@@ -83,16 +85,11 @@ class ProcessState:
             set_aside_devices=devices.set_aside,
             nodes_set_aside=parts.rejections.set_aside,
             terms_left_out=cluster.view.terms_left_out,
+            capacity_requests=parts.capacity.counts(),
             log_lines_dropped=logs.dropped(),
+            tasks=len(asyncio.all_tasks()),
         )
 
     def _unknown_holders_by_node(self) -> dict[str, int]:
         by_node, others = inventory.unknown_holders_by_node(self.parts.cluster)
         return by_node | ({_OTHERS: others} if others else {})
-
-
-def _finished(steps: Iterator[WaitingPods | None]) -> WaitingPods:
-    *_, last = steps
-    if last is None:
-        raise AssertionError("the counting of the pods ends with a result")
-    return last

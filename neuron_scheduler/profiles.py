@@ -6,7 +6,8 @@ The process schedules with them, and the commands explain with them. Refuses to 
 
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
-from neuron_scheduler.settings.config import Config, ProfileConfig
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profile_config import ProfileConfig
 
 
 def profiles_of(config: Config) -> dict[str, Profile]:

@@ -23,7 +23,7 @@ def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
     """Return the pages that the settings ask for, by path."""
     if not config.answer_questions:
         return {}
-    election, trusting = parts.election, count_unknown_only(config)
+    election, capacity, trusting = parts.election, parts.capacity, count_unknown_only(config)
     decisions = DecisionRing(now=time.time)
     parts.scheduling_loop.listeners.append(decisions.note)
     asked = Asked(
@@ -37,6 +37,7 @@ def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
         leads=lambda: election is None or election.leading,
         clock=time.monotonic,
         now=time.time,
+        capacity_request_of=lambda pod: capacity.said(pod.uid) if pod.scheduler_name in capacity.policies else None,
         count_unknown_only=trusting,
     )
     answers = assembled(asked, UserReviews(client), public=config.serve_page)

@@ -7,9 +7,12 @@ How the process ends is a line of the log, and what cannot work is one sentence 
 
 import argparse
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
+import attrs
 
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError, StalledError
 from neuron_scheduler.settings.arguments import add_settings, config_and_file
@@ -53,23 +56,42 @@ def _run(config: Config) -> int:
     gc.freeze()
     gc.enable()
 
-    code = CLEAN
+    with ending() as end:
+        anyio.run(app.run, config, backend="asyncio", backend_options={"use_uvloop": True})
+    return end.code
+
+
+@attrs.define(eq=False)
+class Ending:
+    """The exit code of a scheduler that has ended."""
+
+    code: int = CLEAN
+
+
+@contextmanager
+def ending() -> Iterator[Ending]:
+    """
+    Log how the scheduler that runs inside the block ends, and set its exit code after the block.
+
+    Raises:
+        ConfigurationError: it cannot run with this configuration; the message is one line.
+    """
+    end = Ending()
     refusal = ""
     try:
-        anyio.run(app.run, config, backend="asyncio", backend_options={"use_uvloop": True})
+        yield end
     except* ConfigurationError as group:
         refusal = sentence(group)
     except* LeaseLostError as group:
-        code = _stop("Leaderelection lost", group)
+        end.code = _stop("Leaderelection lost", group)
     except* StalledError as group:
-        code = _stop("The scheduler does not schedule; exiting", group)
+        end.code = _stop("The scheduler does not schedule; exiting", group)
     except* Exception as group:  # noqa: BLE001 - the process ends here, with a log line
-        code = _crash(group)
+        end.code = _crash(group)
     if refusal:
         raise ConfigurationError(refusal)
-    if code == CLEAN:
+    if end.code == CLEAN:
         log.info("Requested to terminate, exiting")
-    return code
 
 
 def _stop(reason: str, error: BaseException) -> int:

@@ -1,8 +1,10 @@
 """
 What is watched, and which handler keeps it.
 
-A new kind is one entry in `others`: its informer and its right to be listed and watched follow from it. Refuses to
-build informers: `wiring` gives each handler its own.
+A new kind is one entry in `others`: its informer and its right to be listed and watched follow from it. All are
+needed, and all are stable APIs of every supported Kubernetes: without one of them decisions would be wrong without a
+sign, because a budget, a volume's limit or a pod's siblings would not count. So a replica is not ready until each has
+been listed, and says which one is missing. Refuses to build informers: `wiring` gives each handler its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +14,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler, ignore_pod
+from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.kube.objects.base import Resource
@@ -21,11 +23,13 @@ from neuron_scheduler.kube.objects.namespaces import NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.objects.workloads import WORKLOADS
 from neuron_scheduler.kube.watch.object_store import Handler
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:  # the commands that read a cluster once use `others`, and import nothing that writes
     from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
+    from neuron_scheduler.controllers.machine_requests import MachineRequests
     from neuron_scheduler.controllers.pod_reporter import PodReporter
     from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
     from neuron_scheduler.controllers.rejections import Rejections
@@ -34,7 +38,11 @@ if TYPE_CHECKING:  # the commands that read a cluster once use `others`, and imp
 
 
 def node_handler(
-    loop: "SchedulingLoop", executor: "PreemptionExecutor", volumes: "VolumeBinder", rejections: "Rejections"
+    loop: "SchedulingLoop",
+    executor: "PreemptionExecutor",
+    volumes: "VolumeBinder",
+    rejections: "Rejections",
+    machines: "MachineRequests",
 ) -> NodeHandler:
     """Return the handler of nodes."""
 
@@ -42,6 +50,11 @@ def node_handler(
         volumes.noticed(name)
         loop.fence.node_gone(name)
         rejections.forget(name)
+        machines.node_gone(name)
+
+    def changed(name: str) -> None:
+        loop.fence.node_changed(name)
+        machines.node_changed(name)
 
     return NodeHandler(
         cluster=loop.cluster,
@@ -49,7 +62,9 @@ def node_handler(
         metrics=loop.metrics,
         gone=gone,
         nomination_lost=executor.nomination_lost,
-        changed=loop.fence.node_changed,
+        shrank=executor.recheck,
+        changed=changed,
+        came=machines.node_came,
     )
 
 
@@ -59,19 +74,28 @@ def pod_handler(
     volumes: "VolumeBinder",
     rejections: "Rejections",
     foreign: "ForeignNominations | None",
+    *,
+    machines: "MachineRequests",
 ) -> PodHandler:
     """Return the handler of pods; `foreign` is None if the extender is off."""
 
     def gone(uid: str) -> None:
         reporter.forget(uid)
         volumes.noticed(uid)
+        machines.gone(uid)
         if foreign is not None:
             foreign.forget(uid)
 
     def noticed(uid: str, node_name: str) -> None:
         loop.fence.noticed(uid, node_name)
+        machines.noticed(uid, node_name)
         if foreign is not None:
             foreign.noticed(uid, node_name)
+
+    def pending_elsewhere(pod: Pod) -> None:
+        machines.seen(pod)
+        if foreign is not None:
+            foreign.pending(pod)
 
     return PodHandler(
         cluster=loop.cluster,
@@ -85,8 +109,8 @@ def pod_handler(
         started=rejections.started,
         double_booked=reporter.double_booked,
         unknown=reporter.allocation_unknown,
-        noticed=loop.fence.noticed if foreign is None else noticed,
-        pending_elsewhere=ignore_pod if foreign is None else foreign.pending,
+        noticed=noticed,
+        pending_elsewhere=pending_elsewhere,
     )
 
 

@@ -12,7 +12,9 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler import watched_kinds
+from neuron_scheduler.capacity_wiring import capacity_requester
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.capacity_requester import CapacityRequester
 from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
 from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
@@ -39,6 +41,7 @@ from neuron_scheduler.kube.writes.binder import Binder
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.kube.writes.evictor import Evictor
+from neuron_scheduler.kube.writes.leader_requests import LeaderRequests
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.lease_wiring import election_of, forward_of, leases_of
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -64,6 +67,7 @@ class Parts:
         nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
         budgets: all PodDisruptionBudgets.
+        capacity: asks an autoscaler for machines, if a profile says so.
         verbs: answer kube-scheduler; None if the extender is off, like `foreign_nominations`.
         journal: None if it is off.
     """
@@ -81,6 +85,7 @@ class Parts:
     pod_handler: PodHandler
     rejections: Rejections
     budgets: Callable[[], tuple[DisruptionBudget, ...]]
+    capacity: CapacityRequester
     election: ElectionThread | None
     verbs: Verbs | None
     foreign_nominations: ForeignNominations | None
@@ -108,11 +113,14 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         give_up=lambda uid: loop.fence.give_up(uid),  # noqa: PLW0108 - there is no loop yet
     )
     loop = _scheduling_loop(shared, binder, volumes, executor, reporter)
+    capacity = capacity_requester(config, _leader_requests(shared), loop, reporter)
     rejections = _rejections(shared, version=lambda: pods.version)
     foreign = _foreign_nominations(config, loop) if config.extender_bind_address else None
-    pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections, foreign)
+    pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections, foreign, machines=capacity.machines)
     pods = _informer(client, metrics, PODS, pod_handler)
-    nodes = _informer(client, metrics, NODES, watched_kinds.node_handler(loop, executor, volumes, rejections))
+    pods.replacing = pod_handler.replacing
+    node_handler = watched_kinds.node_handler(loop, executor, volumes, rejections, capacity.machines)
+    nodes = _informer(client, metrics, NODES, node_handler)
     other_kinds = watched_kinds.others(loop.cluster, loop.queue, metrics, budgets=budgets, noticed=volumes.noticed)
     others = tuple(_informer(client, metrics, *kind) for kind in other_kinds)
     verbs = None
@@ -142,6 +150,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         pod_handler=pod_handler,
         rejections=rejections,
         budgets=budgets.all,
+        capacity=capacity,
         election=election,
         verbs=verbs,
         foreign_nominations=foreign,
@@ -281,9 +290,13 @@ def _scheduling_loop(
     )
 
 
+def _leader_requests(shared: _Shared) -> LeaderRequests:
+    return LeaderRequests(client=shared.client, may_send=shared.may_bind, timeout=shared.config.bind_timeout)
+
+
 def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
-    """Return what is not listed yet; None if all is."""
-    missing = [informer.resource.path for informer in informers if not informer.synced.is_set()]
+    """Return what is not listed yet, and why where that is known; None if all is."""
+    missing = [informer.described for informer in informers if not informer.synced.is_set()]
     return f"not listed yet: {', '.join(missing)}" if missing else None
 
 

@@ -113,6 +113,23 @@ async def test_a_stop_gives_the_lease_back() -> None:
         assert (await running.lease()).holder == ""
 
 
+async def test_the_lease_is_released_before_events_are_written() -> None:
+    """Events need no Lease, and a busy API server takes seconds for many of them."""
+    async with process() as running, anyio.create_task_group() as tasks:
+        events = Hold()
+        running.suffer(events, "/events")
+        running.server.create(pod_manifest("p", neuron=1))
+        tasks.start_soon(running.run)
+        with anyio.fail_after(PATIENCE), mock.patch.object(app, "EVENTS_GRACE", 10 * PATIENCE):
+            await events.arrived.wait()
+            running.signal()
+            while (await running.lease()).holder:
+                await anyio.lowlevel.checkpoint()
+            assert not running.ended.is_set()
+            events.release()
+            assert await running.end() == ""
+
+
 async def test_a_second_signal_does_not_wait_for_events() -> None:
     """The Lease is released nevertheless, and further signals have no effect."""
     async with process() as running, anyio.create_task_group() as tasks:

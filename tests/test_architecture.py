@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
-LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue"}  # they import no room
+LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue", "interruption"}  # they import no room
 MODEL: Final = {"model"}
 CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
 SCHEDULING: Final = {"scheduling.plugins", "scheduling.cycle", "scheduling.queue", "scheduling.preemption"}
 DOMAIN: Final = {"model", "neuron"} | CLUSTER | SCHEDULING
 EXPLAIN: Final = {"explain", "explain.answers", "explain.changes"}
-PURE: Final = DOMAIN | EXPLAIN | {"check.subjects"}
+PURE: Final = DOMAIN | EXPLAIN | {"capacity", "check.subjects"}
 KUBE: Final = {"kube", "kube.http", "kube.objects", "kube.watch", "kube.writes"}
 
 MAY_IMPORT: Final = {
@@ -31,6 +31,7 @@ MAY_IMPORT: Final = {
     "explain.answers": set[str](),
     "explain.changes": DOMAIN | {"explain.answers"},
     "explain": DOMAIN | EXPLAIN,
+    "capacity": DOMAIN | EXPLAIN,
     "answer_json": set[str](),
     "errors": set[str](),
     "telemetry": {"errors"},
@@ -42,7 +43,9 @@ MAY_IMPORT: Final = {
     "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},
     "kube": MODEL | LEAVES | KUBE,
     "endpoints": {"kube", "kube.http"} | LEAVES,
-    "settings": {"errors", "scheduling.plugins"},
+    "interruption": set[str](),
+    "lease_times": {"errors"},
+    "settings": {"errors", "lease_times", "scheduling.plugins"},
     "capture": DOMAIN
     | {"kube.http", "kube.objects", "kube.watch", "controllers.handlers", "watched_kinds", "errors", "telemetry"},
     "workload_files": {"model", "explain", "kube.objects", "errors", "telemetry"},
@@ -67,6 +70,7 @@ MAY_IMPORT: Final = {
         "errors",
         "explain",
         "explain.answers",
+        "interruption",
         "journal",
         "kube.http",
         "kube.objects",
@@ -76,8 +80,9 @@ MAY_IMPORT: Final = {
         "workload_files",
     },
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
-    "controllers": DOMAIN | LEAVES | KUBE,
+    "controllers": DOMAIN | LEAVES | KUBE | {"capacity", "lease_times"},
     "extender": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints"},
+    "capacity_wiring": DOMAIN | LEAVES | KUBE | {"capacity", "controllers", "settings"},
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
     "lease_wiring": LEAVES | KUBE | {"settings", "controllers", "extender"},
     "profiles": {"scheduling.cycle", "scheduling.plugins", "settings"},
@@ -85,7 +90,9 @@ MAY_IMPORT: Final = {
     | LEAVES
     | KUBE
     | {
+        "capacity",
         "settings",
+        "capacity_wiring",
         "controllers",
         "controllers.handlers",
         "extender",
@@ -109,6 +116,7 @@ MAY_IMPORT: Final = {
     "app": LEAVES
     | KUBE
     | {
+        "capacity_wiring",
         "controllers",
         "endpoints",
         "extender",
@@ -225,6 +233,18 @@ def test_pure_rooms_need_attrs_and_the_standard_library_only() -> None:
         for name, room, tree in modules()
         for imported in imports(tree)
         if room in PURE and imported.split(".")[0] not in PURE_LIBRARIES | {"neuron_scheduler"}
+    ] == []
+
+
+def test_the_wall_time_is_read_from_the_time_module_only() -> None:
+    """A simulation replaces `time.time` for the whole process; the methods of `datetime` cannot be replaced."""
+    assert [
+        f"{name}, line {node.lineno}: {ast.unparse(node)}"
+        for name, _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"now", "utcnow", "today"}
+        and ast.unparse(node.value).split(".")[-1] in {"datetime", "date"}
     ] == []
 
 

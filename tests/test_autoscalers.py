@@ -88,6 +88,10 @@ class Server:
         assert pod.uid
         self.pod["status"]["nominatedNodeName"] = None
 
+    def last(self, pod: Pod) -> WaitingStatus | None:
+        """Fail: no test asks an autoscaler for a machine."""
+        raise AssertionError(pod.key)
+
     def forget(self, uid: str) -> None:
         """Do nothing: no state is kept by uid."""
 

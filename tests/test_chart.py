@@ -16,8 +16,10 @@ import yaml
 from neuron_scheduler import __version__, cli
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.arguments import config_and_file
-from neuron_scheduler.settings.config import OF_A_PROFILE, Config, ProfileConfig, settings
+from neuron_scheduler.settings.capacity_requests import CapacityRequests, path_of
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.file_format import PATHS
+from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.settings.setting import camel, duration
 from tests.control_plane.rest import Object
 from tests.support.helm import CHART, Helm, values
@@ -114,7 +116,7 @@ COMPONENTS = {
     "setScheduler": "set-scheduler",
     "secureMetrics": "secure-metrics",
 }
-ANSWERS = {"questions": "questions", "page": "page"}
+ON_TOP = {"questions": "questions", "page": "page", "capacityRequests": "capacity-requests"}
 """They add flags at the end and objects of their own, so they are combined with all the others or with none."""
 
 
@@ -129,6 +131,8 @@ def choices() -> Iterator[tuple[str, dict[str, bool]]]:
         for rest in (False, True):
             for page in (False, True):
                 yield road, dict.fromkeys(able, rest) | {"questions": True, "page": page}
+            if road != "default":
+                yield road, dict.fromkeys(able, rest) | {"capacityRequests": True}
 
 
 def name_of(choice: object) -> str:
@@ -148,12 +152,18 @@ def test_the_chart_and_the_kustomization_are_the_same_objects(
     folder, needed, switches = ROADS[road]
     components = [
         *needed,
-        *(name for key, name in (FOR_KUBE_SCHEDULER | COMPONENTS | ANSWERS).items() if chosen.get(key)),
+        *(name for key, name in (FOR_KUBE_SCHEDULER | COMPONENTS | ON_TOP).items() if chosen.get(key)),
     ]
-    expected = rendered(customized(folder, tmp_path, *components)) | rendered("manifests/lease-watch")
+    kustomization = customized(folder, tmp_path, *components)
+    if chosen.get("capacityRequests"):
+        config = tmp_path / "manifests" / "config.yaml"  # the second step of the component
+        config.write_text(config.read_text().replace("# capacityRequests: {}", "capacityRequests: {}"))
+    expected = rendered(kustomization) | rendered("manifests/lease-watch")
     flags = values(**{f"scheduler__{name}": value for name, value in switches.items()}, components=chosen)
     actual = without_helms_own(helm.rendered(*ON, *flags))
     assert settings_of(actual, tmp_path) == settings_of(expected, tmp_path)
+    asking = CapacityRequests() if chosen.get("capacityRequests") else None
+    assert [profile.capacity_requests for profile in settings_of(actual, tmp_path).profiles] == [asking]
     assert config_map(actual).pop("data").keys() == config_map(expected).pop("data").keys()
     assert actual == expected
 
@@ -162,6 +172,30 @@ def test_a_page_without_answers(helm: Helm) -> None:
     """The page shows answers, so it is refused without them."""
     complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, "--set=components.page=true")
     assert "components.page needs components.questions=true" in complaint
+
+
+def test_machines_for_kube_scheduler_s_pods(helm: Helm) -> None:
+    """Machines are asked for pods of our own queue, so without one the component is refused."""
+    flags = values(
+        scheduler__customScheduler__enabled=False,
+        scheduler__defaultScheduler__enabled=True,
+        components__capacityRequests=True,
+    )
+    complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, *flags)
+    assert "components.capacityRequests needs scheduler.customScheduler.enabled=true" in complaint
+
+
+def test_a_profile_may_limit_the_machines(helm: Helm, tmp_path: Path) -> None:
+    """Each profile asks with the component; what one sets stays. Without the component that is refused."""
+    profiles = [{"schedulerName": "a", "capacityRequests": {"maxMachines": 1, "wait": "5m"}}, {"schedulerName": "b"}]
+    flags = values(config__profiles=profiles, components__capacityRequests=True)
+    config = settings_of(helm.rendered(*ON, *flags), tmp_path)
+    assert [profile.capacity_requests for profile in config.profiles] == [
+        CapacityRequests(max_machines=1, wait=300.0),
+        CapacityRequests(),
+    ]
+    complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, *values(config__profiles=profiles))
+    assert "capacityRequests of the profile a needs components.capacityRequests=true" in complaint
 
 
 def test_the_image_is_set_in_both(helm: Helm, tmp_path: Path) -> None:
@@ -432,6 +466,16 @@ def test_the_schema_has_every_value_and_every_setting() -> None:
         elif "$ref" not in rule:
             assert rule == {"type": kinds[type(field.default)]}, path
     assert profile.pop("preferences")["items"]["enum"] == list(PREFERENCES)
+    group = profile.pop("capacityRequests")["properties"]
+    for asking in attrs.fields(CapacityRequests):
+        rule = group.pop(path_of(asking))
+        if asking.metadata["parse"] is duration:
+            assert rule == {"$ref": "#/definitions/duration"}
+        elif "enum" in rule:
+            assert not any(asking.metadata["check"](value) for value in rule["enum"])
+        else:
+            assert rule == {"type": kinds[type(asking.default)]}
+    assert group == {}
     del properties["profiles"]
     left = [*profile, *(name for name, rule in properties.items() if rule.get("properties", "none"))]
     assert left == [], "no setting has this place in the file"

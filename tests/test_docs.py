@@ -29,6 +29,8 @@ OTHERS = {
     "--cpu",  # of benchmarks.placement, like the next two
     "--memory",
     "--pods",
+    "--mutants",  # of tests.simulation, like the next
+    "--small",
     "--build-arg",  # of docker, like the next seven
     "--device",
     "--entrypoint",

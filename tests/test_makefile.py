@@ -1,5 +1,6 @@
 """The command that `make` writes into the virtual environment works from any folder."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -22,3 +23,20 @@ def test_the_command_of_a_clone(tmp_path: Path) -> None:
     subprocess.run(["make", f"VENV={programs.parent}", str(command)], cwd=ROOT, check=True)
     shown = subprocess.run([str(command), "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert shown.stdout == f"neuron-scheduler {__version__}\n"
+
+
+def test_the_audit_is_strict_and_of_what_is_locked(tmp_path: Path) -> None:
+    """`make audit` gives pip-audit the locks as they are; what its list does not have is an error."""
+    programs = tmp_path / "venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "pip-audit").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (programs / "pip-audit").chmod(0o755)
+    with (ROOT / "requirements/audit.txt").open() as lock:
+        checksum = subprocess.run(["cksum"], stdin=lock, capture_output=True, text=True, check=True).stdout.split()[0]
+    (programs.parent / f".audit-{checksum}").touch()
+    command = ["make", "--silent", f"VENV={programs.parent}", "audit-here"]
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert {"--strict", "--require-hashes", "--disable-pip"} <= {*asked}
+    locks = [ROOT / after for flag, after in itertools.pairwise(asked) if flag == "--requirement"]
+    assert {lock.stem for lock in locks} == {"run", "image", "dev"}
+    assert all("--hash=sha256:" in lock.read_text() for lock in locks)

@@ -83,6 +83,12 @@ EVENTS: Final = sorted(
         for keyword in call.keywords
         if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
     }
+    | {
+        str(ast.literal_eval(call.args[1]))
+        for module in MODULES
+        for call in calls(module)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "_about_capacity"
+    }
 )
 
 

@@ -1,5 +1,7 @@
 """The state that /metrics shows is that of the parts, and is prepared in steps."""
 
+import anyio
+
 from neuron_scheduler.process_state import ProcessState
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from tests.control_plane.objects import node_manifest, pod_manifest
@@ -27,6 +29,17 @@ async def test_the_state_of_a_scheduler() -> None:
         == 16 * NODES
     )
     assert shown.would_fit == state.read().would_fit
+
+
+async def test_tasks_are_those_of_the_event_loop() -> None:
+    """A task that does not end shows."""
+    state = ProcessState(WiredScheduler().parts)
+    before = state.read().tasks
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.sleep_forever)
+        assert state.read().tasks == before + 1
+        tasks.cancel_scope.cancel()
+    assert state.read().tasks == before
 
 
 async def test_pods_are_shown_as_they_were_prepared() -> None:

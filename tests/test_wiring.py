@@ -2,17 +2,15 @@
 
 import pytest
 
-from neuron_scheduler.controllers import leader_elector
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
-from neuron_scheduler.settings import lease_times
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.wiring import wire
+from neuron_scheduler.wiring import unsynced, wire
 
 
 async def test_all_fenced_writes_have_the_bind_timeout() -> None:
@@ -27,9 +25,18 @@ async def test_all_fenced_writes_have_the_bind_timeout() -> None:
     assert timeouts == (0.8, 0.8, 0.8)
 
 
-def test_the_settings_judge_the_times_that_the_elector_uses() -> None:
-    """The check of the retry period has the jitter of the elector, which imports no settings."""
-    assert lease_times.JITTER == leader_elector.JITTER
+async def test_what_is_not_listed_yet() -> None:
+    """Each kind is named, with what is wrong and what to do if that is known; nothing is said when all are listed."""
+    parts = wire(Config(), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
+    budgets, *others = parts.others
+    for informer in (parts.nodes, *others):
+        informer.synced.set()
+    budgets.problem = "the API server does not serve it; serve it"
+    missing = f"{budgets.resource.path} (the API server does not serve it; serve it), /api/v1/pods"
+    assert unsynced(parts.informers) == f"not listed yet: {missing}"
+    for informer in parts.informers:
+        informer.synced.set()
+    assert unsynced(parts.informers) is None
 
 
 @pytest.mark.parametrize(

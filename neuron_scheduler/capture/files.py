@@ -22,7 +22,7 @@ from neuron_scheduler.capture.yaml_text import documents
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Encoded, Malformed, Resource
-from neuron_scheduler.kube.objects.json_scanner import ScanError, finish, members
+from neuron_scheduler.kube.objects.json_scanner import ScanError, finish, list_items
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -140,7 +140,7 @@ def _json(path: str, text: bytes | mmap.mmap) -> tuple[tuple[str, str], Iterable
     """
     try:
         file = _FILES.decode(text)
-        items: Sequence[Encoded] | None = file.items
+        listed: Sequence[Encoded] | None = file.items
         version, kind = file.api_version, file.kind
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{path} is no list of objects: {error}; write it with `{COMMAND}`") from error
@@ -148,21 +148,18 @@ def _json(path: str, text: bytes | mmap.mmap) -> tuple[tuple[str, str], Iterable
         raise ConfigurationError(f"{path} is cut off, or is not JSON: {error}; write it again") from error
     except (RecursionError, ValueError):  # one object that is nested too deep makes the whole text fail
         version, kind = _kind_of_text(text)
-        items = _scanned(path, text)
-    if items is None:
+        listed = _scanned(path, text)
+    if listed is None:
         return (_group(version), kind), [bytes(text)]
-    return (_group(version), kind.removesuffix("List")), items
+    return (_group(version), kind.removesuffix("List")), listed
 
 
-def _scanned(path: str, text: bytes | mmap.mmap) -> list[bytes] | None:
+def _scanned(path: str, text: bytes | mmap.mmap) -> Sequence[bytes] | None:
     """Return the items of a list that cannot be decoded as a whole; None if it has none."""
-    whole = bytes(text)
     try:
-        parts = {member.name: member for member in finish(members(whole, b'"items"'))}
+        return finish(list_items(bytes(text)))[0]
     except ScanError as error:
         raise ConfigurationError(f"{path} is cut off, or is not JSON: {error}; write it again") from error
-    items = parts.get(b'"items"')
-    return None if items is None else [whole[item.start : item.end] for item in items.members]
 
 
 def _kind(item: Encoded) -> tuple[str, str] | None:

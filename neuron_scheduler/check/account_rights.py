@@ -2,6 +2,7 @@
 Asks the API server which rights our ServiceAccount has, by SubjectAccessReviews. A review creates no object.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import anyio
@@ -27,12 +28,17 @@ WATCHED: Final[tuple[Resource[Any], ...]] = (NODES, BUDGETS, NAMESPACES, *WORKLO
 
 async def review_rights(client: Client, read: Snapshot) -> tuple[Access, ...] | Unread | None:
     """Return what our ServiceAccount may do; nothing if it does not exist, None if the server reviews no rights."""
-    if not isinstance(read.accounts, Unread) and read.account not in {found.name for found in read.accounts}:
-        return ()
     rights = (*scheduling(WATCHED), *leading(read.namespace, read.lease_name))
     flags = ("--authorize-metrics", "--answer-questions")
     if any(deployment.has_flag(flag) for deployment in read.ours for flag in flags):
         rights += REVIEWING
+    return await reviewed(client, read, rights)
+
+
+async def reviewed(client: Client, read: Snapshot, rights: Sequence[Right]) -> tuple[Access, ...] | Unread | None:
+    """Return which of these rights our ServiceAccount has; nothing, or None, as in `review_rights`."""
+    if not isinstance(read.accounts, Unread) and read.account not in {found.name for found in read.accounts}:
+        return ()
     reviews, limiter = UserReviews(client), anyio.CapacityLimiter(AT_ONCE)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{read.namespace}", "system:authenticated")
     answers: dict[Right, bool | Unread | None] = {}

@@ -6,7 +6,6 @@ Nothing is written to the cluster. The log of the libraries stays silent: what w
 
 import argparse
 import logging
-import signal
 from typing import Final
 
 import anyio
@@ -16,6 +15,7 @@ from neuron_scheduler.check.reader import Reader
 from neuron_scheduler.check.report import EXIT_CODES, Report, report_on
 from neuron_scheduler.check.text_report import TextReport
 from neuron_scheduler.errors import ConfigurationError, UnreachableError
+from neuron_scheduler.interruption import interruptible
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.overrides import Overrides
@@ -88,18 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _until_stopped(arguments: argparse.Namespace) -> Report | None:
     """Return the report; None if a signal asked to stop."""
-    report = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
-        report = await _report(arguments)
-        tasks.cancel_scope.cancel()
-    return report
-
-
-async def _stop_on_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()
+    async with interruptible():
+        return await _report(arguments)
+    return None
 
 
 async def _report(arguments: argparse.Namespace) -> Report:

@@ -5,7 +5,7 @@ Nodes and pods are read by the scheduler's own readers (`kube.objects`), so that
 `check` needs are added here. Other kinds are read as far as some subject looks at them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NO_LABELS
 
 RELEASE: Final = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace")
+PLACEHOLDERS: Final = "Placeholders"
+"""How machines are asked for by default."""
 DRIVER: Final = "neuron.aws.com"
 DRA_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 """Of resource.k8s.io, the newest first: v1 is served from Kubernetes 1.34 on."""
@@ -264,10 +266,21 @@ CONFIG_MAP: Final = msgspec.json.Decoder(ConfigMap)
 
 def scheduler_names(config_maps: Iterable[Mapping[str, str]]) -> tuple[str, ...] | None:
     """Return the scheduler names in the configuration files of ConfigMaps; None if none of them is such a file."""
+    profiles = [*_profiles(config_maps)]
+    return tuple(dict.fromkeys(str(profile.get("schedulerName") or default) for default, profile in profiles)) or None
+
+
+def forms_of_asking(config_maps: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return how the profiles in configuration files of ours ask for machines, by `as` of their capacityRequests."""
+    asking = [profile.get("capacityRequests") for _, profile in _profiles(config_maps)]
+    forms = (str(found.get("as") or PLACEHOLDERS) for found in asking if isinstance(found, dict))
+    return tuple(sorted(set(forms)))
+
+
+def _profiles(config_maps: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the profiles in configuration files, each with the scheduler name that it has if it names none."""
     import yaml  # takes 30 ms to import
 
-    names: list[str] = []
-    found = False
     for text in (text for data in config_maps for text in data.values() if "SchedulerConfiguration" in text):
         try:
             content = yaml.safe_load(text)
@@ -275,8 +288,7 @@ def scheduler_names(config_maps: Iterable[Mapping[str, str]]) -> tuple[str, ...]
             continue
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind in ("KubeSchedulerConfiguration", "NeuronSchedulerConfiguration"):
-            found = True
             default = "default-scheduler" if kind.startswith("Kube") else "my-scheduler"
-            profiles = [profile for profile in content.get("profiles") or [{}] if isinstance(profile, dict)]
-            names += [str(profile.get("schedulerName") or default) for profile in profiles]
-    return tuple(dict.fromkeys(names)) if found else None
+            profiles = content.get("profiles") or [{}]
+            if isinstance(profiles, list):
+                yield from ((default, profile) for profile in profiles if isinstance(profile, dict))

@@ -15,7 +15,8 @@ import msgspec
 
 from neuron_scheduler import __version__
 from neuron_scheduler.check import kinds
-from neuron_scheduler.check.account_rights import review_rights
+from neuron_scheduler.check.account_rights import WATCHED, review_rights
+from neuron_scheduler.check.asking import read_asking
 from neuron_scheduler.check.attempt import attempt
 from neuron_scheduler.check.subjects import known, snapshot as seen
 from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
@@ -63,6 +64,7 @@ class Reader:
         """
         version = await self._version()
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
+            "not_served": self._not_served,
             "nodes": self._nodes,
             "slices": self._slices,
             "deployments": self._deployments,
@@ -94,7 +96,11 @@ class Reader:
             malformed=tuple(sorted(self._malformed)),
             **found,
         )
-        return attrs.evolve(read_so_far, rights=await review_rights(self.client, read_so_far))
+        return attrs.evolve(
+            read_so_far,
+            rights=await review_rights(self.client, read_so_far),
+            asking=await read_asking(self.client, read_so_far),
+        )
 
     # One request
 
@@ -109,6 +115,22 @@ class Reader:
             return Unread("get /version", error.status == 403, str(error))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
+
+    async def _not_served(self) -> tuple[str, ...] | Unread:
+        """Return which of the kinds that the scheduler watches the API server does not serve, by their paths."""
+        missing: list[str] = []
+        for prefix in dict.fromkeys(resource.path.rpartition("/")[0] for resource in WATCHED):
+            served: frozenset[str] | Unread = await attempt(f"get {prefix}", self._served(prefix), frozenset())
+            if isinstance(served, Unread):
+                return served
+            watched = (resource for resource in WATCHED if resource.path.rpartition("/")[0] == prefix)
+            missing += [resource.path for resource in watched if resource.name not in served]
+        return tuple(missing)
+
+    async def _served(self, prefix: str) -> frozenset[str]:
+        """Return the plurals of the kinds below a path, such as /apis/apps/v1."""
+        answer = await self.client.request("GET", prefix, timeout=WITHIN)
+        return frozenset(each.name for each in msgspec.json.decode(answer.body, type=_Discovered).resources)
 
     async def _lease(self) -> seen.Lease:
         record = await LeaseClient(client=self.client, namespace=self.namespace, name=self.lease_name).get(
@@ -187,6 +209,8 @@ class Reader:
                     neuron.append(seen.NeuronPod(pod, readable=False))
                     continue
                 pod = value.pod
+                if pod.namespace == known.CAPACITY:
+                    continue  # it asks for a machine, and is for no scheduler
                 if any(pod.requests.get(name) for name in NEURON_NAMES):
                     neuron.append(seen.NeuronPod(pod))
                 if _is_of_system(pod, value.images):
@@ -205,29 +229,36 @@ class Reader:
         found = await self._list(kinds.workloads("Deployment"), lambda listed: _names(listed.workload, "scheduler"))
         if isinstance(found, Unread):
             return found
-        return tuple([attrs.evolve(each.workload, serves=await self._served(each)) for each in found])
+        return tuple([await self._configured(each) for each in found])
 
-    async def _served(self, listed: kinds.ListedWorkload) -> tuple[str, ...] | Unread | None:
-        """Return the scheduler names that a Deployment serves, as far as its flags and ConfigMaps say."""
+    async def _configured(self, listed: kinds.ListedWorkload) -> seen.SeenWorkload:
+        """Return a Deployment with what its flags and ConfigMaps say: which names it serves, and how it asks."""
         workload = listed.workload
-        if workload.mode == "extender":
-            return ()
         words = [word for container in workload.containers for word in container.words]
-        flagged = [word.partition("=")[2] for word in words if word.startswith("--scheduler-name=")]
-        if flagged:
-            return tuple(flagged)
+        flagged = tuple(word.partition("=")[2] for word in words if word.startswith("--scheduler-name="))
+        if workload.mode == "extender":
+            return attrs.evolve(workload, serves=())
         if not (workload.mode or _names(workload, "kube-scheduler")):
-            return None  # some other program with `scheduler` in its name, whose ConfigMaps do not concern us
+            return workload if not flagged else attrs.evolve(workload, serves=flagged)  # its ConfigMaps are no matter
+        contents = await self._contents(listed)
+        if isinstance(contents, Unread):
+            return attrs.evolve(workload, serves=flagged or contents)
+        names = flagged or kinds.scheduler_names(contents) or (("my-scheduler",) if workload.mode else None)
+        return attrs.evolve(workload, serves=names, asks=kinds.forms_of_asking(contents) if workload.mode else ())
+
+    async def _contents(self, listed: kinds.ListedWorkload) -> list[dict[str, str]] | Unread:
+        """Return the files in the ConfigMaps that a Deployment mounts."""
         contents = []
+        namespace = listed.workload.object.namespace
         for name in listed.config_maps:
-            path = f"/api/v1/namespaces/{workload.object.namespace}/configmaps/{name}"
-            request = f"get configmaps in namespace {workload.object.namespace}"
-            data: dict[str, str] | Unread = await attempt(request, self._data(path), {})
+            path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+            data: dict[str, str] | Unread = await attempt(
+                f"get configmaps in namespace {namespace}", self._data(path), {}
+            )
             if isinstance(data, Unread):
                 return data
             contents.append(data)
-        names = kinds.scheduler_names(contents)
-        return ("my-scheduler",) if names is None and workload.mode else names
+        return contents
 
     async def _data(self, path: str) -> dict[str, str]:
         answer = await self.client.request("GET", path, timeout=WITHIN)
@@ -241,6 +272,14 @@ class Reader:
 
 class _Version(msgspec.Struct, rename="camel"):
     git_version: str
+
+
+class _ServedKind(msgspec.Struct):
+    name: str
+
+
+class _Discovered(msgspec.Struct):
+    resources: list[_ServedKind]
 
 
 def _is_policy(policy: seen.Policy) -> bool:

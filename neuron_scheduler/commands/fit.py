@@ -109,7 +109,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _computed(arguments: argparse.Namespace) -> Fits:
     """Return the answer from a cluster that was read for it."""
     from neuron_scheduler.explain.fit import how_many_of_each
-    from neuron_scheduler.explain.why import finished
+    from neuron_scheduler.explain.steps import finished
 
     text, buy = _content(arguments.filename), purchases(",".join(arguments.buy))
     _workloads(arguments, text, "default", "")  # a mistake is found before the cluster is read

@@ -12,7 +12,7 @@ from neuron_scheduler.commands.map_text import MapText
 from neuron_scheduler.commands.reading import configuration
 from neuron_scheduler.explain.answers.fleet import Fleet
 from neuron_scheduler.explain.fleet import fleet
-from neuron_scheduler.explain.why import finished
+from neuron_scheduler.explain.steps import finished
 from neuron_scheduler.profiles import count_unknown_only
 from neuron_scheduler.telemetry.terminal import Terminal
 

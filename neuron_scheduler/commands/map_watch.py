@@ -6,7 +6,6 @@ Refuses to list the cluster again and again: it watches. The running scheduler i
 
 import argparse
 import gc
-import signal
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -27,6 +26,7 @@ from neuron_scheduler.commands.reading import (
 )
 from neuron_scheduler.commands.screen import draw, second_screen
 from neuron_scheduler.explain.answers.fleet import Fleet
+from neuron_scheduler.interruption import interruptible
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.telemetry.terminal import terminal
 
@@ -48,16 +48,8 @@ def watch(arguments: argparse.Namespace) -> int:
 
 
 async def _watch(arguments: argparse.Namespace) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
+    async with interruptible():
         await (_draw_asked if arguments.ask else _draw_followed)(arguments)
-        tasks.cancel_scope.cancel()
-
-
-async def _stop_on_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()
 
 
 async def _draw_asked(arguments: argparse.Namespace) -> None:

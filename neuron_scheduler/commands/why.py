@@ -89,7 +89,8 @@ def _computed(arguments: argparse.Namespace) -> _Answered:
 
 
 def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
-    from neuron_scheduler.explain.why import explain_on_node, explain_pod, finished
+    from neuron_scheduler.explain.steps import finished
+    from neuron_scheduler.explain.why import explain_on_node, explain_pod
 
     capture = reading.capture
     pod = found(capture, arguments.pod, reading.namespace)
@@ -101,11 +102,14 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     from neuron_scheduler.explain.waiting_list import waiting_list
+    from neuron_scheduler.settings.capacity_requests import RESERVED
 
     pods = [
         pod
         for pod in reading.capture.waiting
-        if (pod.neuron is not None or pod.refusal) and (arguments.all_namespaces or pod.namespace == reading.namespace)
+        if (pod.neuron is not None or pod.refusal)
+        and pod.scheduler_name != RESERVED  # it asks an autoscaler for a machine, and waits for nothing else
+        and (arguments.all_namespaces or pod.namespace == reading.namespace)
     ]
     return waiting_list(reading.capture.cluster, pods, reading.profile_for)
 

@@ -79,6 +79,9 @@ class WhyText:
         if meaning:
             yield ""
             yield from self.paragraphs.wrapped(f"{_words(explanation.cause).capitalize()}: {meaning}")
+        if explanation.capacity_request:
+            yield ""
+            yield from self.paragraphs.wrapped(explanation.capacity_request)
         if explanation.groups:
             yield from self._section(f"Nodes by their first reason ({counted(explanation.nodes, 'node')})")
             yield from self._groups(explanation.groups)

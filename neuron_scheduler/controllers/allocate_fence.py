@@ -180,10 +180,7 @@ class AllocateFence:
         return node
 
     def _obstacle(self, commitment: Commitment) -> BindOutcome | None:
-        try:
-            return obstacle(self.cluster, commitment)
-        except Exception as error:  # noqa: BLE001 - it is one pod's error
-            return refused_by(error, commitment, self.errors, task="binding")
+        return obstacle(self.cluster, commitment, self.errors)
 
     def _crashed(self, commitment: Commitment, error: Exception) -> None:
         self.settle(commitment, refused_by(error, commitment, self.errors, task="allocate fence"))

@@ -21,7 +21,8 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.binding_outcomes import BindingOutcomes
-from neuron_scheduler.controllers.commitment import Commitment, refused_by
+from neuron_scheduler.controllers.commitment import Commitment, obstacle, refused_by
+from neuron_scheduler.controllers.withdrawal_fence import WithdrawalFence
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Fenced, InDoubt
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
@@ -74,6 +75,10 @@ class VolumeBinder(Protocol):
         """Carry out the plan and wait; None if the pod can be bound now."""
 
 
+def _no_more(_commitment: Commitment) -> Mapping[str, str]:
+    return {}
+
+
 @attrs.frozen
 class _Doubt:
     """A commitment whose Binding is in doubt (`binding` is None before its first try)."""
@@ -95,7 +100,9 @@ class BindingCycle:
         concurrency: maximum of concurrent first tries.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
         fence: where they wait.
+        withdrawals: where Bindings wait until the autoscaler is no longer asked for a machine for their pods.
         outcomes: applies the outcomes.
+        further_annotations: returns what a Binding gets beside the annotations of its commitment.
         open: whether commitments are taken: it runs, and is not about to stop.
     """
 
@@ -111,7 +118,9 @@ class BindingCycle:
     errors: UnexpectedErrors
     concurrency: int
     fenced: bool = True
+    further_annotations: Callable[[Commitment], Mapping[str, str]] = attrs.field(default=_no_more, init=False)
     fence: AllocateFence = attrs.field(init=False)
+    withdrawals: WithdrawalFence = attrs.field(init=False)
     outcomes: BindingOutcomes = attrs.field(init=False)
     open: bool = attrs.field(default=False, init=False)
     _decided: WorkQueue[Commitment] = attrs.field(init=False)
@@ -132,6 +141,13 @@ class BindingCycle:
             errors=self.errors,
             enabled=self.fenced,
         )
+        self.withdrawals = WithdrawalFence(
+            cluster=self.cluster,
+            clock=self.clock,
+            send=self._to_the_fence,
+            settle=self.outcomes.apply,
+            errors=self.errors,
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -144,12 +160,14 @@ class BindingCycle:
                     binders.start_soon(self._commit_each)
                 async with anyio.create_task_group() as self._preparing:
                     self._preparing.start_soon(self.fence.watch_the_clock)
+                    self._preparing.start_soon(self.withdrawals.watch_the_clock)
                     self.open = True
                     try:
                         yield
                     finally:
                         self.open = False
                     self._preparing.cancel_scope.cancel()  # the next leader finds the volume writes that were done
+                self.withdrawals.clear()
                 self.fence.clear()
                 self._decided.close()
             self._doubts.close()
@@ -176,11 +194,15 @@ class BindingCycle:
         """
         if not self.open:
             self.outcomes.apply(commitment, Fenced())
-        elif self.fence.take(commitment):
+        elif self.withdrawals.take(commitment):
+            self._to_the_fence(commitment)
+
+    def _to_the_fence(self, commitment: Commitment) -> None:
+        if self.fence.take(commitment):
             self._decided.push(commitment)
 
     async def _enqueue(self, commitment: Commitment) -> None:
-        if self.fence.take(commitment):
+        if self.withdrawals.take(commitment) and self.fence.take(commitment):
             await self._decided.give(commitment)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
@@ -189,6 +211,8 @@ class BindingCycle:
             outcome = await self.volumes.prepare(commitment.pod, plan)
         except Exception as error:  # noqa: BLE001 - it is one pod's error; its volume writes are found again
             outcome = refused_by(error, commitment, self.errors, task="binding volumes")
+        if outcome is None:
+            outcome = obstacle(self.cluster, commitment, self.errors)
         if outcome is None:
             await self._enqueue(commitment)
         else:
@@ -209,7 +233,8 @@ class BindingCycle:
         if not self._doubtful[commitment.pod.namespace]:
             del self._doubtful[commitment.pod.namespace]
         if binding is None:
-            self._conclude(commitment, await self._bind(commitment))
+            found = obstacle(self.cluster, commitment, self.errors)
+            self._conclude(commitment, await self._bind(commitment) if found is None else found)
             return
         self.metrics.retried("binding")
         self._conclude(commitment, await self.binder.again(binding))
@@ -218,6 +243,8 @@ class BindingCycle:
         pod, annotations = commitment.requester.pod, commitment.annotations
         try:
             self.reporter.withdraw(pod.uid)
+            if further := self.further_annotations(commitment):
+                annotations = {**annotations, **further}
             if AWS_NEURON_IDS in annotations:
                 annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
             extension_log.executing(self.cluster, pod, commitment.decision, annotations, commitment.requester.lines)

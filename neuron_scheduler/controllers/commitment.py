@@ -63,6 +63,7 @@ class Commitment:
         annotations: of the Binding, all but NEURON_ALLOC_TIME.
         started: when the attempt began.
         plan: what its volumes need before the Binding.
+        count_unknown_only: as in the profile by which it was decided.
     """
 
     requester: Requester
@@ -71,6 +72,7 @@ class Commitment:
     decision: Decision
     started: float
     plan: VolumePlan | None = None
+    count_unknown_only: bool = attrs.field(default=False, kw_only=True)
 
     @property
     def node_name(self) -> str:
@@ -78,8 +80,15 @@ class Commitment:
         return self.decision.node_name
 
 
-def obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
+def obstacle(cluster: Cluster, commitment: Commitment, errors: UnexpectedErrors) -> BindOutcome | None:
     """Return the outcome of a commitment that waited and cannot be bound as decided any more; None if it can."""
+    try:
+        return _obstacle(cluster, commitment)
+    except Exception as error:  # noqa: BLE001 - it is one pod's error
+        return refused_by(error, commitment, errors, task="binding")
+
+
+def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
     pod, node_info = commitment.requester.pod, cluster.node(commitment.node_name)
     if not commitment.requester.waits:
         return Gone()
@@ -87,7 +96,10 @@ def obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
         return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
     placement = commitment.decision.placement
     cores = NO_CORES if placement is None else placement.cores
-    if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, cores):
+    trusting = commitment.count_unknown_only
+    if matters_for_scheduling(commitment.pod, pod) or not still_takes(
+        node_info, pod, cores, count_unknown_only=trusting
+    ):
         return Fenced()
     return None
 

@@ -23,9 +23,10 @@ from neuron_scheduler.controllers.identity import identity
 from neuron_scheduler.controllers.observed_lease import ObservedLease
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
+from neuron_scheduler.lease_times import DURATION, JITTER, RENEW_DEADLINE, RETRY_PERIOD
 from neuron_scheduler.telemetry import logs
 
-JITTER: Final = 1.2
+SOONER: Final = 4.0  # times the retry period may be divided by, near the deadline
 WATCH_SECONDS: Final = 300
 RELEASE_TIMEOUT: Final = 3.0
 
@@ -59,7 +60,7 @@ def boot_time() -> float:
 
 def utc_now() -> dt.datetime:
     """Return the wall-clock time that is written into the Lease for people to read."""
-    return dt.datetime.now(dt.UTC)
+    return dt.datetime.fromtimestamp(time.time(), dt.UTC)
 
 
 def _always() -> bool:
@@ -91,9 +92,9 @@ class LeaderElector:
     leases: Leases
     identity: str = attrs.field(factory=identity)
     extender_address: str = ""
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
+    lease_duration: float = DURATION
+    renew_deadline: float = RENEW_DEADLINE
+    retry_period: float = RETRY_PERIOD
     answering: Callable[[], bool] = _always
     waits: Callable[[], object] = _always
     clock: Callable[[], float] = boot_time
@@ -101,6 +102,7 @@ class LeaderElector:
     random: Callable[[], float] = randomness.random
     _renewed_at: float | None = attrs.field(default=None, init=False)
     _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
+    _seen_free: bool = attrs.field(default=False, init=False)  # by the watch, since the last attempt
     _lease: ObservedLease = attrs.field(init=False)
     _trouble: logs.Trouble = attrs.field(init=False)
     _watch_trouble: logs.Trouble = attrs.field(init=False)
@@ -112,7 +114,7 @@ class LeaderElector:
         self._watch_trouble = logs.Trouble(log, "", self.clock, verbosity=2, pairs=pairs)
         if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
             raise ConfigurationError(
-                "leader election needs lease duration > renew deadline > 1.2 * retry period, and they are "
+                f"leader election needs lease duration > renew deadline > {JITTER} * retry period, and they are "
                 f"{self.lease_duration:g}, {self.renew_deadline:g} and {self.retry_period:g} s; "
                 "change --leader-elect-lease-duration, --leader-elect-renew-deadline or --leader-elect-retry-period"
             )
@@ -157,8 +159,10 @@ class LeaderElector:
 
     async def _attempt(self) -> bool:
         """Take the Lease if it is free, else wait for the moment when it may be; True when it is ours."""
+        seen_free, self._seen_free = self._seen_free, False
         try:
-            await self._look()
+            if not seen_free:  # what the watch shows need not be read again: the write fails if it is out of date
+                await self._look()
             wait = self._lease.expires_in()
             if wait > 0:
                 self._trouble.over()
@@ -195,6 +199,7 @@ class LeaderElector:
             def seen(record: Record | None) -> bool:
                 self._observe(record)
                 scope.deadline = anyio.current_time() + self._lease.expires_in()
+                self._seen_free = self._lease.holder == ""
                 return self._lease.expires_in() <= 0
 
             try:
@@ -238,11 +243,16 @@ class LeaderElector:
         """
         try:
             while True:
-                await anyio.sleep(max(0.0, min(self.retry_period, self._time_left())))
+                await anyio.sleep(self._pause())
                 await self._renew()
         except LeaseLostError:
             self._renewed_at = None
             raise
+
+    def _pause(self) -> float:
+        """Return how long to wait before the next try: near the deadline less, so that there is time for its answer."""
+        left = self._time_left()
+        return max(0.0, min(self.retry_period, max(left / 2, self.retry_period / SOONER), left))
 
     def _time_left(self) -> float:
         renewed_at = -math.inf if self._renewed_at is None else self._renewed_at
@@ -320,7 +330,9 @@ class LeaderElector:
 
     async def _give_back(self) -> bool | None:
         """Clear the holder; False if that is not us, None if a write came in between, which may be our last renewal."""
-        lease = await self.leases.get(within=RELEASE_TIMEOUT)
+        lease, self._lease.record = self._lease.record, None  # tried once without reading it: the successor waits
+        if lease is None or lease.holder != self.identity:
+            lease = await self.leases.get(within=RELEASE_TIMEOUT)
         if lease.holder != self.identity:
             return False
         now = self.now()

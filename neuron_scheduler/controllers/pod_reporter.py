@@ -8,14 +8,15 @@ may find thousands of bound pods with a problem. Their Events must not delay tho
 written. Refuses to decide what a message says.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import attrs
 
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE
-from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
+from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, WaitingStatus, shape
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.id_text import numbered
@@ -24,6 +25,9 @@ from neuron_scheduler.neuron.topology import Placement
 OBSERVED_AT_ONCE: Final = 200
 """Events about bound pods with a problem; above this rate they are only in the log and the metrics."""
 OBSERVED_PER_SECOND: Final = 2.0
+
+_ASKED: Final = re.compile(r" Asked the autoscaler for 1 \S+\.\Z")
+"""The end of a condition's message while an autoscaler is asked for a machine for the pod."""
 
 
 class Recorder(Protocol):
@@ -38,6 +42,9 @@ class Conditions(Protocol):
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """Set the pod's condition to False with this reason; never waits."""
+
+    def last(self, pod: Pod) -> WaitingStatus | None:
+        """Return what the pod's status is to say, or says already."""
 
     def clear_nomination(self, pod: Pod) -> None:
         """Remove the nominated node from the pod's status; its condition stays as it is."""
@@ -60,6 +67,7 @@ class PodReporter:
     clock: Callable[[], float]
     leads: Callable[[], bool]
     _last: dict[str, tuple[tuple[str, tuple[str, ...]], float]] = attrs.field(factory=dict, init=False)
+    _machines: dict[str, str] = attrs.field(factory=dict, init=False)  # that are asked for, by the pod's uid
     _observed: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -107,11 +115,22 @@ class PodReporter:
         self.conditions.clear_nomination(pod)
 
     def double_booked(self, pod: Pod, rival: Pod) -> None:
-        """Warn that another pod claims the same cores; each of them counts as held until both pods are gone."""
+        """
+        Warn that another pod claims the same cores; each of them counts as held until both pods are gone.
+
+        Whoever may read the Event may not be allowed to see a pod of another namespace: the log names it.
+        """
         if self.leads() and self._observed.take_now():
-            note = f"Neuron cores of this pod are also claimed by {rival.key}; delete one of the two"
+            near = pod.namespace == rival.namespace
+            other = rival.key if near else "a pod of another namespace"
+            note = f"Neuron cores of this pod are also claimed by {other}; delete one of the two"
             self.recorder.record(
-                pod, type="Warning", reason="NeuronConflict", action="Observing", note=note, related=rival
+                pod,
+                type="Warning",
+                reason="NeuronConflict",
+                action="Observing",
+                note=note,
+                related=rival if near else None,
             )
 
     def allocation_unknown(self, pod: Pod, problem: str, advice: str) -> None:
@@ -128,6 +147,30 @@ class PodReporter:
         """Warn that the Binding is in doubt; the condition stays as it is, because the pod may be bound."""
         self.recorder.record(pod, type="Warning", reason="FailedBinding", action="Binding", note=message)
 
+    def capacity_asked(self, machines: Mapping[str, str]) -> None:
+        """From now on end the messages of these pods, by uid, with the instance type that is asked for."""
+        self._machines = dict(machines)
+
+    def capacity_requested(self, pod: Pod, machine: str, shortage: str) -> None:
+        """Report that an autoscaler is asked for a machine of a type, and why."""
+        self._machines[pod.uid] = machine
+        note = f"Asked the autoscaler for 1 {machine}: {shortage}"
+        self._about_capacity(pod, "NeuronCapacityRequested", note, type="Normal")
+
+    def capacity_given_up(self, pod: Pod, message: str) -> None:
+        """Warn that a machine did not come, or does not serve the pod."""
+        self._machines.pop(pod.uid, None)
+        self._about_capacity(pod, "NeuronCapacityGivenUp", message)
+
+    def capacity_refused(self, pod: Pod, message: str) -> None:
+        """Warn that the API server does not let a machine be asked for."""
+        self._machines.pop(pod.uid, None)
+        self._about_capacity(pod, "NeuronCapacityRefused", message)
+
+    def capacity_limited(self, pod: Pod, message: str) -> None:
+        """Warn that a limit keeps a machine from being asked for."""
+        self._about_capacity(pod, "NeuronCapacityLimited", message)
+
     def withdraw(self, uid: str) -> None:
         """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
         self.conditions.forget(uid)
@@ -135,16 +178,29 @@ class PodReporter:
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
         self._last.pop(uid, None)
+        self._machines.pop(uid, None)
         self.conditions.forget(uid)
 
     def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
-        self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
+        self.conditions.set(pod, reason=reason, message=f"{message}{self._asked(pod)}", nomination=nomination)
         now, content = self.clock(), (reason, shape(message))
         last = self._last.get(pod.uid)
         if last is not None and last[0] == content and now - last[1] < NUMBERS_PAUSE:
             return
         self._last[pod.uid] = (content, now)
         self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
+
+    def _asked(self, pod: Pod) -> str:
+        machine = self._machines.get(pod.uid)
+        return "" if machine is None else f" Asked the autoscaler for 1 {machine}."
+
+    def _about_capacity(self, pod: Pod, reason: str, note: str, *, type: str = "Warning") -> None:  # noqa: A002 - the field's name
+        """Queue an Event, and bring the end of the condition's message up to date."""
+        self.recorder.record(pod, type=type, reason=reason, action="Scheduling", note=note)
+        last = self.conditions.last(pod)
+        if last is not None and last.reason == UNSCHEDULABLE:
+            message = f"{_ASKED.sub('', last.message)}{self._asked(pod)}"
+            self.conditions.set(pod, reason=last.reason, message=message)
 
 
 def _with_ids(pod: Pod, placement: Placement | None) -> str:

@@ -5,13 +5,14 @@ Carries preemption out: search, nominate, and evict the victims, while other pod
                   or --> NoPreemption: the text that is appended to the refusal
 
 Nothing awaits between the confirmation and the nomination, so no pod is evicted for an outdated state of the cluster.
-The pod is held in the queue until the evictions of all its victims have been requested; then it waits for their end
+A few workers evict the victims of all pods, and a victim that has to wait for its next try keeps none of them. The pod
+is held in the queue until the evictions of all its victims have been requested; then it waits for their end
 (upstream's asynchronous preemption, `framework/preemption/executor.go`). Refuses to choose the victims: that is
 `scheduling.preemption`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 import anyio.abc
@@ -21,6 +22,8 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.delaying_queue import DelayingQueue
+from neuron_scheduler.kube.writes.evictor import Eviction
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
@@ -36,14 +39,17 @@ from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
+WORKERS: Final = 8  # evictions at once; `kube.http.pools` has the connections for them
+SHARE: Final = 6  # of them, for the victims in one namespace
+
 log = logs.logger(__name__)
 
 
 class Evictor(Protocol):
-    """Deletes a pod."""
+    """Deletes pods."""
 
-    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
-        """Return whether the pod is terminating or gone."""
+    async def proceed(self, eviction: Eviction) -> float:
+        """Send what is to be sent now; return the seconds after which to call it again, if the outcome is not known."""
 
 
 class PodReporter(Protocol):
@@ -74,6 +80,35 @@ class PostFilter:
     plugins: frozenset[str] = frozenset()
 
 
+@attrs.define(eq=False)
+class _Round:
+    """
+    The evictions for one pod.
+
+    Attributes:
+        left: victims whose outcome is not known yet.
+        failed: one of them could not be evicted.
+    """
+
+    pod: Pod
+    node_name: str
+    left: int
+    failed: bool = False
+
+
+@attrs.frozen(eq=False)
+class _Victim:
+    """A victim, and the pod for which it is evicted."""
+
+    round: _Round
+    eviction: Eviction
+
+    @property
+    def pod(self) -> Pod:
+        """The pod that is evicted."""
+        return self.eviction.victim
+
+
 @attrs.define(eq=False, kw_only=True)
 class PreemptionExecutor:
     """
@@ -95,14 +130,21 @@ class PreemptionExecutor:
     clock: Callable[[], float]
     give_up: Callable[[str], bool]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
-    _evictions: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
+    _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
+    _victims: DelayingQueue[_Victim] = attrs.field(init=False)
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._victims = DelayingQueue(clock=self.clock, share=SHARE)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Evict until stopped."""
-        async with anyio.create_task_group() as self._evictions:
+        async with anyio.create_task_group() as self._rounds:
+            for _ in range(WORKERS):
+                self._rounds.start_soon(self._victims.serve, self._evict)
             task_status.started()
             await self._stopped.wait()
+            self._victims.close()
 
     def stop(self) -> None:
         """End `run` when all evictions have been requested."""
@@ -123,7 +165,7 @@ class PreemptionExecutor:
             self.cluster.nominate(pod.nominated_node_name, nomination)
 
     def recheck(self, node_name: str) -> None:
-        """Drop the nominations that no longer fit on a node, since another pod has come to it."""
+        """Drop the nominations that no longer fit on a node: another pod has come to it, or it offers less."""
         node_info = self.cluster.node(node_name)
         if node_info is None or not node_info.nominations:
             return
@@ -185,9 +227,9 @@ class PreemptionExecutor:
         if not victims:
             return PostFilter(nomination=Nominate(node_name))
         self.metrics.preempted(len(nomination.victims))
-        if self._evictions is None:
+        if self._rounds is None:
             raise RuntimeError("a preemption executor that does not run cannot preempt")
-        self._evictions.start_soon(self._evict_all, pod, node_name, victims)
+        self._rounds.start_soon(self._evict_all, _Round(pod, node_name, left=len(victims)), victims)
         return PostFilter(nomination=Nominate(node_name), held=True)
 
     def _nominated_of_lower_priority(self, pod: Pod, node_name: str) -> list[Pod]:
@@ -202,28 +244,57 @@ class PreemptionExecutor:
             return CLEAR
         return CLEAR if pod.nominated_node_name else KEEP
 
-    async def _evict_all(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> None:
-        """Evict all victims at once; then the pod waits for their end, or is tried again if an eviction failed."""
-        evicted: list[Pod] = []
-        async with anyio.create_task_group() as requests:
-            for victim in victims:
-                requests.start_soon(self._evict, pod, node_name, victim, evicted)
+    async def _evict_all(self, asked: _Round, victims: Sequence[Pod]) -> None:
+        """Evict all victims, as soon as there are workers; a task, so that the pod is held before it is released."""
+        for pod in victims:
+            victim = _Victim(asked, Eviction(pod, asked.pod.scheduler_name))
+            try:
+                # A pod that is not on its node yet need not be deleted (upstream: `WaitingPod.Preempt`).
+                if self.give_up(pod.uid):
+                    victim.eviction.evicted = True
+            except Exception as error:  # noqa: BLE001 - it is one victim's error
+                self._crashed(victim, error)
+            if victim.eviction.evicted is None:
+                self._victims.add(victim, pod.namespace, self.clock())
+            else:
+                self._ended(victim)
+
+    async def _evict(self, victim: _Victim) -> None:
+        """Evict a victim, or put it back until its next try is due."""
+        pause = 0.0
         try:
-            if len(evicted) < len(victims):
-                nominated = self.cluster.nomination(pod.uid)
-                if nominated is not None:
-                    self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
-                self.queue.activate(pod.uid, self.clock())  # it is held, so the queue notes that it missed an event
+            pause = await self.evictor.proceed(victim.eviction)
+        except Exception as error:  # noqa: BLE001 - it is one victim's error
+            self._crashed(victim, error)
+        if victim.eviction.evicted is None:
+            self._victims.add(victim, victim.pod.namespace, self.clock() + pause)
+        else:
+            self._ended(victim)
+
+    def _crashed(self, victim: _Victim, error: Exception) -> None:
+        victim.eviction.evicted = False
+        self.errors.report(error, task="preemption", pod=victim.pod.key)
+
+    def _ended(self, victim: _Victim) -> None:
+        """Report an eviction; after the last one the pod waits for their end, or for a backoff if one has failed."""
+        asked, pod = victim.round, victim.round.pod
+        asked.left -= 1
+        if victim.eviction.evicted:
+            log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=pod.key, node=asked.node_name)
+            try:
+                self.reporter.preempted(victim.pod, pod, asked.node_name)
+            except Exception as error:  # noqa: BLE001 - the pod is evicted all the same
+                self.errors.report(error, task="preemption", pod=victim.pod.key)
+        asked.failed |= not victim.eviction.evicted
+        if not asked.left:
+            self._release(asked)
+
+    def _release(self, asked: _Round) -> None:
+        pod = asked.pod
+        try:
+            nominated = self.cluster.nomination(pod.uid) if asked.failed else None
+            if nominated is not None:
+                self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
         except Exception as error:  # noqa: BLE001 - it is one pod's error; the pod must not stay held
             self.errors.report(error, task="preemption", pod=pod.key)
-        self.queue.release(pod.uid, self.clock())
-
-    async def _evict(self, pod: Pod, node_name: str, victim: Pod, evicted: list[Pod]) -> None:
-        try:
-            # A pod that is not on its node yet need not be deleted (upstream: `WaitingPod.Preempt`).
-            if self.give_up(victim.uid) or await self.evictor.evict(victim, scheduler_name=pod.scheduler_name):
-                evicted.append(victim)
-                log.info("Preempted pod", v=2, pod=victim.key, preemptor=pod.key, node=node_name)
-                self.reporter.preempted(victim, pod, node_name)
-        except Exception as error:  # noqa: BLE001 - it is one victim's error; it counts as evicted only if it is in the list
-            self.errors.report(error, task="preemption", pod=victim.key)
+        self.queue.release(pod.uid, self.clock(), failed=asked.failed)

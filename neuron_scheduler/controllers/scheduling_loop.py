@@ -97,8 +97,8 @@ class SchedulingLoop:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False while the Lease may be lost; nothing is decided then.
-        errors: reports unexpected exceptions.
         bind_concurrency: Bindings that are tried for the first time at once.
+        errors: reports unexpected exceptions.
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
         listeners: called in order with each pod and the decision about it, before that is assumed.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
@@ -117,9 +117,9 @@ class SchedulingLoop:
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
     may_bind: Callable[[], bool]
+    bind_concurrency: int
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     identity: str = ""
-    bind_concurrency: int = 48
     allocate_fence: bool = True
     listeners: list[Callable[[Pod, Decision | FitError], None]] = attrs.field(factory=list)
     looked_at: float | None = attrs.field(default=None, init=False)
@@ -281,7 +281,9 @@ class SchedulingLoop:
         pod = queued.pod
         annotations = self.assumptions.assume(pod, decision)
         plan = self.volumes.reserve(pod, decision.node_name)
-        return Commitment(QueuedAttempt(queued, self._attempts), pod, annotations, decision, started, plan)
+        trusting = self.profiles[pod.scheduler_name].count_unknown_only
+        attempt = QueuedAttempt(queued, self._attempts)
+        return Commitment(attempt, pod, annotations, decision, started, plan, count_unknown_only=trusting)
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""

@@ -68,7 +68,7 @@ class VolumeBinder:
     timeouts: Mapping[str, float]
     clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
-    _wakes: dict[str, set[anyio.Event]] = attrs.field(factory=dict, init=False)
+    _wakes: dict[str, dict[anyio.Event, None]] = attrs.field(factory=dict, init=False)  # who waits longer wakes first
 
     def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
         """Assume what the pod's volumes need on the node, all of it or nothing; None if they need nothing."""
@@ -158,12 +158,12 @@ class VolumeBinder:
     async def _change_of(self, names: AbstractSet[str]) -> None:
         wake = anyio.Event()
         for name in names:
-            self._wakes.setdefault(name, set()).add(wake)
+            self._wakes.setdefault(name, {})[wake] = None
         try:
             await wake.wait()
         finally:
             for name in names:
-                self._wakes[name].discard(wake)
+                del self._wakes[name][wake]
                 if not self._wakes[name]:
                     del self._wakes[name]
 

@@ -8,7 +8,6 @@ filters, and to change the cluster that it is asked about.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import attrs
 
@@ -36,18 +35,6 @@ from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, decide_on, refusal_of_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
-
-T = TypeVar("T")
-
-
-def finished(steps: Iterator[T | None]) -> T:
-    """Return the answer of a generator that yields None at its pauses and the answer last, without pausing."""
-    answer: T | None = None
-    for step in steps:
-        answer = step
-    if answer is None:
-        raise RuntimeError("the steps ended without an answer")
-    return answer
 
 
 def explain_pod(

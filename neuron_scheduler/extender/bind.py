@@ -246,7 +246,8 @@ class Bind:
             self.cluster.forget(pod.uid)
             raise
         self._calls[pod.uid] = call
-        self.cycle.push(Commitment(call, without_other_resources(pod), annotations, decision, started))
+        asked, trusting = without_other_resources(pod), self.profile.count_unknown_only
+        self.cycle.push(Commitment(call, asked, annotations, decision, started, count_unknown_only=trusting))
         return call
 
     def _ended(self, uid: str) -> None:

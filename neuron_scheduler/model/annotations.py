@@ -34,6 +34,12 @@ Binding, and so pod: the holder of the Lease that sent the Binding; the API serv
 3). Ours alone, and never read.
 """
 
+CAPACITY_REQUEST_PODS: Final = "neuron-scheduler/capacity-request-pods"
+"""
+What asks an autoscaler for a machine: the uids of the pods that wait for it, separated by commas, for people. Ours
+alone, and never read.
+"""
+
 EXTENDER_ADDRESS: Final = "neuron-scheduler/extender-address"
 """
 Lease: the URL at which its holder serves kube-scheduler's extender protocol, `http://10.0.0.7:12345`. Written by the

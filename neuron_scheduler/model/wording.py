@@ -47,6 +47,11 @@ def clipped(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def span(seconds: float) -> str:
+    """Return a duration for people: `45s`, `20m`."""
+    return f"{seconds:.0f}s" if seconds < 120 else f"{seconds / 60:.0f}m"
+
+
 def quantity(resource: str, amount: int) -> str:
     """Return an amount of a resource as Kubernetes writes it, without loss: `500m` of cpu, `16Gi` of memory."""
     if resource == CPU:

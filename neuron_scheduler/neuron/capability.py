@@ -14,7 +14,7 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.catalog import Machine, machine_of_kind
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
-from neuron_scheduler.neuron.packing import ones
+from neuron_scheduler.neuron.packing import MOST_REMEMBERED, ones
 from neuron_scheduler.neuron.topology import place
 
 ANY_KIND: Final = 0
@@ -42,7 +42,7 @@ def cost(kind: int, level: int, request: NeuronRequest, weights: Weights) -> int
     return sum(weight * lost.get(size, 0) for of_kind, size, weight in weights if of_kind in (ANY_KIND, kind))
 
 
-@memoised(maxsize=1 << 14)
+@memoised(maxsize=MOST_REMEMBERED)
 def losses(
     kind: int, level: int, request: NeuronRequest, sizes: frozenset[NeuronRequest]
 ) -> Mapping[NeuronRequest, int]:
@@ -77,7 +77,7 @@ def _cores(machine: Machine, size: NeuronRequest) -> int:
     return size.total * (machine.cores_per_device if size.unit is Unit.DEVICE else 1)
 
 
-@memoised(maxsize=1 << 14)
+@memoised(maxsize=MOST_REMEMBERED)
 def how_many(machine: Machine, free: CoreMask, size: NeuronRequest) -> int:
     """Return how many pods of a size fit, placed one after the other."""
     count = 0

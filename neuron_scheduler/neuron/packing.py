@@ -15,6 +15,8 @@ import attrs
 
 from neuron_scheduler.model.memo import memoised
 
+MOST_REMEMBERED = 1 << 11
+"""Answers that a memo of free cores keeps, of up to 700 bytes: full within minutes, also where few pods come and go."""
 MOST_STEPS = 2_000
 """Steps of the search for several runs; after that the answer is "does not fit", which is safe."""
 MOST_PARTS = 128
@@ -26,7 +28,7 @@ def ones(count: int) -> int:
     return (1 << count) - 1
 
 
-@memoised(maxsize=1 << 14)
+@memoised(maxsize=MOST_REMEMBERED)
 def runs(mask: int) -> tuple[tuple[int, int], ...]:
     """Return (start, length) of each maximal run of set bits, ascending."""
     listed = []

@@ -17,7 +17,7 @@ from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
-from neuron_scheduler.neuron.packing import FreeIds, ones, runs
+from neuron_scheduler.neuron.packing import MOST_REMEMBERED, FreeIds, ones, runs
 from neuron_scheduler.neuron.phases import arrange
 
 INVALID_DEVICES = (
@@ -31,7 +31,6 @@ INVALID_TOGETHER = (
 )
 UNEVEN = "node(s) had aws.amazon.com/neuroncore that cannot be mapped to devices"
 
-MOST_REMEMBERED = 1 << 15
 MOST_LISTED = 2_000
 """The most sets that are listed for one request; several containers can have more, which would take too long."""
 _MOST_COMBINED = 20_000

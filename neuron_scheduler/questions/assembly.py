@@ -23,6 +23,10 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 STANDBY = "This replica is on standby: it sees the cluster as the active one does, and has decided nothing."
 
 
+def _asks_for_none(_pod: Pod) -> None:
+    """Say that no profile asks for machines."""
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Asked:
     """
@@ -37,6 +41,8 @@ class Asked:
         leads: whether this replica is the active one.
         clock: seconds, monotonic.
         now: seconds since the epoch.
+        capacity_request_of: what this process says about a machine for a waiting pod that an autoscaler may be asked
+            for; empty if there is nothing to say, None if the pod's profile asks for none.
         count_unknown_only: pods with unknown ids count by number only.
     """
 
@@ -50,6 +56,7 @@ class Asked:
     leads: Callable[[], bool]
     clock: Callable[[], float]
     now: Callable[[], float]
+    capacity_request_of: Callable[[Pod], str | None] = _asks_for_none
     count_unknown_only: bool = False
 
     def notes(self) -> tuple[str, ...]:
@@ -80,6 +87,8 @@ def assembled(asked: Asked, reviews: Reviews, *, public: bool) -> dict[str, Page
         budgets=asked.budgets,
         profiles=asked.profiles,
         now=asked.now,
+        capacity_request_of=asked.capacity_request_of,
+        leads=asked.leads,
         notes=asked.notes,
     )
     fit = FitQuestion(cluster=asked.cluster, profiles=asked.profiles, notes=asked.notes)

@@ -11,7 +11,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.endpoints.exchange import Reply, Request
-from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation
+from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation, Verdict
 from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
@@ -22,8 +22,11 @@ from neuron_scheduler.questions.readers import Reader
 from neuron_scheduler.questions.redaction import namespaces_in, redacted
 from neuron_scheduler.questions.refusals import bad
 from neuron_scheduler.questions.served_profiles import ServedProfiles
+from neuron_scheduler.scheduling.plugins.cause import Cause
 
 PARAMETERS: Final = ("namespace", "pod", "node")
+ASKS_FOR_NONE: Final = "The autoscaler is not asked for a machine: capacityRequests is not set for this schedulerName."
+NOT_YET: Final = "The autoscaler is not asked for a machine yet."
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -36,6 +39,9 @@ class WhyQuestion:
         budgets: all PodDisruptionBudgets.
         profiles: with which it is decided.
         now: seconds since the epoch.
+        capacity_request_of: what this process says about a machine for a waiting pod that an autoscaler may be asked
+            for; empty if there is nothing to say, None if the pod's profile asks for none.
+        leads: whether this replica is the active one, which asks.
         notes: what a reader has to know of this process: one sentence each.
     """
 
@@ -44,6 +50,8 @@ class WhyQuestion:
     budgets: Callable[[], Sequence[DisruptionBudget]]
     profiles: ServedProfiles
     now: Callable[[], float]
+    capacity_request_of: Callable[[Pod], str | None]
+    leads: Callable[[], bool]
     notes: Callable[[], tuple[str, ...]]
 
     async def answer(self, request: Request, reader: Reader, turn: Turn) -> Reply:
@@ -63,7 +71,18 @@ class WhyQuestion:
             of_node = await turn.last(explain_on_node(self.cluster, pod, profile, values["node"]))
             return await self._replied(request, reader, of_node, key, turn)
         steps = explain_pod(self.cluster, pod, profile, budgets=self.budgets(), now=self.now())
-        return await self._replied(request, reader, await turn.last(steps), key, turn)
+        explanation = await turn.last(steps)
+        explanation = attrs.evolve(explanation, capacity_request=self._capacity_request(pod, explanation))
+        return await self._replied(request, reader, explanation, key, turn)
+
+    def _capacity_request(self, pod: Pod, explanation: Explanation) -> str:
+        """Return whether a machine is asked for, as far as it is a matter; a standby replica does not know."""
+        if explanation.verdict is not Verdict.WAITS or not self.leads():
+            return ""
+        sentence = self.capacity_request_of(pod)
+        if sentence or explanation.cause != Cause.FRAGMENTATION:
+            return sentence or ""
+        return ASKS_FOR_NONE if sentence is None else NOT_YET
 
     async def _replied(
         self,

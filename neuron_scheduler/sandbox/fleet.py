@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from neuron_scheduler.sandbox.apiserver.discovery import RELEASE
 from neuron_scheduler.sandbox.apiserver.store import Object
 
 DEVICE: Final = "aws.amazon.com/neuron"
@@ -154,7 +155,7 @@ def _node_info(machine: InstanceType) -> dict[str, str]:
         "containerRuntimeVersion": "simulated://1.0",
         "kernelVersion": "simulated",
         "kubeProxyVersion": "",
-        "kubeletVersion": "v1.36.2",
+        "kubeletVersion": RELEASE,
         "machineID": "",
         "operatingSystem": "linux",
         "osImage": "Simulated Linux",

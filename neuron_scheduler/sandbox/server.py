@@ -6,17 +6,19 @@ For the demo and for tests. It has no authentication, allows everything, and sto
 
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
 import anyio
 import attrs
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from neuron_scheduler.sandbox.apiserver import discovery, reviews, streaming
 from neuron_scheduler.sandbox.apiserver.faults import Answer, Fault, Faults, Hang, Hold, Reset, Slow, Truncate
 from neuron_scheduler.sandbox.apiserver.logs import Logs
+from neuron_scheduler.sandbox.apiserver.reads import FromStore, Reads
 from neuron_scheduler.sandbox.apiserver.registry import Registry
 from neuron_scheduler.sandbox.apiserver.resources import of_kind
 from neuron_scheduler.sandbox.apiserver.rest import Rest, json_response
@@ -56,6 +58,9 @@ class ApiServer:
         bookmark_interval: seconds between the bookmarks of a watch.
         watch_list: whether watches with `sendInitialEvents` are served; if not, clients must fall back to lists.
         tokens: the user of each token that a TokenReview accepts; the server itself asks for none.
+        store, registry: several servers may share them.
+        reads: where lists and watches come from; the store if it is None.
+        middlewares: are asked before the server, the first of them first (`web.middleware`).
         logs: what the containers of pods have written.
         faults: the faults of the next requests.
         requests: the last requests.
@@ -73,7 +78,9 @@ class ApiServer:
     watch_list: bool = True
     tokens: Mapping[str, str] = attrs.field(factory=dict)
     store: Store = attrs.field(factory=Store)
-    registry: Registry = attrs.field(init=False)
+    registry: Registry = attrs.field(default=attrs.Factory(lambda self: Registry(self.store), takes_self=True))
+    reads: Reads | None = None
+    middlewares: Sequence[Middleware] = ()
     logs: Logs = attrs.field(factory=Logs)
     faults: Faults = attrs.field(factory=Faults)
     requests: deque[SeenRequest] = attrs.field(factory=lambda: deque(maxlen=_REMEMBERED))
@@ -81,9 +88,13 @@ class ApiServer:
     _rest: Rest = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.registry = Registry(self.store)
         self._rest = Rest(
-            self.registry, self.logs, self._waits, bookmark_interval=self.bookmark_interval, watch_list=self.watch_list
+            self.registry,
+            self.reads or FromStore(self.store),
+            self.logs,
+            self._waits,
+            bookmark_interval=self.bookmark_interval,
+            watch_list=self.watch_list,
         )
 
     @property
@@ -94,7 +105,7 @@ class ApiServer:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Self]:
         """Listen until the block ends; open watches and held requests then end at once."""
-        application = web.Application(client_max_size=_BODY_LIMIT)
+        application = web.Application(client_max_size=_BODY_LIMIT, middlewares=self.middlewares)
         application.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()

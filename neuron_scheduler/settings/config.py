@@ -11,8 +11,17 @@ from typing import Any, Final
 
 import attrs
 
+from neuron_scheduler import lease_times
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings import endpoint_ports, extender_port, lease_times
+from neuron_scheduler.settings import endpoint_ports, extender_port
+from neuron_scheduler.settings.profile_config import (
+    COUNT_ONLY,
+    UNKNOWN_ALLOCATIONS,
+    VOLUME_BIND_TIMEOUT,
+    ProfileConfig,
+    require_distinct,
+    require_usable_requests,
+)
 from neuron_scheduler.settings.setting import (
     FILE,
     between,
@@ -28,7 +37,7 @@ from neuron_scheduler.settings.setting import (
 )
 
 
-def _only_profile(config: "Config") -> "tuple[ProfileConfig, ...]":
+def _only_profile(config: "Config") -> tuple[ProfileConfig, ...]:
     """Return the profile that the flags describe, for a configuration that lists none."""
     return (ProfileConfig(**{name: getattr(config, name) for name in OF_A_PROFILE}),)
 
@@ -74,19 +83,19 @@ class Config:
         path="leaderElection.leaderElect",
     )
     leader_elect_lease_duration: float = setting(
-        15.0,
+        lease_times.DURATION,
         "How long the other replicas wait before they take the Lease of a leader that does not renew it.",
         parse=duration,
         path="leaderElection.leaseDuration",
     )
     leader_elect_renew_deadline: float = setting(
-        10.0,
+        lease_times.RENEW_DEADLINE,
         "A leader that cannot renew the Lease for this long stops binding and exits.",
         parse=duration,
         path="leaderElection.renewDeadline",
     )
     leader_elect_retry_period: float = setting(
-        2.0,
+        lease_times.RETRY_PERIOD,
         "How often the leader renews the Lease, and the pause between failed attempts to take it.",
         parse=duration,
         path="leaderElection.retryPeriod",
@@ -224,14 +233,14 @@ class Config:
     )
     # Cores whose holder is unknown never count as free.
     unknown_allocations: str = setting(
-        "pessimistic",
+        UNKNOWN_ALLOCATIONS,
         "How to treat a bound pod whose Neuron ids are unknown. pessimistic: it may use any core that no other pod"
         " provably holds. count-only: only its count is subtracted; RISK: two pods may be given the same cores.",
         metavar="POLICY",
-        check=one_of("pessimistic", "count-only"),
+        check=one_of(UNKNOWN_ALLOCATIONS, COUNT_ONLY),
     )
     volume_bind_timeout: float = setting(
-        600.0,
+        VOLUME_BIND_TIMEOUT,
         "If a pod's volumes are not bound within this time after it got its node, it is scheduled again.",
         parse=duration,
         check=lasting("0s", "24h"),
@@ -256,7 +265,7 @@ class Config:
         check=lasting("0s", "1h"),
     )
     queue: bool = attrs.field(default=True)
-    profiles: "tuple[ProfileConfig, ...]" = attrs.field(default=attrs.Factory(_only_profile, takes_self=True))
+    profiles: tuple[ProfileConfig, ...] = attrs.field(default=attrs.Factory(_only_profile, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
         for field in settings():
@@ -318,17 +327,13 @@ class Config:
                 raise ConfigurationError(f"{flag(name)}: {complaint}")
 
     def _check_profiles(self) -> None:
-        scheduler_names = [profile.scheduler_name for profile in self.profiles]
-        if not scheduler_names:
-            raise ConfigurationError("there is no profile: name at least one scheduler")
         for profile in self.profiles:
             _require("scheduler_name", "schedulerName", profile.scheduler_name)
-            if scheduler_names.count(profile.scheduler_name) > 1:
-                raise ConfigurationError(
-                    f"schedulerName {profile.scheduler_name!r} has more than one profile; keep one of them"
-                )
+        require_distinct(self.profiles)
+        for profile in self.profiles:
             for name in OF_A_PROFILE:
                 _require(name, f"{camel(name)} of {profile.scheduler_name!r}", getattr(profile, name))
+            require_usable_requests(profile, queue=self.queue)
 
     def _check_backoff(self) -> None:
         if self.pod_initial_backoff_seconds > self.pod_max_backoff_seconds:
@@ -348,32 +353,6 @@ def _require(name: str, described: str, value: object) -> None:
     complaint = attrs.fields_dict(Config)[name].metadata["check"](value)
     if complaint:
         raise ConfigurationError(f"{described} {complaint}")
-
-
-def _default(name: str) -> Any:
-    return attrs.fields_dict(Config)[name].default
-
-
-@attrs.frozen(kw_only=True)
-class ProfileConfig:
-    """
-    How the pods of one scheduler name are served.
-
-    Attributes:
-        scheduler_name: the pods' `spec.schedulerName`.
-        preferences: names of the preferences, the most important first; None for the default order.
-        unknown_allocations, volume_bind_timeout: as in `Config`.
-    """
-
-    scheduler_name: str
-    preferences: tuple[str, ...] | None = None
-    unknown_allocations: str = _default("unknown_allocations")
-    volume_bind_timeout: float = _default("volume_bind_timeout")
-
-    @property
-    def count_unknown_only(self) -> bool:
-        """Whether pods with unknown ids count by number only."""
-        return self.unknown_allocations == "count-only"
 
 
 OF_A_PROFILE: Final = tuple(field.name for field in settings() if field.name in attrs.fields_dict(ProfileConfig))

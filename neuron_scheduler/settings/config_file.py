@@ -72,6 +72,7 @@ def _parsed(path: str, text: str) -> ConfigFile:
     ignored: tuple[str, ...] = ()
     form = _format(fields.get("apiVersion"), fields.get("kind"))
     if form is kube_scheduler_kind.FORMAT:
+        kube_scheduler_kind.require_profiles(fields)
         ignored = tuple(kube_scheduler_kind.take_out_ignored(fields))
     configuration: Any = msgspec.convert(fields, form, dec_hook=custom)
     settings = dict(values(configuration, PATHS))

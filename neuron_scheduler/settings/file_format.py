@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from types import GenericAlias
 from typing import Any, Final
 
+import attrs
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
-from neuron_scheduler.settings.config import OF_A_PROFILE, ProfileConfig, settings
+from neuron_scheduler.settings.capacity_requests import CapacityRequests, path_of
+from neuron_scheduler.settings.config import OF_A_PROFILE, settings
+from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.settings.setting import camel, duration
 
 PATHS: Final[Mapping[str, str]] = {
@@ -35,7 +38,13 @@ class PreferenceName(str):
 
 
 _OF_A_PROFILE: Final = {name: camel(name) for name in OF_A_PROFILE if name != "scheduler_name"}
-_TYPES: Final = {field.name: Seconds if field.metadata["parse"] is duration else field.type for field in settings()}
+
+
+def _type_of(field: "attrs.Attribute[Any]") -> Any:
+    return Seconds if field.metadata["parse"] is duration else field.type
+
+
+_TYPES: Final = {field.name: _type_of(field) for field in settings()}
 
 
 def settings_at(paths: Mapping[str, str], base: type[msgspec.Struct] = msgspec.Struct) -> type[msgspec.Struct]:
@@ -58,11 +67,20 @@ def settings_at(paths: Mapping[str, str], base: type[msgspec.Struct] = msgspec.S
     return msgspec.defstruct("Settings", fields, bases=(base,), forbid_unknown_fields=True, kw_only=True)
 
 
+_CapacityRequests: Final = msgspec.defstruct(
+    "CapacityRequests",
+    [(field.name, _type_of(field) | UnsetType, UNSET) for field in attrs.fields(CapacityRequests)],
+    rename={field.name: path_of(field) for field in attrs.fields(CapacityRequests)},
+    forbid_unknown_fields=True,
+)
+
+
 class _Profile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """A profile, without the settings that are flags too."""
 
     scheduler_name: str
     preferences: list[PreferenceName] | None = None
+    capacity_requests: _CapacityRequests | None = None  # type: ignore[valid-type]  # a type that is made
 
     def __post_init__(self) -> None:
         names = self.preferences or []
@@ -73,11 +91,18 @@ class _Profile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     def config(self) -> ProfileConfig:
         """Return what the profile sets."""
         names = self.preferences
+        group: Any = self.capacity_requests
         return ProfileConfig(
             scheduler_name=self.scheduler_name,
             preferences=None if names is None else tuple(map(str, names)),
+            capacity_requests=None if group is None else _capacity_requests(group),
             **dict(values(self, _OF_A_PROFILE)),
         )
+
+
+def _capacity_requests(group: msgspec.Struct) -> CapacityRequests:
+    """Return what the group sets; ConfigurationError if a value is out of range."""
+    return CapacityRequests(**dict(values(group, {field.name: field.name for field in attrs.fields(CapacityRequests)})))
 
 
 def values(configuration: msgspec.Struct, paths: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

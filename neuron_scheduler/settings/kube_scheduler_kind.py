@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Literal
 import attrs
 import msgspec
 
-from neuron_scheduler.settings.config import ProfileConfig
 from neuron_scheduler.settings.file_format import PATHS, format_of
+from neuron_scheduler.settings.profile_config import ProfileConfig
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -75,6 +75,23 @@ class _Profile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 FORMAT: Final = format_of({name: path for name, path in PATHS.items() if path in EFFECTIVE}, _Profile, optional=False)
 """The struct of a file, without the fields that have no effect."""
+
+
+def require_profiles(fields: dict[str, Any]) -> None:
+    """
+    Check that there are profiles.
+
+    kube-scheduler would serve the pods of `default-scheduler` without them. That is a mistake here: these are the pods
+    of the cluster's own scheduler, and both would bind them.
+
+    Raises:
+        ValueError: there are none; says what to write.
+    """
+    if fields.get("profiles") in (None, []):
+        raise ValueError(
+            "there are no profiles, so it is not said which pods are for this scheduler (kube-scheduler would take"
+            " those of default-scheduler); write profiles: [{schedulerName: my-scheduler}]"
+        )
 
 
 def take_out_ignored(fields: dict[str, Any]) -> Iterator[str]:

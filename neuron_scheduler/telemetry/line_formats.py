@@ -22,12 +22,17 @@ _ESCAPES: Final = {
 
 
 def klog_line(level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> str:
-    """Return klog's text: `I1121 08:15:04.123456       1 scheduler.py:88] "message" key="value" n=16`."""
+    """
+    Return klog's text: `I1121 08:15:04.123456       1 scheduler.py:88] "message" key="value" n=16`.
+
+    Values and libraries' messages may have texts of users. Of these, further lines begin with a tab, so that none can
+    look like a line of ours, and control characters are escaped, which klog does not do.
+    """
     second = int(created)
     stamp = f"{_stamp(second)}.{int((created - second) * 1_000_000):06d}"
     header = f"{_SEVERITIES.get(level, 'I')}{stamp} {os.getpid():7d} {place}] "
     if pairs is None:
-        return header + message
+        return header + "\n\t".join(map(printable, message.split("\n")))
     return header + _quote(message) + "".join([f" {key}={_text(value)}" for key, value in pairs.items()])
 
 
@@ -92,7 +97,7 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         if "\n" not in value:
             return _quote(value)
-        return "<\n" + "".join(f"\t{line}\n" for line in value.split("\n")) + " >"
+        return "<\n" + "".join(f"\t{printable(line)}\n" for line in value.split("\n")) + " >"
     if value is None or isinstance(value, int | float | list | tuple | dict):
         return _encode(value)
     return _quote(str(value))

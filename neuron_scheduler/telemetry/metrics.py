@@ -198,6 +198,12 @@ class Metrics:
         "Pods that were gone before they started; it is unknown whether their nodes rejected them.",
     )
     """Count a pod that its node may have rejected; whether it did is unknown."""
+    capacity_request_ended: Callable[[str], None] = counter(
+        "neuron_scheduler_capacity_requests_ended",
+        "Machines that an autoscaler was asked for, by how that ended: served, withdrawn, given_up.",
+        "outcome",
+    )
+    """Count a request for a machine that has ended."""
     extender_requested: Callable[[str, str], None] = counter(
         "neuron_scheduler_extender_requests",
         "Requests of kube-scheduler to the extender, by verb and HTTP status code; 499: the client hung up.",

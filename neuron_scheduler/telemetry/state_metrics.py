@@ -125,11 +125,23 @@ class State:
         "Pods with a node that are bound once the device plugin can no longer confuse them with another pod.",
     )
     """They wait until another pod of the node has been admitted."""
+    capacity_requests: Mapping[str, int] = _shown(
+        "neuron_scheduler_capacity_requests",
+        "Machines that waiting pods need and an autoscaler does not see, by state: waiting (for the pause between two"
+        " rounds), open (it is asked), arriving (the node has joined), limited, refused (by the API server).",
+        "state",
+        default=_EMPTY,
+    )
     log_lines_dropped: int = _shown(
         "neuron_scheduler_log_lines_dropped",
         "Log lines that were dropped because stderr did not take them.",
         family=CounterMetricFamily,
     )
+    tasks: int = _shown(
+        "neuron_scheduler_tasks",
+        "Tasks of the event loop: a fixed number, one for each pod whose volumes are bound, and those of connections.",
+    )
+    """If the number grows for hours while no volumes are bound, tasks are left over."""
     free_devices: Mapping[str, int] = _shown(
         "neuron_scheduler_free_devices",
         "Neuron devices that a pod could get now, by instance type.",

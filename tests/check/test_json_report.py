@@ -34,7 +34,7 @@ def test_the_whole_of_it() -> None:
         "subject": "api-server",
         "code": "version",
         "severity": "ok",
-        "message": "Kubernetes v1.36.2 (supported: 1.33 to 1.36)",
+        "message": "Kubernetes v1.36.2 (supported: 1.33 to 1.37)",
         "advice": "",
         "command": "",
         "objects": [],

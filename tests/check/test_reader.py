@@ -61,6 +61,18 @@ async def test_an_api_server_that_serves_nothing_else() -> None:
     assert not snapshot.installed
 
 
+async def test_kinds_that_are_not_served() -> None:
+    """Discovery shows which of the watched kinds are missing; where it may not be read, that is said."""
+    served = tuple(r.path for r in WATCHED if r.group != "policy" and r.name != "csinodes")
+    async with listing(served=served) as server:
+        assert (await read(server)).not_served == (
+            "/apis/policy/v1/poddisruptionbudgets",
+            "/apis/storage.k8s.io/v1/csinodes",
+        )
+    async with listing(served=(), lists={"/api/v1": 403}) as server:
+        assert (await read(server)).not_served == Unread("get /api/v1")
+
+
 async def test_nodes_with_what_only_the_check_reads() -> None:
     """Usage maps, the reason of NeuronHealth, and a node that cannot be read."""
     annotations = {"NEURON_DEV_USAGE_MAP": "true", "other": "x"}
@@ -170,6 +182,61 @@ async def test_rights_of_the_service_account() -> None:
     assert isinstance(snapshot.rights, tuple)
     assert [access.right for access in snapshot.rights if not access.allowed] == ["list nodes", "create pods/binding"]
     assert len(snapshot.rights) == 2 * len(WATCHED) + 14
+
+
+async def test_nothing_is_read_of_asking_where_nobody_asks() -> None:
+    """The person who checks needs no right for what is not used."""
+    async with listing(lists={DEPLOYMENTS: [workload("my-scheduler", args=["run"])]}) as server:
+        snapshot = await read(server)
+    assert snapshot.asking is None
+    assert not [path for path in server.requests if "capacity" in path or "autoscaling" in path]
+
+
+@pytest.mark.parametrize("form", ["Placeholders", "CapacityBuffers"])
+async def test_what_asking_for_machines_needs(form: str) -> None:
+    """The namespace, the priority class, the rights there, and for buffers whether they are served."""
+    profile = {"schedulerName": "my-scheduler", "capacityRequests": {"as": form}}
+    config = json.dumps({"kind": "NeuronSchedulerConfiguration", "profiles": [profile, {"capacityRequests": None}]})
+    deployment = workload("my-scheduler", args=["run", "--scheduler-name=x"], config_maps=["c"])
+    async with listing(
+        lists={DEPLOYMENTS: [deployment], ACCOUNTS: [wire_objects.node("my-scheduler")]},
+        objects={
+            f"{CONFIG_MAPS}/c": {"data": {"config.yaml": config}},
+            "/api/v1/namespaces/neuron-scheduler-capacity": {},
+        },
+        denied=frozenset({"create pods", "get capacitybuffers"}),
+    ) as server:
+        asking = (await read(server)).asking
+    assert asking is not None
+    assert (asking.forms, asking.namespace, asking.priority_class) == ((form,), True, False)
+    assert asking.buffers is (form == "Placeholders")
+    assert isinstance(asking.rights, tuple)
+    refused = {
+        "Placeholders": "create pods in namespace neuron-scheduler-capacity",
+        "CapacityBuffers": "get capacitybuffers.autoscaling.x-k8s.io in namespace neuron-scheduler-capacity",
+    }
+    assert [access.right for access in asking.rights if not access.allowed] == [refused[form]]
+
+
+async def test_what_may_not_be_read_of_asking() -> None:
+    """It is named, and is never fine."""
+    config = "{kind: NeuronSchedulerConfiguration, profiles: [{capacityRequests: {}}]}"
+    deployment = workload("my-scheduler", args=["run"], config_maps=["c"])
+    objects = {f"{CONFIG_MAPS}/c": {"data": {"config.yaml": config}}}
+    async with listing(lists={DEPLOYMENTS: [deployment]}, objects=objects, default=403) as server:
+        snapshot = await read(server)
+    assert snapshot.asking is not None
+    assert {"get namespaces", "get priorityclasses.scheduling.k8s.io"} <= {one.request for one in snapshot.unread}
+
+
+async def test_a_placeholder_is_no_pod_without_a_scheduler() -> None:
+    """Pods of the namespace in which machines are asked for are left out."""
+    placeholder = neuron_pod("placeholder", 16)
+    placeholder["metadata"]["namespace"] = "neuron-scheduler-capacity"
+    async with listing(lists={PODS: [placeholder, neuron_pod("ours", 4)]}) as server:
+        snapshot = await read(server)
+    assert isinstance(snapshot.pods, tuple)
+    assert [each.pod.key for each in snapshot.pods] == ["default/ours"]
 
 
 async def test_rights_that_may_not_be_reviewed() -> None:

@@ -22,7 +22,7 @@ from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from tests.control_plane.objects import bind, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
-from tests.control_plane.server import ControlPlane, User, run_control_plane
+from tests.control_plane.server import ADMIN, ControlPlane, User, run_control_plane
 from tests.end_to_end.process import until
 from tests.support.documented_commands import reader_shell, run_by
 
@@ -89,7 +89,7 @@ async def checked_plane() -> AsyncIterator[ControlPlane]:
 async def check(plane: ControlPlane, token: str = "") -> Report:
     """Check the cluster, by default as the administrator."""
     kubeconfig = plane.folder / "checking.kubeconfig"
-    plane.kubeconfig(kubeconfig, **({"token": token} if token else {}))
+    plane.kubeconfig(kubeconfig, token=token or ADMIN.token)
     connection = await auth.load(str(kubeconfig))
     async with Client(connection=connection) as client:
         return report_on(await Reader(client=client, server=connection.server, source=connection.source).read())

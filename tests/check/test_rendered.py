@@ -57,6 +57,7 @@ def of_kind(objects: dict[str, Any], kind: str) -> tuple[Policy, ...]:
         (".", (), ("my-scheduler",)),
         (".", ("require-scheduler",), ("my-scheduler",)),
         (".", ("secure-metrics",), ("my-scheduler",)),
+        (".", ("capacity-requests",), ("my-scheduler",)),
         (".", ("extender",), ("my-scheduler", "default-scheduler")),
         ("default-scheduler", (), ("default-scheduler",)),
         ("default-scheduler", ("kops", "extender-tls"), ("default-scheduler",)),

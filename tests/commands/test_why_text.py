@@ -87,6 +87,15 @@ def test_a_wide_terminal() -> None:
     """)
 
 
+def test_a_machine_that_is_asked_for() -> None:
+    """The sentence is a paragraph after the cause."""
+    lines = text(attrs.evolve(ANSWER, capacity_request="Asked the autoscaler for 1 trn1.32xlarge.")).split("\n")
+    place = lines.index("Asked the autoscaler for 1 trn1.32xlarge.")
+    assert lines[place - 1] == lines[place + 1] == ""
+    assert lines[place - 2].startswith("block.")
+    assert lines[place + 2].startswith("Nodes by their first reason")
+
+
 def test_a_narrow_terminal() -> None:
     """Text is wrapped, a command is not."""
     lines = text(ANSWER, 60).split("\n")

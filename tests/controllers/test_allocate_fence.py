@@ -366,8 +366,8 @@ async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> 
 
 
 async def test_pods_that_the_plugin_does_not_look_at_are_not_waited_for() -> None:
-    """They have been admitted, or have no ids."""
-    async with at_work() as site:
+    """They have been admitted, or have no ids and count by number only."""
+    async with at_work(count_unknown_only=True) as site:
         started = pod("started", devices=4, ids=range(4), on="n", admitted=True)
         site.handler.added(started)
         site.add("a", devices=4)
@@ -379,6 +379,22 @@ async def test_pods_that_the_plugin_does_not_look_at_are_not_waited_for() -> Non
         site.handler.added(pod("unknown", devices=4, on="n"))
         site.tell("b", admitted=True)
         assert await site.settle() == ["a", "b", "c"]
+
+
+async def test_a_pod_that_waits_beside_one_with_unknown_ids_is_decided_again() -> None:
+    """Another scheduler has bound that pod meanwhile, and it may use what was decided; later it is gone."""
+    async with at_work() as site:
+        site.add("a", "b", devices=4)
+        assert await site.settle() == ["a"]
+        unknown = pod("unknown", devices=4, on="n")
+        site.handler.added(unknown)
+        site.tell("a", admitted=True)
+        assert await site.settle() == ["a"]
+        assert (site.waiting, site.cluster.assumed_count) == (0, 0)
+        site.handler.deleted(unknown)
+        site.now += 30.0
+        site.scheduler.wake()
+        assert await site.settle() == ["a", "b"]
 
 
 async def test_a_pod_that_waits_occupies_no_worker() -> None:

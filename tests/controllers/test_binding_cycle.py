@@ -44,7 +44,9 @@ class World:
         breaks: the methods that raise an exception, and for pods with which prefix of their names.
         tried: pods by the order of their Bindings' tries.
         sent: their annotations, in that order.
+        meanwhile: happens while volumes are bound.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
+        count_unknown_only: whether pods with unknown ids count by number only.
     """
 
     outcomes: dict[str, Any] = attrs.field(factory=dict)
@@ -55,10 +57,12 @@ class World:
     tried: list[str] = attrs.field(factory=list)
     sent: list[Mapping[str, str]] = attrs.field(factory=list)
     fenced: bool = True
+    count_unknown_only: bool = False
     wall: int = 1
     reports: list[tuple[str, str]] = attrs.field(factory=list)
     surprises: Counter[str] = attrs.field(factory=Counter)
     released: int = 0
+    meanwhile: Callable[[], object] = tuple
     cluster: Cluster = attrs.field(factory=lambda: cluster_of([node("n", "trn1.32xlarge", pods=1000)]))
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
     scheduler: SchedulingLoop = attrs.field(init=False)
@@ -68,7 +72,7 @@ class World:
         self.scheduler = SchedulingLoop(
             cluster=self.cluster,
             queue=self.queue,
-            profiles={"my-scheduler": default_profile("my-scheduler")},
+            profiles={"my-scheduler": default_profile("my-scheduler", count_unknown_only=self.count_unknown_only)},
             binder=world,
             volumes=world,
             preemption_executor=world,
@@ -143,6 +147,7 @@ class World:
         assert plan.node_name
         await anyio.lowlevel.checkpoint()
         self._break("prepare", pod)
+        self.meanwhile()
         return None
 
     # the preemptor
@@ -291,6 +296,29 @@ async def test_a_namespace_whose_bindings_hang_is_served_by_those_who_retry() ->
         await until(lambda: len(world.tried) == 20)
         world.add("good", namespace="other")
         await until(lambda: ("good", "n") in world.reports)
+
+
+async def test_what_happens_while_volumes_are_bound_counts() -> None:
+    """A pod whose devices another scheduler's pod may have got meanwhile is decided again, and its plan is released."""
+    world = World()
+    world.meanwhile = lambda: world.cluster.put_pod(pod("unknown", devices=1, on="n"))
+    async with running(world):
+        world.add("volume", devices=4)
+        await until(lambda: world.released == 1)
+        assert (world.tried, world.cluster.assumed_count) == ([], 0)
+
+
+async def test_what_happens_while_a_pod_waits_behind_doubts_counts() -> None:
+    """The same, for a pod of a namespace with many Bindings in doubt."""
+    world = World(outcomes={"bad": IN_DOUBT}, pause=3600.0)
+    async with running(world):
+        world.add(*(f"bad{number}" for number in range(16)))
+        await until(lambda: len(world.tried) == 16)
+        world.add("late", devices=4)
+        await until(lambda: world.cluster.is_assumed("uid-late"))
+        world.cluster.put_pod(pod("unknown", devices=1, on="n"))
+        await until(lambda: not world.cluster.is_assumed("uid-late"))
+        assert world.count("late") == 0
 
 
 @pytest.mark.parametrize("outcome", [Gone(), Fenced(), Refused(403, "no", retryable=False)], ids=str)

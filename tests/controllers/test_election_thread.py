@@ -1,9 +1,11 @@
 """A candidate in its thread renews the Lease while the scheduler's event loop is blocked, up to a limit."""
 
+import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -182,6 +184,35 @@ async def test_a_follower_leaves_without_a_trace() -> None:
 
     assert world.memory.calls == ["get", "watch"]
     assert world.connected == ["lease", "closed"]
+
+
+async def test_a_thread_without_an_event_loop_is_told_to_the_scheduler() -> None:
+    """What keeps the loop of the thread from running is raised by the start, and no one is waited for."""
+    world = World()
+    world.election.beside = lambda _run, over: over(OSError("no file descriptors"))
+    with anyio.fail_after(PATIENCE), pytest.raises(OSError, match="no file descriptors"):
+        await world.election.start()
+    with anyio.fail_after(PATIENCE):
+        await world.election.leave(release=True)
+    assert not world.codes
+
+
+async def test_a_thread_whose_event_loop_is_torn_down_counts_as_a_lost_lease() -> None:
+    """A cancelled task is no stop of the scheduler; one that does not react is ended also then."""
+    world = World()
+    tasks: list[asyncio.Task[None]] = []
+
+    def beside(run: Callable[[], Coroutine[Any, Any, None]], _over: object) -> None:
+        tasks.append(asyncio.get_running_loop().create_task(run()))
+
+    world.election.beside = beside
+    assert await world.election.start()
+    tasks[0].cancel()
+    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="ended unexpectedly"):
+        await world.election.hold()
+    with anyio.fail_after(PATIENCE):
+        await tasks[0]
+    assert world.codes == [1]
 
 
 async def test_leaving_before_the_start() -> None:

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.controllers.leader_elector import LeaderElector
+from neuron_scheduler.controllers.leader_elector import SOONER, LeaderElector
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
@@ -200,6 +200,31 @@ async def test_a_release_is_noticed_at_once(change: Record | None) -> None:
 
     assert memory.record is not None
     assert memory.record.holder == "me"
+    assert "get" not in memory.calls[memory.calls.index("watch") :]  # a busy server takes a while for each request
+
+
+async def test_a_release_that_was_seen_too_late_takes_nothing_from_others() -> None:
+    """Another candidate was faster; the write fails at the server, and the Lease is read again."""
+
+    def before(verb: str) -> None:
+        if verb == "update":
+            memory.put(Record("faster", 3600))
+            memory.before = lambda _verb: None
+
+    memory = Memory(before=before)
+    memory.put(Record("other", 3600))
+    async with anyio.create_task_group() as tasks:
+        late = candidate(memory)
+        tasks.start_soon(late.acquire)
+        while "watch" not in memory.calls:
+            await anyio.lowlevel.checkpoint()
+        memory.put(Record("", 1))
+        while memory.calls.count("watch") < 2:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+    assert late.holder == "faster"
+    assert not late.leading
 
 
 async def test_without_a_watch_the_lease_is_polled() -> None:
@@ -330,6 +355,31 @@ async def test_short_failures_are_survived() -> None:
     assert leader.may_bind()
 
 
+async def test_the_last_try_has_time_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try fails after 0.6 s: those after 2.6 s each would be at 2, 4.6, 7.2 and 9.8 s, the last one in vain."""
+    clock, tries = Clock(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        clock.offset += seconds
+        await anyio.lowlevel.checkpoint()
+
+    def before(verb: str) -> None:
+        if verb == "update":
+            tries.append(clock() - began)
+            clock.offset += 0.6
+            raise UnreachableError("reset")
+
+    leader = candidate(Memory(before=before), clock=clock, lease_duration=15, renew_deadline=10, retry_period=2)
+    await acquired(leader)
+    began = leader.renewed_at or 0.0
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="could not be renewed"):
+        await leader.hold()
+
+    assert len(tries) == 4
+    assert tries[-1] <= 10 - 2 / SOONER
+
+
 async def test_a_renewal_whose_answer_was_lost() -> None:
     """After a conflict with our own write the Lease is read back and renewed."""
     memory = Memory()
@@ -380,6 +430,7 @@ async def test_release() -> None:
     assert await leader.release()
 
     assert Record("", 1, NOW, NOW, 0, "2") == memory.record
+    assert memory.calls[-2:] == ["create", "update"]  # it is not read first: the successor waits
     assert not leader.may_bind()
     assert not await leader.release()
 

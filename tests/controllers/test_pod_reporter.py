@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, PodReporter
-from neuron_scheduler.kube.writes.pod_condition import shape
+from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, shape
 from neuron_scheduler.model.nomination import KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES
@@ -24,6 +24,7 @@ class Reports:
 
     now: float = 0.0
     events: list[tuple[str, str]] = attrs.field(factory=list)
+    related: list[str] = attrs.field(factory=list)
     conditions: list[tuple[str, str]] = attrs.field(factory=list)
 
     def __call__(self) -> float:
@@ -34,7 +35,7 @@ class Reports:
         """Remember an Event."""
         assert type
         assert action
-        assert related is None
+        self.related += [] if related is None else [related.key]
         self.events.append((f"{pod.name}: {reason}", note))
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
@@ -45,6 +46,11 @@ class Reports:
     def clear_nomination(self, pod: Pod) -> None:
         """Fail: no pod is nominated here."""
         raise AssertionError(pod.key)
+
+    def last(self, pod: Pod) -> WaitingStatus | None:
+        """Return what was last set for the pod."""
+        said = [(what.partition(": ")[2], text) for what, text in self.conditions if what.startswith(f"{pod.name}: ")]
+        return WaitingStatus(*said[-1]) if said else None
 
     def forget(self, uid: str) -> None:
         """Do nothing."""
@@ -179,3 +185,64 @@ def test_a_takeover_does_not_flood_with_what_was_so_before(reports: Reports, rep
     reports.now = 60.0
     reporter.allocation_unknown(pod("later", on="trn1"), "no annotation names its ids", "set schedulerName")
     assert reports.events[-1][0] == "later: NeuronAllocationUnknown"
+
+
+def test_a_rival_of_another_namespace_is_not_named(reports: Reports, reporter: PodReporter) -> None:
+    """Whoever may read the Event may not be allowed to see that pod; one of the same namespace is named."""
+    reporter.double_booked(pod("a"), pod("b"))
+    reporter.double_booked(pod("a"), pod("b", namespace="secret"))
+    assert [note.partition(" claimed by ")[2] for _, note in reports.events] == [
+        "default/b; delete one of the two",
+        "a pod of another namespace; delete one of the two",
+    ]
+    assert reports.related == ["default/b"]
+
+
+REFUSED = (
+    "0/2 nodes are available. Fragmentation: 24 Neuron devices free on 2 nodes, largest free block 1, pod needs 4."
+)
+ASKED = " Asked the autoscaler for 1 trn1.32xlarge."
+
+
+def test_a_machine_that_is_asked_for(reports: Reports, reporter: PodReporter) -> None:
+    """The Event says why; the condition's message ends with it, then and at each later refusal, but no Event does."""
+    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
+    reporter.capacity_requested(pod(), "trn1.32xlarge", "24 Neuron devices free")
+    assert reports.events[-1] == (
+        "p: NeuronCapacityRequested",
+        "Asked the autoscaler for 1 trn1.32xlarge: 24 Neuron devices free",
+    )
+    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED)
+    reports.now = 30.0
+    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
+    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED)
+    assert reports.events[-1] == ("p: FailedScheduling", REFUSED)
+    reporter.capacity_requested(pod(), "trn1.32xlarge", "again")
+    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED), "the end is there once"
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("capacity_given_up", "NeuronCapacityGivenUp"), ("capacity_refused", "NeuronCapacityRefused")],
+)
+def test_a_machine_that_is_not_asked_for_any_more(
+    reports: Reports, reporter: PodReporter, how: str, reason: str
+) -> None:
+    """The Event says why, and the condition's message loses its end."""
+    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
+    reporter.capacity_requested(pod(), "trn1.32xlarge", "why")
+    getattr(reporter, how)(pod(), "a sentence")
+    assert reports.events[-1] == (f"p: {reason}", "a sentence")
+    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED)
+
+
+def test_machines_of_an_earlier_leader(reports: Reports, reporter: PodReporter) -> None:
+    """The messages of pods that a plan has given to a machine say so from the next refusal on; no Event is written."""
+    reporter.capacity_asked({pod().uid: "trn1.32xlarge"})
+    reporter.capacity_limited(pod("b"), "a limit")
+    assert reports.events == [("b: NeuronCapacityLimited", "a limit")]
+    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
+    assert reports.conditions == [("p: Unschedulable", REFUSED + ASKED)]
+    reporter.forget(pod().uid)
+    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
+    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED)

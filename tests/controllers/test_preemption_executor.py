@@ -1,5 +1,6 @@
 """What preemption changes in the cluster and the queue, what it reports, and which evictions it requests."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,7 +9,8 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
-from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
+from neuron_scheduler.controllers.preemption_executor import SHARE, WORKERS, PostFilter, PreemptionExecutor
+from neuron_scheduler.kube.writes.evictor import Eviction
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -41,15 +43,25 @@ class World:
     refusing: set[str] = attrs.field(factory=set)
     asked: list[str] = attrs.field(factory=list)
     waiting: set[str] = attrs.field(factory=set)
+    pausing: set[str] = attrs.field(factory=set)
+    broken: set[str] = attrs.field(factory=set)
+    now: float = 100.0
     reports: list[tuple[str, str]] = attrs.field(factory=list)
     may_answer: anyio.Event = attrs.field(factory=anyio.Event)
 
-    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
+    async def proceed(self, eviction: Eviction) -> float:
         """Answer when it is allowed."""
-        assert scheduler_name
+        victim = eviction.victim
+        assert eviction.scheduler_name
         self.asked.append(victim.name)
+        if victim.name in self.broken:
+            raise ValueError("broken")
+        if victim.name in self.pausing:
+            self.pausing.discard(victim.name)
+            return 5.0
         await self.may_answer.wait()
-        return victim.name not in self.refusing
+        eviction.evicted = victim.name not in self.refusing
+        return 0.0
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Remember the report to a victim."""
@@ -86,7 +98,7 @@ async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, PreemptionExecuto
         reporter=world,
         metrics=Metrics(),
         budgets=tuple,
-        clock=lambda: 100.0,
+        clock=lambda: world.now,
         give_up=world.give_up,
     )
     with anyio.fail_after(PATIENCE):
@@ -122,14 +134,15 @@ async def test_the_pod_is_held_until_all_were_asked() -> None:
 
 
 async def test_a_victim_that_could_not_be_asked() -> None:
-    """The pod is tried again and may preempt again: it does not wait for a victim that stays."""
+    """The pod backs off and may preempt again: it does not wait for a victim that stays, nor ask in a tight loop."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.refusing.add("b")
         await post_filter(world, preemption_executor, world.pending())
         world.may_answer.set()
         await anyio.wait_all_tasks_blocked()
         assert world.reports == [("a", "big on n")]
-        again = popped(world.queue, 100.0)
+        assert world.queue.pop(100.9) is None
+        again = popped(world.queue, 101.0)
         world.asked.clear()
         assert (await post_filter(world, preemption_executor, again)).nomination == Nominate("n")
 
@@ -284,3 +297,58 @@ async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:
         await anyio.wait_all_tasks_blocked()
         assert world.asked == ["b"]
         assert sorted(world.reports) == [("a", "big on n"), ("b", "big on n")]
+
+
+def crowd(*namespaces: str) -> list[Pod]:
+    """Return a full node: a device for each of sixteen pods, in these namespaces by turns."""
+    places = [namespaces[number % len(namespaces)] for number in range(16)]
+    return [
+        pod(f"v{number}", on="n", devices=1, ids=range(number, number + 1), namespace=place)
+        for number, place in enumerate(places)
+    ]
+
+
+async def test_the_number_of_tasks_does_not_depend_on_that_of_victims() -> None:
+    """A few workers evict all of them, and those in one namespace leave some workers free."""
+    async with preempting(*crowd("default")) as (world, preemption_executor):
+        before = len(asyncio.all_tasks())
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        assert len(asyncio.all_tasks()) == before
+        assert len(world.asked) == SHARE
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert len(world.asked) == len(world.reports) == 16
+        assert world.queue.pop(99.0) is None
+    async with preempting(*crowd("default", "other")) as (world, preemption_executor):
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        assert len(world.asked) == WORKERS
+
+
+async def test_a_victim_that_waits_for_its_next_try_keeps_no_worker() -> None:
+    """All others are asked before it is due; then it is asked again, and the pod is released after it only."""
+    async with preempting(*crowd("default")) as (world, preemption_executor):
+        world.pausing = {f"v{number}" for number in range(WORKERS)}
+        world.may_answer.set()
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        assert len(world.asked) == 16
+        assert len(world.reports) == 16 - WORKERS
+        world.now += 5.0
+        world.cluster.remove_pod("uid-v0")
+        preemption_executor.stop()
+    assert sorted(world.asked) == sorted([f"v{number}" for number in range(16)] + [f"v{n}" for n in range(WORKERS)])
+    assert len(world.reports) == 16
+
+
+async def test_an_error_of_one_eviction_is_that_victims() -> None:
+    """It counts as not evicted, and the pod that needs its place is tried again after a backoff."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        world.broken.add("a")
+        world.may_answer.set()
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        assert world.reports == [("b", "big on n")]
+        assert world.queue.pop(100.9) is None
+        assert popped(world.queue, 101.0).pod.name == "big"

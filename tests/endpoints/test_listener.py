@@ -4,8 +4,8 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -108,6 +108,19 @@ def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer else 0
 
 
+@contextmanager
+def reserved(addresses: list[str]) -> Iterator[int]:
+    """Bind one port at all addresses without listening: no other process can answer there inside the block."""
+    with ExitStack() as stack:
+        port = 0
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            holder = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            holder.bind((address, port))
+            port = holder.getsockname()[1]
+        yield port
+
+
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
@@ -132,11 +145,12 @@ async def test_a_host_without_ipv6(address: str, monkeypatch: pytest.MonkeyPatch
 )
 async def test_an_address_is_that_address(address: str, others: list[str]) -> None:
     """Only the given address is served."""
-    async with served(Limits(), address=address) as here:
-        assert status(await exchange(here, host=address.removeprefix("::ffff:"))) == 200
-        for other in others:
-            with pytest.raises(ConnectionRefusedError):
-                await exchange(here, host=other)
+    with reserved(others) as port:
+        async with served(Limits(), opened=open_socket(address, port)) as here:
+            assert status(await exchange(here, host=address.removeprefix("::ffff:"))) == 200
+            for other in others:
+                with pytest.raises(ConnectionRefusedError):
+                    await exchange(here, host=other)
 
 
 @pytest.mark.parametrize("taken", ["127.0.0.1", "::1"])

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from neuron_scheduler.explain.arithmetic import ARITHMETIC
-from neuron_scheduler.explain.why import explain_pod, finished
+from neuron_scheduler.explain.steps import finished
+from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import (

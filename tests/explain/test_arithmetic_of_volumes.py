@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from neuron_scheduler.explain.why import explain_pod, finished
+from neuron_scheduler.explain.steps import finished
+from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import CSIDriver, CSINode, InlineVolume, Storage

@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase
 from neuron_scheduler.explain.fit import how_many, how_many_of, how_many_of_each
 from neuron_scheduler.explain.replicated import PodSet, Replicated
-from neuron_scheduler.explain.why import finished
+from neuron_scheduler.explain.steps import finished
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint

@@ -7,8 +7,9 @@ from neuron_scheduler.answer_json import from_json, to_json
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.explanation import Explanation, FilterCount, NodeExplanation, NodeHolder, Verdict
 from neuron_scheduler.explain.groups import MOST_ALIKE, MOST_NAMED
+from neuron_scheduler.explain.steps import finished
 from neuron_scheduler.explain.subject import DELETED
-from neuron_scheduler.explain.why import explain_on_node, explain_pod, finished
+from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
@@ -202,12 +203,6 @@ def test_a_node_that_does_not_exist_and_a_refused_pod() -> None:
     assert finished(explain_on_node(cluster, ours(), PROFILE, "x")).message == "There is no node x."
     refused = finished(explain_on_node(cluster, ours(refusal="two names"), PROFILE, "a"))
     assert (refused.filters, refused.message) == ((), "a does not take it: two names.")
-
-
-def test_steps_without_an_answer() -> None:
-    """That is a mistake in the program."""
-    with pytest.raises(RuntimeError, match="without an answer"):
-        finished(iter([None]))
 
 
 def test_the_cluster_may_change_in_the_pauses() -> None:

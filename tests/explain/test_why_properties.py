@@ -10,7 +10,8 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.explanation import Explanation, NodeGroup, Verdict
-from neuron_scheduler.explain.why import explain_on_node, explain_pod, finished
+from neuron_scheduler.explain.steps import finished
+from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

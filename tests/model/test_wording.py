@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from neuron_scheduler.model.wording import few, few_names, first_of, quantity
+from neuron_scheduler.model.wording import few, few_names, first_of, quantity, span
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,8 @@ def test_a_list_is_cut() -> None:
     assert first_of(["a"]) == "a"
     assert first_of(map(str, count())) == "0, 1, 2 and more"
     assert few_names(["x" * 500]) == "x" * 80 + "..."
+
+
+def test_durations() -> None:
+    """As people write them."""
+    assert [span(seconds) for seconds in (2.0, 119.0, 120.0, 1200.0, 14400.0)] == ["2s", "119s", "2m", "20m", "240m"]

@@ -18,6 +18,7 @@ from typing import Final
 import aiohttp
 import attrs
 
+from neuron_scheduler.capacity.requests import Outcome, State as RequestState
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.apiserver.faults import Answer, Reset
 from neuron_scheduler.sandbox.apiserver.status import StatusError
@@ -121,8 +122,9 @@ def every_event() -> str:
         metrics.unhandled("pods")
         metrics.rejected("UnexpectedAdmissionError")
         metrics.fence_stale()
+        metrics.capacity_request_ended(Outcome.GIVEN_UP)
 
-    return counted(count, State(leader=False))
+    return counted(count, State(leader=False, capacity_requests=dict.fromkeys(RequestState, 0)))
 
 
 async def told(folder: Path) -> Story:

@@ -5,10 +5,14 @@ What a placement costs other sizes, computed by hand.
 offer.
 """
 
+import random
+import tracemalloc
+
 import pytest
 
 from neuron_scheduler.model.neuron_request import NeuronRequest
-from neuron_scheduler.neuron.capability import ANY_KIND, DEVICE, cost, losses, size_of
+from neuron_scheduler.neuron.capability import ANY_KIND, DEVICE, cost, how_many, losses, size_of
+from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support.builders import machine, request
 
 SIZES = frozenset(map(request, (1, 2, 3, 4, 8, 12, 16)))
@@ -53,3 +57,16 @@ def test_sizes_cost_what_their_pods_weigh() -> None:
     assert cost(ring, 2, request(1), weights) == (4 + 1) * 2 * DEVICE
     assert cost(torus, 2, request(1), weights) == 0
     assert cost(ring, 2, request(2), weights) == 0
+
+
+def test_how_many_fit_is_remembered_for_the_latest_free_cores_only() -> None:
+    """Each change of a node asks for all sizes, so answers would pile up faster than those of `place`."""
+    here, dice = machine("trn1.32xlarge"), random.Random(1)
+    tracemalloc.start()
+    try:
+        for _ in range(10_000):
+            how_many(here, CoreMask(dice.getrandbits(32)), request(16))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 2 << 20

@@ -7,6 +7,8 @@ the code. Not tested here: counts that kubelet allows, health, which node is cho
 
 import functools
 import itertools
+import random
+import tracemalloc
 from collections.abc import Iterable
 
 import pytest
@@ -576,3 +578,17 @@ def test_bits_beyond_the_machine_are_not_free() -> None:
     """Bits that the machine does not have are never given."""
     assert place(INF1_6, CoreMask(int(INF1_6.all_cores) << 16), cores(1)) is None
     assert place(INF1_6, CoreMask(int(INF1_6.all_cores) << 16), devices(1)) is None
+
+
+def test_what_is_remembered_takes_a_few_megabytes() -> None:
+    """Pods that come and go for weeks leave any number of different free cores behind."""
+    dice = random.Random(1)
+    request = NeuronRequest(Unit.DEVICE, (4,), 4)
+    tracemalloc.start()
+    try:
+        for _ in range(10_000):
+            place(TRN2, CoreMask(dice.getrandbits(64) | dice.getrandbits(64)), request)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 4 << 20

@@ -99,6 +99,7 @@ def explanation() -> Explanation:
             Change(ChangeKind.DEPARTURE, "ml/train-0 ends.", node_name="trn1-a", pods=(leaving,)),
         ),
         notes=("Budgets could not be read.",),
+        capacity_request="Asked the autoscaler for 1 trn1.32xlarge.",
     )
 
 

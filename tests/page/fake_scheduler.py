@@ -5,6 +5,7 @@ The answers are values of `explain/answers` in their real JSON form, with an ETa
 with `TOKEN`, as in `questions`.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -35,6 +36,7 @@ class FakeScheduler:
         explanations: by `namespace/name`.
         asked: paths with their queries, in order, and the status that each got.
         broken: status and body of all answers instead.
+        held: the path whose answers wait until `answering` is set.
     """
 
     port: int
@@ -44,6 +46,8 @@ class FakeScheduler:
     explanations: dict[str, Explanation] = attrs.field(factory=dict)
     asked: list[tuple[str, int]] = attrs.field(factory=list)
     broken: tuple[int, bytes] | None = None
+    held: str = ""
+    answering: asyncio.Event = attrs.field(factory=asyncio.Event)
     _open: AsyncExitStack = attrs.field(factory=AsyncExitStack)
 
     @property
@@ -69,6 +73,8 @@ class FakeScheduler:
 
     def _page(self, answer: Callable[[bool], attrs.AttrsInstance]) -> Page:
         async def shown(request: Request) -> Reply:
+            if request.path == self.held:
+                await self.answering.wait()
             if self.broken is not None:
                 return self._noted(request, Reply(*self.broken))
             authorization = request.fields.get("authorization")

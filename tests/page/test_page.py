@@ -130,6 +130,7 @@ async def test_what_waits_and_why(tab: Tab) -> None:
         "3 nodes (inf2-a, inf1-a and 1 more): didn't match Pod's node affinity/selector",
         "Space is kept for a/b.",
         "Budgets could not be read.",
+        "Asked the autoscaler for 1 trn1.32xlarge.",
     ):
         assert words in why
     decided = await tab.evaluate("document.querySelector('#decisions').innerText")

@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator
 
+import anyio
 import pytest
 
 from tests.browser.chromium import Chromium, Tab
 from tests.page import examples
 from tests.page.fake_scheduler import FakeScheduler
+from tests.support.patience import PATIENCE
 
 STATUS = "document.querySelector('#status').textContent"
 BY_HAND = """
@@ -98,6 +100,26 @@ async def test_a_token_is_forgotten_at_once(tab: Tab, scheduler: FakeScheduler) 
     await tab.evaluate("document.querySelector('#forget').click()")
     assert "train-0" not in await tab.evaluate("document.documentElement.outerHTML")
     await scheduler.start()
+
+
+async def test_an_answer_for_a_forgotten_token(tab: Tab, scheduler: FakeScheduler) -> None:
+    """Names that came before the token was forgotten are not shown when the last of the three answers arrives."""
+    scheduler.waiting = examples.waiting()
+    scheduler.held = "/v1/decisions"
+    await tab.evaluate("document.querySelector('#token').value = 'the-right-token'")
+    await tab.evaluate("document.querySelector('#token-form').requestSubmit()")
+    with anyio.fail_after(PATIENCE):
+        while len(scheduler.asked) < 5:  # noqa: ASYNC110 - the browser sets no event
+            await anyio.sleep(0.01)
+    await tab.evaluate("document.querySelector('#forget').click()")
+    await tab.evaluate(
+        "window.named = false; new MutationObserver(() => {"
+        " window.named ||= document.body.textContent.includes('train-1') })"
+        ".observe(document.body, {childList: true, subtree: true})"
+    )
+    scheduler.answering.set()
+    await tab.until(f"{WAITS} && document.querySelectorAll('#waiting li').length === 1")
+    assert await tab.evaluate("[window.named, document.querySelector('#names').textContent]") == [False, "hidden"]
 
 
 async def test_an_answer_of_another_version(tab: Tab, scheduler: FakeScheduler) -> None:

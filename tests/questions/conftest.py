@@ -31,6 +31,7 @@ class Desk:
         missing: what the process does not know yet.
         leads: whether it is the active replica.
         now: seconds, for its clock.
+        capacity_request: what is said of the machine for a pod; None if no profile asks for machines.
     """
 
     public: bool = False
@@ -42,6 +43,7 @@ class Desk:
     missing: str | None = None
     leads: bool = True
     now: float = 50.0
+    capacity_request: str | None = None
     ring: DecisionRing = attrs.field(init=False)
     pages: dict[str, Page] = attrs.field(init=False)
     _pods: dict[str, Pod] = attrs.field(factory=dict, init=False)
@@ -61,6 +63,7 @@ class Desk:
             leads=lambda: self.leads,
             clock=lambda: self.now,
             now=lambda: self.now,
+            capacity_request_of=lambda _: self.capacity_request,
         )
         self.pages = assembled(asked, self.reviews, public=self.public)
 

@@ -3,9 +3,11 @@
 import pytest
 
 from neuron_scheduler.answer_json import to_json
-from neuron_scheduler.explain.why import explain_pod, finished
+from neuron_scheduler.explain.steps import finished
+from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.questions.assembly import STANDBY
 from neuron_scheduler.questions.served_profiles import BESIDE_KUBE_SCHEDULER
+from neuron_scheduler.questions.why_question import ASKS_FOR_NONE, NOT_YET
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from tests.questions.conftest import Desk
 from tests.support.builders import node, pod
@@ -20,12 +22,13 @@ def fill(desk: Desk) -> None:
 
 
 async def test_why(desk: Desk) -> None:
-    """The answer is that of `explain`."""
+    """The answer is that of `explain`; only its message, which all readers of the pod see, is without the name."""
     fill(desk)
     waits = desk._pods["a/waits"]
     want = to_json(finished(explain_pod(desk.cluster, waits, default_profile("my-scheduler"), now=desk.now)))
     assert await desk.json("/v1/why?namespace=a&pod=waits") == await desk.json("/v1/why?pod=a/waits") == want
-    assert "secret/u" in want["message"]
+    assert "secret" not in want["message"]
+    assert "secret/u" in str(want["groups"])
 
 
 async def test_names_of_others(desk: Desk) -> None:
@@ -36,6 +39,36 @@ async def test_names_of_others(desk: Desk) -> None:
     assert (reply.status, b"a/waits" in text or b"waits" in text) == (200, True)
     assert b"secret" not in text
     assert b"you may not see" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "leads", "want"),
+    [
+        ("Asked the autoscaler for 1 trn1.32xlarge.", True, "Asked the autoscaler for 1 trn1.32xlarge."),
+        ("", True, NOT_YET),
+        (None, True, ASKS_FOR_NONE),
+        ("", False, ""),
+    ],
+)
+async def test_whether_a_machine_is_asked_for(desk: Desk, said: str | None, want: str, *, leads: bool) -> None:
+    """A pod that waits because of fragmentation gets a sentence in each case; a standby replica does not know."""
+    holders = [pod(f"h{row}", devices=1, on="n", ids=(4 * row,)) for row in range(4)]
+    waits = pod("waits", namespace="a", devices=8, scheduler_name="my-scheduler")
+    desk.put([node("n", TRN1)], [*holders, waits])
+    desk.capacity_request, desk.leads = said, leads
+    answer = await desk.json("/v1/why?pod=a/waits", "jane")
+    assert (answer["cause"], answer["capacityRequest"]) == ("fragmentation", want)
+
+
+@pytest.mark.parametrize("said", ["", None])
+async def test_a_machine_that_is_no_matter(desk: Desk, said: str | None) -> None:
+    """Where the autoscaler sees the pod itself, or the pod has a node, nothing is said."""
+    desk.capacity_request = said
+    desk.put([node("n", TRN1)], [pod("h", namespace="a", devices=16, on="n", ids=range(16))])
+    desk.put(pods=[pod("waits", namespace="a", devices=8, scheduler_name="my-scheduler")])
+    assert (await desk.json("/v1/why?pod=a/waits"))["capacityRequest"] == ""
+    desk.capacity_request = "Asked the autoscaler."
+    assert (await desk.json("/v1/why?pod=a/h"))["capacityRequest"] == ""
 
 
 async def test_on_one_node(desk: Desk) -> None:

@@ -47,3 +47,6 @@ OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads, behaviour_dae
 
 EXPIRED = _sentence(behaviour_watches.a_version_that_is_too_old_is_refused.__name__)
 """The one behaviour that a server shows only when its history is too short."""
+
+CLEARED = _sentence(behaviour_scheduling.a_binding_ends_the_nomination.__name__)
+"""What API servers before 1.35 do not do (the feature gate ClearingNominatedNodeNameAfterBinding is off there)."""

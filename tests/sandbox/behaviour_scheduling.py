@@ -14,10 +14,8 @@ MOMENT = "2026-11-21T08:15:04.123456Z"
 
 
 async def a_binding_is_one_write(api: Api) -> None:
-    """Node, annotations, condition and nomination change in one version, and nothing else does."""
+    """Node, annotations and condition change in one version, and nothing else does."""
     made = await api.pod("a", annotations={"kept": "1", "AWS_NEURON_IDS": "forged"}, labels={"x": "1"})
-    nominate = {"status": {"nominatedNodeName": "n9"}}
-    await api.call("PATCH", "pods/a/status", nominate, media_type=STRATEGIC)
     version = (await api.got("pods"))["metadata"]["resourceVersion"]
     reply = await api.bind("a", "n1", uid=made["metadata"]["uid"], annotations={"AWS_NEURON_IDS": "0,1"})
     assert (reply.status, reply.body["kind"], reply.body["status"]) == (201, "Status", "Success")
@@ -25,7 +23,6 @@ async def a_binding_is_one_write(api: Api) -> None:
     assert bound["spec"]["nodeName"] == "n1"
     assert bound["metadata"]["annotations"] == {"kept": "1", "AWS_NEURON_IDS": "0,1"}
     assert bound["metadata"]["labels"] == {"x": "1"}
-    assert "nominatedNodeName" not in bound["status"]
     assert bound["metadata"].get("generation") == made["metadata"].get("generation")
     (condition,) = bound["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
@@ -34,6 +31,17 @@ async def a_binding_is_one_write(api: Api) -> None:
     await api.pod("last")
     async with api.watch("pods", resourceVersion=version) as watch:
         assert await watch.take(2) == [("MODIFIED", "a"), ("ADDED", "last")]
+
+
+async def a_binding_ends_the_nomination(api: Api) -> None:
+    """The bound pod has no `nominatedNodeName` any more."""
+    await api.pod("a")
+    nominate = {"status": {"nominatedNodeName": "n9"}}
+    await api.call("PATCH", "pods/a/status", nominate, media_type=STRATEGIC)
+    await api.bind("a", "n1")
+    bound = await api.got("pods/a")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert "nominatedNodeName" not in bound["status"]
 
 
 async def a_binding_turns_the_condition(api: Api) -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from neuron_scheduler.check.subjects.api_server import NEWEST
 from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.apiserver.discovery import VERSION
 from neuron_scheduler.sandbox.apiserver.pods import quantity
 
 
@@ -30,6 +32,14 @@ def test_capacity(instance_type: str, devices: int, cores: int, vcpus: int, gibi
     assert (quantity(allocatable["cpu"]) or 0) < vcpus
     assert (quantity(allocatable["memory"]) or 0) < gibibytes * 1024**3
     assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == instance_type
+
+
+def test_api_server_and_kubelets_are_of_the_newest_release() -> None:
+    """The version as a number, as a text and of the kubelets is the same."""
+    assert (int(VERSION["major"]), int(VERSION["minor"])) == NEWEST
+    kubelet = fleet.node("n", "inf2.xlarge")["status"]["nodeInfo"]["kubeletVersion"]
+    assert kubelet.startswith(f"v{VERSION['major']}.{VERSION['minor']}.")
+    assert VERSION["gitVersion"].startswith(kubelet)
 
 
 def test_variants() -> None:

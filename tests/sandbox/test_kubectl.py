@@ -24,7 +24,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
 
 async def test_version_and_rights(kubectl: Kubectl) -> None:
     """It finds a server, which allows everything."""
-    assert "Server Version: v1.36" in await kubectl("version")
+    assert "Server Version: v1.37" in await kubectl("version")
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
     assert "pods" in await kubectl("api-resources")
     assert "KIND:       Pod" in await kubectl("explain", "pod")

@@ -15,7 +15,8 @@ from neuron_scheduler import cli, run_command
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings import config_file, file_format
 from neuron_scheduler.settings.arguments import config_and_file
-from neuron_scheduler.settings.config import OF_A_PROFILE, Config, ProfileConfig, settings
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
+from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.settings.setting import duration
 from neuron_scheduler.telemetry import logs
 
@@ -225,7 +226,10 @@ def test_every_setting_has_its_place(write: Write) -> None:
             "config.yaml: clientConnection.kubeconfig: there is no file /no/such",
             id="no file",
         ),
-        pytest.param(OLD, "Object missing required field `profiles`", id="old kind: whose pods?"),
+        pytest.param(OLD, r"no profiles.*; write profiles: \[\{schedulerName: my-s", id="old kind: whose pods?"),
+        pytest.param(OLD + "profiles:", "config.yaml: there are no profiles", id="old kind, null"),
+        pytest.param(OLD + "profiles: []", "config.yaml: there are no profiles", id="old kind, an empty list"),
+        pytest.param(OLD + "profiles: {}", "Expected `array`, got `object`", id="old kind, no list"),
         pytest.param(
             OLD + "profiles: [{schedulerName: a}]\nverbosity: 4",
             "Object contains unknown field `verbosity`",

@@ -67,6 +67,7 @@ def test_a_line_is_klogs() -> None:
         pytest.param("\u200b\ud800", r'"\u200b\ud800"', id="what cannot be printed is escaped"),
         pytest.param("\U000e0001", r'"\U000e0001"', id="beyond the basic plane"),
         pytest.param("one\ntwo", "<\n\tone\n\ttwo\n >", id="several lines are indented, as klog does"),
+        pytest.param("a\nI1121 b\r\x1b[2J\u2028c", "<\n\ta\n\tI1121 b\\r\\x1b[2J\\u2028c\n >", id="escaped there too"),
         pytest.param([0, 1, 2], "[0,1,2]", id="a list is JSON"),
         pytest.param({"n1": "why"}, '{"n1":"why"}', id="a mapping is JSON"),
         pytest.param(True, "true", id="a truth value"),
@@ -137,6 +138,13 @@ def test_lines_of_libraries() -> None:
     logging.getLogger("aiohttp").info("hidden")
     logging.getLogger("aiohttp").warning("loud %d", 1)
     assert body(stream.getvalue()) == "loud 1"
+
+
+def test_a_library_s_line_forges_no_line_of_ours() -> None:
+    """What a server sent may be in it: a further line is indented, and control characters are escaped."""
+    stream = configured()
+    logging.getLogger("aiohttp").warning("Illegal cookie %s", "a\nE1121 forged\x1b[2J\r")
+    assert stream.getvalue().partition("] ")[2] == "Illegal cookie a\n\tE1121 forged\\x1b[2J\\r\n"
 
 
 class FullDisk(io.StringIO):

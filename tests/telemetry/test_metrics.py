@@ -131,6 +131,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
             log_lines_dropped=13,
             terms_left_out=14,
             nodes_set_aside=15,
+            tasks=16,
         )
     )
     seen = samples(metrics)
@@ -148,6 +149,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
         "neuron_scheduler_binds_unknown": 10,
         "neuron_scheduler_terms_left_out": 14,
         "neuron_scheduler_nodes_set_aside": 15,
+        "neuron_scheduler_tasks": 16,
         "neuron_scheduler_log_lines_dropped_total": 13,
         'neuron_scheduler_pods_waiting{cause="capacity"}': 15,
         'neuron_scheduler_neuron_pods_waiting{cause="capacity",size="16",unit="device"}': 18,

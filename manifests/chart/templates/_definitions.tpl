@@ -19,7 +19,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /*
 The profiles as a JSON list: without any in the values, one with the name of AWS's fullnameOverride. The extender alone
-has no scheduler name.
+has no scheduler name. With the component capacityRequests each asks for machines, with the defaults unless it says more.
 */ -}}
 {{- define "neuron-scheduler.profiles" -}}
 {{- $profiles := .Values.config.profiles }}
@@ -27,6 +27,11 @@ has no scheduler name.
 {{- if and .enabled (not $profiles) }}
 {{- $profiles = list (dict "schedulerName" .fullnameOverride) }}
 {{- end }}
+{{- end }}
+{{- if .Values.components.capacityRequests }}
+{{- $asking := list }}
+{{- range $profiles }}{{ $asking = append $asking (merge (deepCopy .) (dict "capacityRequests" dict)) }}{{ end }}
+{{- $profiles = $asking }}
 {{- end }}
 {{- $profiles | default list | toJson }}
 {{- end }}

@@ -1,21 +1,32 @@
-"""The API server answers, and is of a supported version."""
+"""The API server answers, is of a supported version, and serves what the scheduler watches."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from neuron_scheduler.check.subjects.finding import Finding, Severity, note, ok, warning
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok, warning
 from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
 
 OLDEST: Final = (1, 33)
-NEWEST: Final = (1, 36)
+NEWEST: Final = (1, 37)
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 _SUPPORTED: Final = f"supported: {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what there is to say about the server's version."""
+    """Yield what there is to say about the server."""
+    yield from _about_version(snapshot)
+    if snapshot.not_served and not isinstance(snapshot.not_served, Unread):
+        yield error(
+            "kinds-not-served",
+            f"The API server does not serve {', '.join(snapshot.not_served)}; the scheduler does not become ready",
+            objects=snapshot.not_served,
+            advice="Remove what switches it off from kube-apiserver's --runtime-config",
+        )
+
+
+def _about_version(snapshot: Snapshot) -> Iterator[Finding]:
     version = snapshot.version
     if isinstance(version, Unread):
         yield Finding("version-unknown", Severity.UNCHECKED, f"Its version is not known: {version} ({_SUPPORTED})")

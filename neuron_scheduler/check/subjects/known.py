@@ -21,6 +21,8 @@ LEADER: Final = "neuron-scheduler-leader"
 ALLOCATIONS: Final = "neuron-scheduler-allocations"
 NODE_NAME: Final = "neuron-scheduler-node-name"
 NAME: Final = "neuron-scheduler-name"
+CAPACITY: Final = "neuron-scheduler-capacity"
+"""The namespace in which machines are asked for; also its PriorityClass, its policy, and its pods' schedulerName."""
 POLICIES: Final = (LEADER, ALLOCATIONS, NODE_NAME, NAME)
 KEEPER: Final = "neuron-scheduler-lease-watch"
 

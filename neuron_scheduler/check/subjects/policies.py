@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok, warning
-from neuron_scheduler.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
+from neuron_scheduler.check.subjects.known import ALLOCATIONS, CAPACITY, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
 from neuron_scheduler.check.subjects.policy_parts import EXPECTED, accounts, digests, strings_of
 from neuron_scheduler.check.subjects.snapshot import Policy, Snapshot, Unread
 from neuron_scheduler.model.wording import listed
@@ -118,7 +118,7 @@ def _binding_faults(snapshot: Snapshot, name: str, binding: Policy | None) -> It
             f"The binding of {name} only has the actions {listed(sorted(actions)) or 'none'}: {PURPOSES[name]}",
             command=commands.apply(snapshot),
         )
-    if binding.spec.get("matchResources"):
+    if binding.spec.get("matchResources") and not (name == NAME and _without_placeholders(binding)):
         yield warning(
             "policy-bound-in-part",
             f"The binding of {name} has matchResources, so the policy is not in force everywhere",
@@ -142,6 +142,17 @@ def _binding_faults(snapshot: Snapshot, name: str, binding: Policy | None) -> It
                 " (parameterNotFoundAction is not Allow)",
                 command=commands.apply(snapshot),
             )
+
+
+def _without_placeholders(binding: Policy) -> bool:
+    """Return whether a binding leaves out the namespace of the placeholders only, as components/capacity-requests."""
+    resources = binding.spec.get("matchResources")
+    if not isinstance(resources, Mapping):
+        return False
+    others = ("objectSelector", "resourceRules", "excludeResourceRules")
+    left_out = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [CAPACITY]}
+    selector = resources.get("namespaceSelector")
+    return selector == {"matchExpressions": [left_out]} and not any(resources.get(part) for part in others)
 
 
 def _keeper(policies: Mapping[str, Policy], bindings: Mapping[str, Policy]) -> Iterator[Finding]:

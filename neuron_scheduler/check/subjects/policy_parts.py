@@ -21,7 +21,7 @@ EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
         "matchConstraints": "9a63cbfac96b",
         "matchConditions": "2c297c57661b",
         "variables": "44dbcfebacfb",
-        "validations": "44093e41ea69",
+        "validations": "57f714eb94bd",
     },
     "neuron-scheduler-leader": {
         "failurePolicy": "21795faf6eb3",

@@ -10,6 +10,7 @@ import attrs
 from neuron_scheduler.check.subjects import (
     allocations,
     api_server,
+    capacity_requests,
     device_plugin,
     installation,
     nodes,
@@ -46,6 +47,7 @@ SUBJECTS: Final = (
     Subject("device-plugin", "Device plugin", device_plugin.findings),
     Subject("installation", "Installation", installation.findings),
     Subject("policies", "Admission policies", policies.findings),
+    Subject("capacity-requests", "Capacity requests", capacity_requests.findings),
     Subject("other-schedulers", "Other schedulers", other_schedulers.findings),
     Subject("usage-maps", "Annotations of AWS's extension", usage_maps.findings),
     Subject("allocations", "Allocations", allocations.findings),

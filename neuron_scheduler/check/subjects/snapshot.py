@@ -114,6 +114,7 @@ class SeenWorkload:
         labels: of its pods.
         account: the name of its pods' ServiceAccount.
         serves: scheduler names that its configuration has; None if that is unknown, Unread if it may not be read.
+        asks: `as` of the profiles in its configuration that ask for machines.
     """
 
     object: Object
@@ -123,6 +124,7 @@ class SeenWorkload:
     labels: Mapping[str, str] = NO_LABELS
     containers: tuple[SeenContainer, ...] = ()
     serves: "tuple[str, ...] | Unread | None" = None
+    asks: tuple[str, ...] = ()
 
     @property
     def mode(self) -> str:
@@ -193,6 +195,26 @@ class Access:
 
 
 @attrs.frozen(kw_only=True)
+class Asking:
+    """
+    What asking for machines needs, of a cluster whose scheduler asks for them.
+
+    Attributes:
+        forms: `as` of the profiles that ask.
+        namespace: whether the namespace is there.
+        priority_class: whether the priority of the placeholders is there.
+        buffers: whether the API server serves capacity buffers; True if nobody asks with them.
+        rights: of our ServiceAccount there; None if the API server reviews no rights.
+    """
+
+    forms: tuple[str, ...]
+    namespace: bool | Unread = True
+    priority_class: bool | Unread = True
+    buffers: bool | Unread = True
+    rights: tuple[Access, ...] | Unread | None = ()
+
+
+@attrs.frozen(kw_only=True)
 class Snapshot:
     """
     What was read of a cluster.
@@ -213,11 +235,13 @@ class Snapshot:
         others: further objects with names that are or were ours.
         malformed: objects that cannot be read, other than pods and nodes, with the reason.
         rights: what our ServiceAccount may do; empty if it does not exist, None if the API server reviews no rights.
+        asking: what asking for machines needs; None if no profile asks for them.
     """
 
     server: str
     source: str
     version: str | Unread
+    not_served: tuple[str, ...] | Unread = ()
     namespace: str = "kube-system"
     lease_name: str = "my-scheduler"
     given_names: tuple[str, ...] = ()
@@ -236,6 +260,7 @@ class Snapshot:
     policy_bindings: tuple[Policy, ...] | Unread = ()
     malformed: tuple[str, ...] = ()
     rights: tuple[Access, ...] | Unread | None = ()
+    asking: Asking | None = None
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -291,6 +316,7 @@ class Snapshot:
     @property
     def unread(self) -> tuple[Unread, ...]:
         """Everything that could not be read, each request once."""
-        parts = (*(getattr(self, field.name) for field in attrs.fields(Snapshot)), *self.others)
+        parts = [part for value in (self, self.asking) if value for part in attrs.asdict(value, recurse=False).values()]
         of_workloads = (d.serves for d in (*self.ours, *self.foreign))
-        return tuple(dict.fromkeys(part for part in (*parts, *of_workloads) if isinstance(part, Unread)))
+        every = (*parts, *self.others, *of_workloads)
+        return tuple(dict.fromkeys(part for part in every if isinstance(part, Unread)))

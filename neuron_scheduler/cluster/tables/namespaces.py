@@ -23,6 +23,9 @@ class NamespaceTable:
     _labels: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
     _selected: dict[LabelSelector, frozenset[str]] = attrs.field(factory=dict)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._labels
+
     def put(self, namespace: Namespace) -> None:
         """Add or replace a namespace."""
         self._labels[namespace.name] = namespace.labels

@@ -28,6 +28,10 @@ def _ignore(_name: str) -> None:
     """Do nothing."""
 
 
+def _ignore_node(_node: Node) -> None:
+    """Do nothing."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class NodeHandler(ObjectHandler[Node]):
     """
@@ -36,7 +40,9 @@ class NodeHandler(ObjectHandler[Node]):
     Attributes:
         gone: called with the name of a deleted node.
         nomination_lost: called with a pod whose nominated space is gone with the node, or with the node's machine.
+        shrank: called with the name of a node that may offer less than before.
         changed: called with the name of a node that has changed.
+        came: called with a node that was not there before.
     """
 
     MALFORMED: ClassVar[str] = "Skipping malformed node"
@@ -45,7 +51,9 @@ class NodeHandler(ObjectHandler[Node]):
     queue: SchedulingQueue
     gone: Callable[[str], None]
     nomination_lost: Callable[[Pod], None]
+    shrank: Callable[[str], None] = _ignore
     changed: Callable[[str], None] = _ignore
+    came: Callable[[Node], None] = _ignore_node
     resource: str = "nodes"
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
 
@@ -54,6 +62,7 @@ class NodeHandler(ObjectHandler[Node]):
         log.info("Add event for node", v=3, node=new.name)
         self._put(new)
         self._note(new, None, (ClusterEvent.NODE_ADDED,))
+        self.came(new)
 
     def updated(self, old: Node, new: Node) -> None:
         """Replace a node; a change that cannot help a pod wakes none."""
@@ -65,6 +74,8 @@ class NodeHandler(ObjectHandler[Node]):
         self._put(new)
         events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
         self._note(new, old if old.uid == new.uid else None, events)
+        if old.uid != new.uid:
+            self.came(new)
         self.changed(new.name)
 
     def deleted(self, old: Node) -> None:
@@ -93,6 +104,8 @@ class NodeHandler(ObjectHandler[Node]):
         ):  # its machine is another, and so are its cores
             for nomination in before.nominations:
                 self.nomination_lost(nomination.pod)
+        elif before is not None and before.node.allocatable != node.allocatable:
+            self.shrank(node.name)
         if node.refusal:
             self.metrics.malformed(self.resource)
         doubt = node.refusal or doubts(node)

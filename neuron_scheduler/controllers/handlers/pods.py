@@ -7,7 +7,8 @@ never await, so the cluster is consistent between any two of them. What is unkno
 per pod, and counted.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import attrs
@@ -46,7 +47,7 @@ class PodHandler(ObjectHandler[Pod]):
         scheduler_names: pods with one of these are ours to schedule.
         clock: seconds that never jump, the queue's time.
         gone: called with the uid of each pod that is gone.
-        came: called with the name of a node to which another process has bound a pod.
+        came: called with the name of a node on which a pod is, or has what, this process did not decide.
         left: called with a pod that is gone from its node without having started or having been deleted.
         started: called with a pod that its kubelet has admitted.
         double_booked: called with a pod and another that claims the same cores.
@@ -72,6 +73,8 @@ class PodHandler(ObjectHandler[Pod]):
     pending_elsewhere: Callable[[Pod], None] = ignore_pod
     resource: str = "pods"
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
+    _replacing: bool = attrs.field(default=False, init=False)
+    _rivals: list[str] = attrs.field(factory=list, init=False)  # uids; not reported yet
 
     def added(self, new: Pod) -> None:
         """Keep or queue a new pod."""
@@ -148,6 +151,22 @@ class PodHandler(ObjectHandler[Pod]):
                 for rival in node_info.conflicts(uid)[:1] if node_info.neuron_usage.double_booked else ():
                     self.double_booked(pod_info.pod, rival)
 
+    @contextmanager
+    def replacing(self) -> Iterator[None]:
+        """
+        Report cores that are claimed twice only after the block.
+
+        A list hands over new pods before it removes those that are gone, whose cores the new ones may have. A list that
+        is broken off is followed by another, and only that one's end says who is gone.
+        """
+        self._replacing = True
+        yield
+        self._replacing = False
+        known = [self.cluster.pod_info(uid) for uid in self._rivals]
+        self._rivals.clear()
+        for pod_info in filter(None, known):
+            self._report_conflict(pod_info.pod)
+
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self.scheduler_names and not pod.terminating
 
@@ -167,8 +186,8 @@ class PodHandler(ObjectHandler[Pod]):
             self._note(ClusterEvent.ASSIGNED_POD_GONE, pod, node_name=nominated[0])
         if before is None or _has_news(before, pod_info):
             self._report_doubt(pod_info)
-        if before is None:
             self.came(pod.node_name)
+        if before is None:
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, pod)
         else:
             self._note_changes(before, pod_info)
@@ -205,8 +224,13 @@ class PodHandler(ObjectHandler[Pod]):
                 log.warning(
                     "Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=pod_info.problem
                 )
+        self._report_conflict(pod)
+
+    def _report_conflict(self, pod: Pod) -> None:
         rivals = self.cluster.conflicts(pod.uid)
-        if rivals:  # only the first is reported: all pods of a node may claim the same cores, which makes many pairs
+        if rivals and self._replacing:
+            self._rivals.append(pod.uid)
+        elif rivals:  # only the first is reported: all pods of a node may claim the same cores, which makes many pairs
             more = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
             log.error("Pods claim the same Neuron cores", pod=pod.key, other=rivals[0].key + more, node=pod.node_name)
             self.double_booked(pod, rivals[0])

@@ -172,6 +172,8 @@ class Explanation:
         notes: what was not tried or could not be read, and why: one sentence each.
         node_name: where it would go, or is.
         ids: devices or cores that it would get, or has.
+        capacity_request: whether an autoscaler is asked for a machine for it, or why not: one sentence. Empty if that
+            is not for the scheduler to do, or if it did not give the answer.
     """
 
     pod: PodSummary
@@ -185,6 +187,7 @@ class Explanation:
     notes: tuple[str, ...] = ()
     node_name: str = ""
     ids: tuple[int, ...] = ()
+    capacity_request: str = ""
 
 
 @attrs.frozen

@@ -21,7 +21,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
-from neuron_scheduler.neuron.topology import MOST_REMEMBERED
+from neuron_scheduler.neuron.packing import MOST_REMEMBERED
 from neuron_scheduler.scheduling.preemption.victims import in_the_way
 
 LIVE: Final = 1 << 12

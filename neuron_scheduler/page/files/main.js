@@ -10,6 +10,7 @@ const EVERY = 2000, HIDDEN = 60000, LONGEST = 30000;  // milliseconds
 const SHARE = 10;  // a large fleet's answers take long: the page asks for them a tenth of the time at most
 
 let timer, shown, failures = 0, since = 0, paused = false, running = false, again = false, took = 0;
+let tokens = 0;  // how many tokens there were: an answer for an earlier one is neither shown nor blamed on the present one
 
 async function update() {
   if (running) {
@@ -18,9 +19,10 @@ async function update() {
   }
   running = true;
   clearTimeout(timer);
-  const begun = performance.now();
+  const begun = performance.now(), token = tokens;
   try {
     const [machines, pods, lately] = await Promise.all([ask("fleet"), ask("waiting"), ask("decisions")]);
+    if (token !== tokens) return;
     if (![machines.machines, machines.types, pods.pods, lately.decisions].every(Array.isArray)) {
       throw new NoAnswer(0, "the answer is not from a scheduler");
     }
@@ -35,6 +37,7 @@ async function update() {
     say(byId("names"), authorised() ? "those that your token allows" : "hidden");
     state("", paused ? "Updates are paused." : "Up to date.");
   } catch (error) {
+    if (token !== tokens) return;
     failures += 1;
     if (error instanceof NoAnswer) lost(error);
     else {
@@ -95,6 +98,7 @@ function listen() {
   });
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
+    tokens += 1;
     authorise(byId("token").value.trim());
     say(byId("token-error"), "");
     byId("token").value = "";
@@ -102,6 +106,7 @@ function listen() {
     update();
   });
   byId("forget").addEventListener("click", () => {
+    tokens += 1;
     authorise("");
     byId("token").value = "";
     fleet.show({machines: [], types: []});

@@ -77,6 +77,7 @@ function explained(why, details) {
   return element("div", {},
     why.verdict !== "waits" && element("p", {}, VERDICTS[why.verdict] ?? why.verdict),
     !said && element("p", {}, why.message),
+    why.capacityRequest && element("p", {}, why.capacityRequest),
     why.changes.length > 0 && part("What would let it in", why.changes.map(change)),
     why.groups.length > 0 && part("Node by node", first.map(group)),
     others.length > 0 && element("details", {},

@@ -12,10 +12,13 @@ from typing import Any, Final
 from neuron_scheduler.sandbox.apiserver.resource import VERBS, Resource
 from neuron_scheduler.sandbox.apiserver.resources import RESOURCES
 
+_MAJOR, _MINOR = "1", "37"
+RELEASE: Final = f"v{_MAJOR}.{_MINOR}.2"
+"""The release of Kubernetes that the sandbox says it is."""
 VERSION: Final[Mapping[str, str]] = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.2+sandbox",
+    "major": _MAJOR,
+    "minor": _MINOR,
+    "gitVersion": f"{RELEASE}+sandbox",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",

@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.sandbox.apiserver import selectors
+from neuron_scheduler.sandbox.apiserver.readable import Readable
 from neuron_scheduler.sandbox.apiserver.resource import Resource
 from neuron_scheduler.sandbox.apiserver.status import (
     StatusError,
@@ -23,7 +24,7 @@ from neuron_scheduler.sandbox.apiserver.status import (
     from_the_future,
     invalid,
 )
-from neuron_scheduler.sandbox.apiserver.store import Expired, Object, Store, key_of
+from neuron_scheduler.sandbox.apiserver.store import Expired, Object, key_of
 
 
 @attrs.frozen
@@ -60,7 +61,7 @@ def predicate_of(resource: Resource, query: Mapping[str, str]) -> selectors.Pred
     return selectors.parse(resource, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", ""))
 
 
-def read(store: Store, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> Page:
+def read(store: Readable, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> Page:
     """
     Return the page that a list request asks for.
 

@@ -39,7 +39,7 @@ class Log:
 
     def write(self, text: str) -> None:
         """Add a line."""
-        self._lines.append(Line(datetime.now(UTC), text))
+        self._lines.append(Line(metadata.now(), text))
         self._written += 1
         self._notify()
 

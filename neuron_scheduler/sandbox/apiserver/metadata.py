@@ -6,6 +6,7 @@ Rules as in `k8s.io/apimachinery/pkg/api/validation`. Nothing here knows a kind.
 
 import re
 import secrets
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -37,6 +38,11 @@ _LABEL_RULE: Final = (
     "and must start and end with an alphanumeric character"
 )
 _KEPT_ON_UPDATE: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def now() -> datetime:
+    """Return the wall-clock time."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def timestamp(moment: datetime) -> str:

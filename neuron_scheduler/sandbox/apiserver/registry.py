@@ -7,7 +7,7 @@ come in are owned by the call; objects that go out are the stored values and mus
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import attrs
@@ -39,16 +39,12 @@ from neuron_scheduler.sandbox.apiserver.store import Object, Store
 INITIAL_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 @attrs.define(eq=False)
 class Registry:
     """What can be done to the objects of a store. Refusals are raised as `StatusError`."""
 
     store: Store
-    clock: Callable[[], datetime] = _now
+    clock: Callable[[], datetime] = metadata.now
     _addresses: Addresses = attrs.field(factory=Addresses)
     _applied: Applied = attrs.field(factory=Applied)
 

@@ -17,6 +17,7 @@ from aiohttp import web
 from neuron_scheduler.sandbox.apiserver import listing, logs, metadata, patch, protobuf, scale, streaming, table, watch
 from neuron_scheduler.sandbox.apiserver.faults import Fault
 from neuron_scheduler.sandbox.apiserver.paths import Target, target_of
+from neuron_scheduler.sandbox.apiserver.reads import Reads
 from neuron_scheduler.sandbox.apiserver.registry import Registry
 from neuron_scheduler.sandbox.apiserver.resource import Resource
 from neuron_scheduler.sandbox.apiserver.resources import PODS
@@ -58,9 +59,14 @@ async def decoded(request: web.Request) -> Any:
 
 @attrs.define(eq=False)
 class Rest:
-    """The verbs over HTTP. Without `watch_list`, `sendInitialEvents` is refused, so clients fall back to lists."""
+    """
+    The verbs over HTTP; lists and watches come from `reads`.
+
+    Without `watch_list`, `sendInitialEvents` is refused, so clients fall back to lists.
+    """
 
     registry: Registry
+    reads: Reads
     logs: logs.Logs
     waits: streaming.Waits
     bookmark_interval: float
@@ -97,7 +103,7 @@ class Rest:
 
     async def _list(self, request: web.Request, target: Target) -> web.Response:
         resource = target.resource
-        page = listing.read(self.registry.store, resource, target.namespace, request.query)
+        page = await self.reads.page(resource, target.namespace, request.query)
         if _wants_table(request):
             shown = self._table(request, resource, page.objects)
             response = json_response(shown | {"metadata": page.metadata()})
@@ -217,7 +223,7 @@ class Rest:
         asked = watch.parse(resource, namespace, query, watch_list=self.watch_list)
         response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
         await response.prepare(request)
-        deliveries = watch.deliveries(self.registry.store, asked, bookmark_interval=self.bookmark_interval)
+        deliveries = self.reads.deliveries(asked, bookmark_interval=self.bookmark_interval)
         with self.waits.endable():
             await streaming.send(request, response, self._lines(request, resource, deliveries), fault)
         return response

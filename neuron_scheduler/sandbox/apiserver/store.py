@@ -6,7 +6,7 @@ raises `Expired` if it no longer knows, and can be read backwards to see a table
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -54,9 +54,16 @@ class _Table:
 
 @attrs.define(eq=False)
 class Store:
-    """Tables by name, all versions from one counter. `history` bounds each table's log."""
+    """
+    Tables by name, all versions from one counter.
+
+    Attributes:
+        history: bounds each table's log.
+        listeners: called with the table's name and each change, in the step that makes it.
+    """
 
     history: int = 10_000
+    listeners: list[Callable[[str, Change], None]] = attrs.field(factory=list)
     _version: int = FIRST_VERSION
     _tables: dict[str, _Table] = attrs.field(factory=dict)
     _changed: anyio.Event = attrs.field(factory=anyio.Event)
@@ -93,7 +100,7 @@ class Store:
         previous = contents.objects.get(key)
         stored = self._stamped(obj)
         contents.objects[key] = stored
-        self._record(contents, Change(self._version, "ADDED" if previous is None else "MODIFIED", stored, previous))
+        self._record(table, Change(self._version, "ADDED" if previous is None else "MODIFIED", stored, previous))
         return stored
 
     def remove(self, table: str, namespace: str, name: str) -> Object | None:
@@ -103,8 +110,18 @@ class Store:
         if previous is None:
             return None
         last = self._stamped(previous)
-        self._record(contents, Change(self._version, "DELETED", last, previous))
+        self._record(table, Change(self._version, "DELETED", last, previous))
         return last
+
+    def take(self, table: str, change: Change) -> None:
+        """Make a change of another store in this one too, with its version, which must be higher than the last one."""
+        contents, key = self._table(table), key_of(change.object)
+        if change.type == "DELETED":
+            contents.objects.pop(key, None)
+        else:
+            contents.objects[key] = change.object
+        self._version = change.version
+        self._record(table, change)
 
     def since(self, table: str, version: int) -> list[Change]:
         """
@@ -165,7 +182,8 @@ class Store:
         self._version += 1
         return obj | {"metadata": obj["metadata"] | {"resourceVersion": str(self._version)}}
 
-    def _record(self, contents: _Table, change: Change) -> None:
+    def _record(self, table: str, change: Change) -> None:
+        contents = self._table(table)
         contents.log.append(change)
         if len(contents.log) > self.history * 2:
             dropped = len(contents.log) - self.history
@@ -176,3 +194,5 @@ class Store:
         contents.changed = anyio.Event()
         self._changed.set()
         self._changed = anyio.Event()
+        for listener in self.listeners:
+            listener(table, change)

@@ -12,11 +12,12 @@ import anyio
 import attrs
 
 from neuron_scheduler.sandbox.apiserver import listing
+from neuron_scheduler.sandbox.apiserver.readable import Readable
 from neuron_scheduler.sandbox.apiserver.resource import Resource
 from neuron_scheduler.sandbox.apiserver.resources import PODS
 from neuron_scheduler.sandbox.apiserver.selectors import Predicate
 from neuron_scheduler.sandbox.apiserver.status import StatusError, expired, forbidden_value, invalid
-from neuron_scheduler.sandbox.apiserver.store import Change, Expired, Object, Store
+from neuron_scheduler.sandbox.apiserver.store import Change, Expired, Object
 
 DEFAULT_TIMEOUT: Final = 1800.0  # seconds; the real server draws one between 30 and 60 minutes
 _BEFORE_DEADLINE: Final = 2.0  # seconds before its end a watch gets a last bookmark
@@ -74,7 +75,7 @@ def parse(resource: Resource, namespace: str | None, query: Mapping[str, str], *
     )
 
 
-async def deliveries(store: Store, request: Request, *, bookmark_interval: float) -> AsyncIterator[Delivery]:
+async def deliveries(store: Readable, request: Request, *, bookmark_interval: float) -> AsyncIterator[Delivery]:
     """
     Yield the events of a watch until its timeout, or until an ERROR with the Status that ends it.
 

@@ -7,7 +7,6 @@ cluster, and ends by itself without `--serve`.
 
 import argparse
 import errno
-import signal
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +14,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.interruption import interruptible
 from neuron_scheduler.sandbox.demo import installation, page_port, scheduler_pods
 from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
@@ -82,8 +82,7 @@ async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, argum
     stage = Stage(server)
     for installed in (installation.account(), installation.deployment(), installation.device_plugin()):
         server.create(installed)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_on_signal, tasks.cancel_scope)
+    async with interruptible():
         await stage.play()
         if arguments.export:
             stage.export(arguments.export)
@@ -95,7 +94,6 @@ async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, argum
                 await _until_available(server)
                 async with page_port.leading_to(pods.port) as port:
                     await stage.serve(kubeconfig, f"http://127.0.0.1:{port}/page")
-        tasks.cancel_scope.cancel()
     return 0 if stage.finished else _INTERRUPTED
 
 
@@ -103,9 +101,3 @@ async def _until_available(server: ApiServer) -> None:
     """Wait until the Deployment says so, which is a moment after its pod is ready."""
     while not (installation.deployed(server.store).get("status") or {}).get("availableReplicas"):
         await server.store.changed("deployments")
-
-
-async def _end_on_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()

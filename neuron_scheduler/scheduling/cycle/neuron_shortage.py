@@ -93,6 +93,9 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     """
     Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
 
+    Whoever may read the pod reads this sentence in its condition, and may not be allowed to see the pods of other
+    namespaces: they are not named.
+
     `kube.writes.pod_condition` knows the first words: other names alone do not make another message.
     """
     blocked = NO_NODES
@@ -107,19 +110,26 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     )
     if not named:
         return ""
-    sentences = ", ".join(f"{node_info.node.name} is blocked by {unknown_holder(node_info)}" for node_info in named)
+    sentences = ", ".join(
+        f"{node_info.node.name} is blocked by {unknown_holder(node_info, pod.namespace)}" for node_info in named
+    )
     more = blocked.bit_count() - len(named)
     rest = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
     return f"Unknown ids: {sentences}{rest}."
 
 
-def unknown_holder(node_info: NodeInfo) -> str:
-    """Name the oldest of a node's pods with unknown ids, and its schedulerName."""
+def unknown_holder(node_info: NodeInfo, namespace: str | None = None) -> str:
+    """
+    Name the oldest of a node's pods with unknown ids, and its schedulerName.
+
+    With a namespace it is the oldest there; a pod of another namespace is not named.
+    """
     unknown = [pod_info for pod_info in node_info.pod_infos.values() if pod_info.cores is None]
-    first = min(unknown, key=lambda pod_info: (pod_info.pod.created, pod_info.pod.key))
+    first = min(unknown, key=lambda i: (namespace not in (None, i.pod.namespace), i.pod.created, i.pod.key))
     name = first.pod.scheduler_name if _NAME.fullmatch(first.pod.scheduler_name) else "unusual"
     scheduler = "unreadable" if first.unreadable else f"schedulerName {name}"
-    return f"{first.pod.key} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
+    shown = first.pod.key if namespace in (None, first.pod.namespace) else "a pod of another namespace"
+    return f"{shown} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
 
 
 def otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:

@@ -50,6 +50,7 @@ class Profile:
 
     Attributes:
         plugins: names of those that refuse nodes or pods, in kube-scheduler's order.
+        count_unknown_only: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
     """
 
     scheduler_name: str
@@ -57,6 +58,7 @@ class Profile:
     filters: tuple[Filter, ...]
     preferences: tuple[Preference, ...]
     plugins: tuple[PluginName, ...] = attrs.field(kw_only=True, eq=False)
+    count_unknown_only: bool = attrs.field(default=False, kw_only=True)
     _fields: tuple[PodField, ...] = attrs.field(init=False, eq=False, repr=False)
     _left_out: Callable[[Pod], tuple[bool, ...]] = attrs.field(init=False, eq=False, repr=False)
     _plans: dict[tuple[bool, ...], Plan] = attrs.field(factory=dict, init=False, eq=False, repr=False)
@@ -114,6 +116,7 @@ def default_profile(
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         plugins=tuple(plugin.name for plugin in plugins),
+        count_unknown_only=count_unknown_only,
         preferences=tuple(by_name[name] for name in preferences),
     )
 
@@ -136,6 +139,7 @@ def extender_profile(*, count_unknown_only: bool = False) -> Profile:
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         plugins=tuple(plugin.name for plugin in plugins),
+        count_unknown_only=count_unknown_only,
         preferences=(node_rejections.PREFERENCE, smallest_block.by_block(count_unknown_only=count_unknown_only)),
     )
 
@@ -157,5 +161,6 @@ def preemption_profile(*, count_unknown_only: bool = False) -> Profile:
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         plugins=tuple(plugin.name for plugin in plugins),
+        count_unknown_only=count_unknown_only,
         preferences=(),
     )

@@ -6,15 +6,15 @@ reject, or a node that is being drained, must be noticed before the request. Onl
 look for another node, and to revoke a decision for anything that kube-scheduler ignores during execution.
 """
 
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pod
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.plugins import node_unschedulable, taint_toleration
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedulable, taint_toleration
 
 
-def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
+def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown_only: bool = False) -> bool:
     """
     Return whether a node would take a pod that is assumed on it.
 
@@ -22,13 +22,23 @@ def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
         node_info: the node, with the pod.
         pod: its current state.
         cores: what the decision gave to it.
+        count_unknown_only: unknown Neuron allocations count by number only, as in the decision.
     """
     pod_info = node_info.pod_infos.get(pod.uid)
     if pod_info is None or pod_info.cores != cores or cores & node_info.neuron_usage.double_booked:
         return False  # the node's machine has changed, or another scheduler has bound a pod to these cores
+    if not (count_unknown_only or _is_safe(node_info, pod)):
+        return False
     return not _keeps_off(node_info.node, pod) and not any(
         node_info.used.get(name, 0) > node_info.node.allocatable.get(name, 0) for name in (PODS, *pod.requests)
     )
+
+
+def _is_safe(node_info: NodeInfo, pod: Pod) -> bool:
+    """Return whether no pod whose ids are unknown can use what the pod is to get; one may have come meanwhile."""
+    if pod.neuron is None or not node_info.neuron_usage.unknown_devices:
+        return True
+    return neuron_topology.is_safe(without_pod(node_info, pod.uid), pod.neuron)
 
 
 def _keeps_off(node: Node, pod: Pod) -> bool:

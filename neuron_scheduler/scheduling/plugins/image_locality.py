@@ -2,7 +2,8 @@
 ImageLocality: of nodes that are otherwise equal, those that have most of the pod's images are best.
 
 Upstream: `plugins/imagelocality/image_locality.go`. An image counts by its size times the share of nodes that have
-it, so that a single node with it does not attract every pod. Sums are compared in eighths of upstream's range.
+it, so that a single node with it does not attract every pod. Sums are compared in eighths of upstream's range, which
+grows with every image, those of volumes included (since Kubernetes 1.37).
 """
 
 from collections.abc import Iterator
@@ -16,12 +17,12 @@ from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("ImageLocality")
 LEAST = 23 << 20
-MOST_OF_A_CONTAINER = 1000 << 20
+MOST_OF_AN_IMAGE = 1000 << 20
 EIGHTHS = 8
 
 
 def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes with the most eighths between 23 MB and 1000 MB for each container."""
+    """Return the nodes with the most eighths between 23 MB and 1000 MB for each image."""
     if not pod.images:
         return among
     sums, everywhere = Column(), 0
@@ -34,7 +35,7 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     if not sums.positive:
         return among
     for eighth in range(EIGHTHS, 0, -1):
-        needed = _least_sum(eighth, len(pod.images)) - everywhere
+        needed = _least_sum(eighth, len(pod.images) + len(pod.volume_images)) - everywhere
         reached = sums.at_least(needed, among)
         if reached:
             return reached
@@ -50,9 +51,9 @@ def _amounts(view: View, pod: Pod) -> Iterator[tuple[int, NodeSet]]:
             yield size * having // view.node_count, nodes
 
 
-def _least_sum(eighth: int, containers: int) -> int:
-    """Return the least sum that reaches an eighth of the range."""
-    span = MOST_OF_A_CONTAINER * containers - LEAST
+def _least_sum(eighth: int, images: int) -> int:
+    """Return the least sum that reaches an eighth of the range for so many images."""
+    span = MOST_OF_AN_IMAGE * images - LEAST
     return LEAST - (-eighth * span // EIGHTHS)
 
 

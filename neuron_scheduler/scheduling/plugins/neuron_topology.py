@@ -74,7 +74,7 @@ class BlockLevel:
             return ()
         placement = place(machine, neuron_usage.free, self.request)
         if placement is None or (
-            neuron_usage.unknown_devices and not self.count_unknown_only and not _is_safe(node_info, self.request)
+            neuron_usage.unknown_devices and not self.count_unknown_only and not is_safe(node_info, self.request)
         ):
             return ()
         level = 2 * placement.level + (neuron_usage.has_multi_unit_pod and self.request.total == 1)
@@ -103,7 +103,7 @@ class IllegalCount:
 illegal_counts = lru_cache(maxsize=1024)(IllegalCount)
 
 
-def _is_safe(node_info: NodeInfo, request: NeuronRequest) -> bool:
+def is_safe(node_info: NodeInfo, request: NeuronRequest) -> bool:
     """
     Return whether there is certainly room for the request beside the pods whose ids are unknown.
 

@@ -25,7 +25,8 @@ from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
-from neuron_scheduler.neuron.topology import MOST_REMEMBERED, legal_sets
+from neuron_scheduler.neuron.packing import MOST_REMEMBERED
+from neuron_scheduler.neuron.topology import legal_sets
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance

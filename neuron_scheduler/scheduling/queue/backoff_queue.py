@@ -45,6 +45,11 @@ class BackoffQueue:
         queued.errors += 1
         queued.since = now
 
+    def failed_after_refusal(self, queued: QueuedPod, now: float) -> None:
+        """Count an error in what was done for a refused pod; each refusal before it in a row had one, or the like."""
+        queued.errors = queued.refusals
+        queued.since = now
+
     def end(self, queued: QueuedPod) -> float:
         """Return when the pod's backoff is over."""
         in_a_row = queued.errors or queued.refusals - 1

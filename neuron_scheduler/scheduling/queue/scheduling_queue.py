@@ -89,6 +89,10 @@ class SchedulingQueue:
         """Return how many pods wait at a place."""
         return self._places.counts[place]
 
+    def get(self, uid: str) -> QueuedPod | None:
+        """Return a pod that waits or is in flight."""
+        return self._pods.get(uid)
+
     def pods(self) -> list[QueuedPod]:
         """Return all pods that wait or are in flight, oldest first."""
         return list(self._pods.values())
@@ -149,13 +153,20 @@ class SchedulingQueue:
         elif queued.place in (Place.ACTIVE, Place.BACKOFF):
             self._unschedulable.remove(queued)  # it is tried even if its line is not
 
-    def release(self, uid: str, now: float) -> None:
-        """End the hold on a pod; what could have helped it in the meantime wakes it now."""
+    def release(self, uid: str, now: float, *, failed: bool = False) -> None:
+        """
+        End the hold on a pod; what could have helped it in the meantime wakes it now.
+
+        If what it was held for has `failed`, it is tried again after a backoff that nothing cuts short.
+        """
         queued = self._pods.get(uid)
-        if queued is not None and queued.held:
-            queued.held = False
-            if queued.missed:
-                self.activate(uid, now)
+        if queued is None or not queued.held:
+            return
+        queued.held = False
+        if failed:
+            self._places.backoff.failed_after_refusal(queued, now)
+        if failed or queued.missed:
+            self._wake(queued, now, "ForceActivate")
 
     @property
     def listening(self) -> bool:

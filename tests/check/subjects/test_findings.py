@@ -12,9 +12,19 @@ import pytest
 
 from neuron_scheduler.check.subjects import snapshot as seen
 from neuron_scheduler.check.subjects.finding import NEEDS_ACTION, Finding, Severity
-from neuron_scheduler.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NODE_NAME
+from neuron_scheduler.check.subjects.known import ALLOCATIONS, CAPACITY, KEEPER, LEADER, NAME, NODE_NAME
 from neuron_scheduler.check.subjects.registry import SUBJECTS
-from neuron_scheduler.check.subjects.snapshot import Access, Lease, NeuronPod, RoleBinding, SeenPod, Snapshot, Unread
+from neuron_scheduler.check.subjects.snapshot import (
+    Access,
+    Asking,
+    Lease,
+    NeuronPod,
+    Policy,
+    RoleBinding,
+    SeenPod,
+    Snapshot,
+    Unread,
+)
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from tests.support.builders import node, pod
@@ -46,6 +56,14 @@ SPOT: Final = node("trn1-z", "trn1.32xlarge", devices=0, cores_per_device=0)
 def sick(**changes: Any) -> Snapshot:
     """Return the healthy cluster with some parts changed."""
     return attrs.evolve(HEALTHY, **changes)
+
+
+def asks(**changes: Any) -> Snapshot:
+    """Return the healthy cluster with a profile that asks for machines, and some of what that needs."""
+    asking = Asking(forms=("Placeholders",), rights=(Access("create pods in namespace c", allowed=True),))
+    policy = Policy(named("ValidatingAdmissionPolicy", CAPACITY), {})
+    with_policy = {"policies": (*POLICIES, policy), "policy_bindings": (*BINDINGS, policy)}
+    return sick(asking=attrs.evolve(asking, **changes), **with_policy)
 
 
 def with_nodes(*more: Node) -> Snapshot:
@@ -89,7 +107,8 @@ CASES: Final[dict[str, Snapshot]] = {
     # API server
     "version-unknown": sick(version=Unread("get /version")),
     "version-too-old": sick(version="v1.32.9-eks-1"),
-    "version-too-new": sick(version="v1.37.0"),
+    "version-too-new": sick(version="v1.38.0"),
+    "kinds-not-served": sick(not_served=("/apis/policy/v1/poddisruptionbudgets",)),
     # rights
     "reader-lacks-rights": sick(daemon_sets=FORBIDDEN),
     "request-failed": sick(daemon_sets=Unread("list daemonsets.apps", forbidden=False, reason="500")),
@@ -146,6 +165,13 @@ CASES: Final[dict[str, Snapshot]] = {
     "policy-not-bound": sick(policy_bindings=without(BINDINGS, ALLOCATIONS)),
     "policy-denies-nothing": sick(policy_bindings=edited(BINDINGS, ALLOCATIONS, validationActions=["Audit"])),
     "policy-bound-in-part": sick(policy_bindings=edited(BINDINGS, NODE_NAME, matchResources={"namespaceSelector": {}})),
+    "capacity-requests-unknown": asks(namespace=FORBIDDEN),
+    "capacity-namespace-missing": asks(namespace=False),
+    "capacity-priority-class-missing": asks(priority_class=False),
+    "capacity-buffers-not-served": asks(forms=("CapacityBuffers",), buffers=False),
+    "capacity-rights-unknown": asks(rights=FORBIDDEN),
+    "capacity-rights-missing": asks(rights=(Access("create pods in namespace c", allowed=False),)),
+    "capacity-policy-missing": attrs.evolve(asks(), policy_bindings=BINDINGS),
     "policy-for-another-lease": sick(
         policy_bindings=edited(
             BINDINGS, LEADER, paramRef={"name": "l", "namespace": NAMESPACE, "parameterNotFoundAction": "Allow"}
@@ -206,6 +232,8 @@ WELL: Final = {
     *("no-other-scheduler", "allocations", "scheduler-names"),
 }
 """What a healthy cluster has."""
+WHERE_USED: Final = {"capacity-requests"}
+"""What one has that asks for machines."""
 
 
 def findings(snapshot: Snapshot) -> list[Finding]:
@@ -222,6 +250,40 @@ def test_a_healthy_cluster_is_fine() -> None:
     """Every subject is well, and nothing else is said."""
     assert codes(findings(HEALTHY)) == WELL
     assert {finding.severity for finding in findings(HEALTHY)} == {Severity.OK}
+
+
+def test_a_healthy_cluster_that_asks_for_machines_is_fine() -> None:
+    """One subject more is well, with capacity buffers too."""
+    for forms in (("Placeholders",), ("CapacityBuffers", "Placeholders")):
+        assert codes(findings(asks(forms=forms))) == WELL | WHERE_USED
+
+
+def test_a_namespace_that_is_missing_is_one_finding() -> None:
+    """Its rights and its policy are missing as well, which nobody needs to read."""
+    missing = attrs.evolve(asks(namespace=False, rights=(Access("create pods", allowed=False),)), policies=POLICIES)
+    assert codes(findings(missing)) - WELL == {"capacity-namespace-missing"}
+
+
+LEFT_OUT: Final = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [CAPACITY]}
+
+
+@pytest.mark.parametrize(
+    ("resources", "name", "fine"),
+    [
+        ({"namespaceSelector": {"matchExpressions": [LEFT_OUT]}, "matchPolicy": "Equivalent"}, NAME, True),
+        ({"namespaceSelector": {"matchExpressions": [LEFT_OUT]}, "objectSelector": {}}, NAME, True),
+        ({"namespaceSelector": {"matchExpressions": [LEFT_OUT]}}, NODE_NAME, False),
+        ({"namespaceSelector": {"matchExpressions": [LEFT_OUT | {"values": ["x"]}]}}, NAME, False),
+        ({"namespaceSelector": {"matchExpressions": [LEFT_OUT], "matchLabels": {"a": "b"}}}, NAME, False),
+        ({"namespaceSelector": {"matchExpressions": [LEFT_OUT]}, "objectSelector": {"a": 1}}, NAME, False),
+        ({"namespaceSelector": 7}, NAME, False),
+        (7, NAME, False),
+    ],
+)
+def test_only_the_placeholders_are_left_out(resources: Any, name: str, *, fine: bool) -> None:
+    """Anything more that a binding leaves out is said."""
+    found = findings(sick(policy_bindings=edited(BINDINGS, name, matchResources=resources)))
+    assert ("policy-bound-in-part" not in codes(found)) is fine
 
 
 def test_before_the_installation_nothing_is_wrong() -> None:
@@ -244,7 +306,7 @@ def test_a_sick_cluster_has_the_finding(code: str) -> None:
 def test_every_finding_has_a_case() -> None:
     """All codes in the sources are in the table above."""
     known = {code for path in SOURCES.glob("*.py") for code in codes_in(path)}
-    assert known == CASES.keys() | WELL
+    assert known == CASES.keys() | WELL | WHERE_USED
 
 
 def codes_in(path: Path) -> set[str]:

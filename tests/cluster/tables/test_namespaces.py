@@ -30,6 +30,7 @@ def test_what_is_selected_follows_the_labels(steps: list[tuple[str, dict[str, st
             for selector in SELECTORS:
                 assert checked.selected(selector) == {n for n, labels in known.items() if selector.matches(labels)}
         assert table.labels(name) == (labels or {})
+        assert {name for name in "xyz" if name in table} == known.keys()
 
 
 def test_more_selectors_than_are_remembered() -> None:

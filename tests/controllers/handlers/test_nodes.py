@@ -7,6 +7,7 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -114,3 +115,16 @@ def test_a_nomination_does_not_outlive_the_machine(world: World) -> None:
     assert lost == []
     world.nodes.updated(labelled, node("b", created=1))
     assert lost == ["nominated"]
+
+
+def test_nominations_are_looked_at_again_when_a_node_offers_other_amounts(world: World) -> None:
+    """A device that has become unhealthy may be one that a nominated pod waits for."""
+    shrank: list[str] = []
+    world.nodes.shrank = shrank.append
+    before = node("b", "trn1.32xlarge", created=1)
+    world.nodes.added(before)
+    labelled = attrs.evolve(before, labels={**before.labels, "x": "y"})
+    world.nodes.updated(before, labelled)
+    assert shrank == []
+    world.nodes.updated(labelled, attrs.evolve(labelled, allocatable={**before.allocatable, NEURON_DEVICE: 15}))
+    assert shrank == ["b"]

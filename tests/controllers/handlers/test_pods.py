@@ -1,5 +1,7 @@
 """Events of pods go to the cluster and the queue, and wake only the pods that they could help."""
 
+from contextlib import suppress
+
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
@@ -62,6 +64,22 @@ def test_a_lost_nomination_is_reported(world: World) -> None:
     assert reported == ["b", "nominated"]
 
 
+def test_a_pod_that_another_scheduler_has_bound_meanwhile_comes_to_its_node(world: World) -> None:
+    """It was assumed elsewhere, or with other cores; a Binding of ours that the watch confirms is no news."""
+    came: list[str] = []
+    world.pods.came = came.append
+    for name in ("b", "c"):
+        world.nodes.added(node(name, "trn1.32xlarge", created=1))
+    for name, cores in (("ours", 0b11), ("elsewhere", 0b1100), ("others", 0b110000)):
+        waiting = pod(name, scheduler_name="one", devices=1)
+        world.cluster.assume(attrs.evolve(waiting, node_name="b"), CoreMask(cores))
+    world.pods.added(pod("ours", scheduler_name="one", devices=1, ids=(0,), on="b"))
+    assert came == []
+    world.pods.added(pod("elsewhere", scheduler_name="one", devices=1, ids=(1,), on="c"))
+    world.pods.added(pod("others", scheduler_name="one", devices=1, ids=(3,), on="b"))
+    assert came == ["c", "b"]
+
+
 def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:
     """One log line and two Events per pod, not one for every pair of pods; the same when a replica takes over."""
     reported = list[tuple[str, str]]()
@@ -74,6 +92,26 @@ def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> 
     reported.clear()
     world.pods.report_doubts()
     assert [name for name, _ in reported] == [f"p{i}" for i in range(20)]
+
+
+def test_cores_of_a_pod_that_a_list_no_longer_has_are_not_claimed_twice(world: World) -> None:
+    """A list hands over new pods before it removes those that are gone; a real conflict is reported at its end."""
+    reported: list[tuple[str, str]] = []
+    world.pods.double_booked = lambda pod, rival: reported.append((pod.name, rival.name))
+    world.nodes.added(node("b", "trn1.32xlarge", created=1))
+    gone = pod("gone", devices=1, on="b", ids=(3,))
+    world.pods.added(gone)
+    with suppress(TimeoutError), world.pods.replacing():
+        world.pods.added(pod("successor", devices=1, on="b", ids=(3,)))
+        raise TimeoutError("the list breaks off")
+    with world.pods.replacing():
+        for name in ("one", "other"):
+            world.pods.added(pod(name, devices=1, on="b", ids=(5,)))
+        world.pods.deleted(gone)
+        assert reported == []
+    assert sorted(reported) == [("one", "other"), ("other", "one")]
+    world.pods.added(pod("third", devices=1, on="b", ids=(5,)))
+    assert ("third", "one") in reported
 
 
 def test_a_new_leader_reports_double_booked_cores(world: World) -> None:

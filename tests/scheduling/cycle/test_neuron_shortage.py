@@ -267,6 +267,14 @@ BY_DEFAULT = "(schedulerName default-scheduler)"
             id="a name that is none",
         ),
         pytest.param(
+            [trn1("a"), trn1("b")],
+            [forgot("a", namespace="other"), forgot("b", namespace="other"), forgot("b", "own", created=1)],
+            pod(devices=4),
+            f"Unknown ids: a is blocked by a pod of another namespace {BY_DEFAULT}, b is blocked by default/own-b"
+            f" {BY_DEFAULT} and 1 more.",
+            id="no name of another namespace",
+        ),
+        pytest.param(
             [trn1("a")], [held("a", *range(1, 16, 2)), forgot("a")], pod(devices=4), "", id="fragmentation alone"
         ),
         pytest.param(

@@ -48,6 +48,26 @@ def test_a_node_where_others_took_its_share_does_not_take_it(rival: dict[str, An
     assert not takes(cluster, wanted)
 
 
+@pytest.mark.parametrize(
+    ("devices", "cores", "rival", "answer"),
+    [
+        pytest.param(2, CORES, 2, False, id="one of several may be the rival's"),
+        pytest.param(1, CoreMask(0b11_0000), 2, True, id="one is free beside it in any case"),
+        pytest.param(1, CoreMask(0b11_0000), 16, False, id="not so many are free"),
+    ],
+)
+def test_a_node_where_somebody_holds_unknown_ids(devices: int, cores: CoreMask, rival: int, answer: bool) -> None:
+    """What was decided before another scheduler bound a pod there is as unsafe as what is decided afterwards."""
+    wanted = pod("a", devices=devices)
+    cluster = assumed(wanted, cores)
+    cluster.put_pod(pod("b", on="n", devices=rival))
+    node_info = cluster.node("n")
+    assert node_info is not None
+    assert takes(cluster, wanted, cores) is answer
+    fits_by_number = devices + rival <= 16
+    assert still_takes(node_info, wanted, cores, count_unknown_only=True) is fits_by_number
+
+
 def test_a_pod_that_is_not_assumed_there_has_no_place() -> None:
     """A pod that was forgotten, or is assumed with other cores, has no place."""
     wanted = pod("a", devices=2)

@@ -36,6 +36,11 @@ CASES: dict[str, tuple[Mapping[str, tuple[Image, ...]], Mapping[str, Any], str]]
     ),
     "too small to matter": ({"c": (SMALL,)}, {"images": ("small:1",)}, "a"),
     "an image volume counts": ({"c": (HUGE,)}, {"images": ("web:1",), "volume_images": ("huge:1",)}, "c"),
+    "an image volume widens the range, so these two share an eighth": (
+        {"b": (image("web", 1200),), "c": (image("model", 1600),)},
+        {"images": ("web:1",), "volume_images": ("model:1",)},
+        "b",
+    ),
     "the same name in two sizes": (
         {"b": (image("web", 700),), "c": (image("web", 1900),)},
         {"images": ("web:1",)},

@@ -68,6 +68,22 @@ def test_a_released_pod_waits_for_the_end_of_its_victims() -> None:
     assert drain(queue, 2.0) == ["p"]
 
 
+def test_a_pod_whose_preemption_failed_backs_off() -> None:
+    """Not even an idle queue tries it before; as with errors, each failure in a row doubles the time."""
+    queue, now, pauses = queue_of("p"), 0.0, list[float]()
+    for _ in range(6):
+        queue.unschedulable(popped(queue, now), FIT, now, held=True)
+        queue.note(GONE)
+        queue.release("uid-p", now, failed=True)
+        queue.note(GONE)
+        assert drain(queue, now) == []
+        end = queue.next_time()
+        assert end is not None
+        pauses.append(end - now)
+        now = end
+    assert pauses == [1, 2, 4, 8, 10, 10]
+
+
 def test_a_pod_that_lost_its_nomination_is_tried_again() -> None:
     """Only a refused pod is activated; any other pod stays, and an unknown uid is ignored."""
     queue = queue_of("p")

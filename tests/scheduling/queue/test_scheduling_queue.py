@@ -340,3 +340,17 @@ def test_each_waiting_pod_has_one_cause() -> None:
         queue.remove(pod(name).uid)
     assert causes(queue) == {}
     assert not any(queue.count(place) for place in Place)
+
+
+def test_a_pod_is_found_by_its_uid() -> None:
+    """While it waits and while it is in flight; not before it came, and not after it was bound or is gone."""
+    queue, waiting = SchedulingQueue(), pod("p")
+    assert queue.get(waiting.uid) is None
+    queue.add(waiting, 0.0)
+    queued = queue.get(waiting.uid)
+    assert queued is not None
+    assert queued.pod is waiting
+    assert queue.pop(0.0) is queued
+    assert queue.get(waiting.uid) is queued
+    queue.remove(waiting.uid)
+    assert queue.get(waiting.uid) is None

@@ -1,0 +1,85 @@
+"""
+The settings of capacity requests: a group in a profile of the configuration file, `capacityRequests`.
+
+A profile without the group asks for nothing. Refuses to raise an error about a value: `Config` does, and names the
+profile.
+"""
+
+from typing import Any, Final
+
+import attrs
+
+from neuron_scheduler.settings.setting import Check, between, camel, duration, lasting, one_of, setting
+
+PLACEHOLDERS: Final = "Placeholders"
+CAPACITY_BUFFERS: Final = "CapacityBuffers"
+RESERVED: Final = "neuron-scheduler-capacity"
+"""The scheduler name of placeholders, which no profile may serve."""
+
+
+def _image(value: str) -> str:
+    return "" if value and not any(map(str.isspace, value)) else f"is {value!r}; it must be the name of an image"
+
+
+def _do_not_disrupt(value: str) -> str:
+    try:
+        known = value in {"", "true"} or duration(value) > 0
+    except ValueError:
+        known = False
+    return "" if known else f"is {value!r}; it must be true, a duration such as 2h, or empty"
+
+
+def _form(value: str) -> str:
+    check: Check = one_of(PLACEHOLDERS, CAPACITY_BUFFERS)
+    return check(value)
+
+
+@attrs.frozen(kw_only=True)
+class CapacityRequests:
+    """When and how an autoscaler is asked for machines for the pods of a profile; durations are seconds."""
+
+    form: str = setting(
+        PLACEHOLDERS, "What asks: pods that nobody places, or objects of autoscaling.x-k8s.io.", path="as", check=_form
+    )
+    wait: float = setting(
+        60.0,
+        "A pod must have waited so long before a machine is asked for.",
+        parse=duration,
+        check=lasting("0s", "24h"),
+    )
+    pause: float = setting(
+        60.0, "Between two rounds in which machines are asked for.", parse=duration, check=lasting("100ms", "24h")
+    )
+    give_up: float = setting(
+        1200.0,
+        "A machine that has not served its pods within this time is given up, and they wait before the next one.",
+        parse=duration,
+        check=lasting("1s", "24h"),
+    )
+    max_machines: int = setting(4, "Machines that are asked for at the same time.", check=between(1, 64))
+    max_devices: int = setting(64, "Their devices together.", check=between(1, 1024))
+    max_machines_per_namespace: int = setting(
+        2, "The same for the waiting pods of one namespace.", check=between(1, 64)
+    )
+    max_devices_per_namespace: int = setting(32, "Their devices together.", check=between(1, 1024))
+    image: str = setting("registry.k8s.io/pause:3.10", "The image of placeholders; it never runs.", check=_image)
+    do_not_disrupt: str = setting(
+        "",
+        "The value of the annotation karpenter.sh/do-not-disrupt on pods that get a machine that was asked for: true,"
+        " or a duration; empty for no annotation.",
+        check=_do_not_disrupt,
+    )
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong with the first value that is out of range, with its path; empty if none is."""
+        for field in attrs.fields(type(self)):
+            complaint = field.metadata["check"](getattr(self, field.name))
+            if complaint:
+                return f"capacityRequests.{path_of(field)} {complaint}"
+        return ""
+
+
+def path_of(field: "attrs.Attribute[Any]") -> str:
+    """Return the name of a field in the configuration file."""
+    return str(field.metadata["path"] or camel(field.name))
