@@ -1,0 +1,324 @@
+"""
+Our scheduler asks the real Karpenter for machines: in each case it buys what the pods need, and no more.
+
+Its limits, the death of a leader, and what is withdrawn are here too, each with Karpenter as the judge.
+"""
+
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from tests.control_plane.objects import create_pod, pod_manifest
+from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end import rights
+from tests.end_to_end.asking import PLACEHOLDERS, asking, fragment, grant_capacity, none_left, placeholders
+from tests.end_to_end.claims import CLAIMS, VOLUMES, add_claim, add_classes, add_volume, clear_storage, in_zone
+from tests.end_to_end.fence import in_force
+from tests.end_to_end.process import ACQUIRED, SchedulerProcess, until
+from tests.end_to_end.workload import PODS, all_placed, events_of, ids_of, placed, refused, remove
+from tests.karpenter.cloud import PRICES, TYPE, ZONE, ZONES, node_pool
+from tests.karpenter.karpenter import BUFFERS, Karpenter
+from tests.karpenter.kubelets import KARPENTERS, NODES
+from tests.support.kustomize import customized, rendered
+
+POOL: Final = node_pool("neuron", list(PRICES))
+WITH_BUFFERS: Final = ("--feature-gates=CapacityBuffer=true",)
+FRAGMENTED: Final = "Fragmentation: "
+
+
+@pytest.fixture
+async def account(karpenter_api: RestClient, karpenter_plane: ControlPlane, tmp_path: Path) -> Path:
+    """Return a kubeconfig of the ServiceAccount with the rights of `manifests/`, with those to ask for machines."""
+    await rights.grant(karpenter_api)
+    await grant_capacity(karpenter_api)
+    token = await karpenter_plane.token_for("kube-system", "neuron-scheduler")
+    return karpenter_plane.kubeconfig(tmp_path / "kubeconfig", token=token)
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
+    """
+    Return the admission policies of `manifests/` with the component, as users install them, and their bindings.
+
+    Not the one that looks at the Lease: an API server that has lost it once, as at the end of each test, sees an old
+    Lease when it comes again (kubernetes/kubernetes#130887).
+    """
+    items = rendered(customized(".", tmp_path_factory.mktemp("installed"), "capacity-requests"))
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    names = [(kind, name) for kind, name in (key.split("/") for key in items) if name != "neuron-scheduler-leader"]
+    return [items[f"{kind}/{name}"] for kind, name in names if kind in kinds]
+
+
+Asking = Callable[..., AbstractAsyncContextManager[SchedulerProcess]]
+
+
+@pytest.fixture
+async def installed(
+    karpenter_api: RestClient, karpenter_plane: ControlPlane, account: Path, policies: list[Object], tmp_path: Path
+) -> Asking:
+    """Return `asking` with the policies in force, which let nobody claim devices: fragment machines before."""
+
+    @asynccontextmanager
+    async def run(**settings: Any) -> AsyncIterator[SchedulerProcess]:
+        for item in policies:
+            await karpenter_api.apply(item)
+        await until(partial(in_force, karpenter_plane))
+        async with asking(account, tmp_path, **settings) as scheduler:
+            await scheduler.line(ACQUIRED)
+            yield scheduler
+
+    return run
+
+
+async def waiting(api: RestClient, *names: str, neuron: int = 4, cpu: str = "2", **fields: Any) -> None:
+    """Create pods that ask for so many devices each."""
+    for name in names:
+        await create_pod(api, pod_manifest(name, neuron=neuron, requests={"cpu": cpu, "memory": "1Gi"}, **fields))
+
+
+async def machines(api: RestClient) -> dict[str, str]:
+    """Return the instance types of Karpenter's nodes by name."""
+    nodes = (await api.get(NODES, labelSelector=KARPENTERS))["items"]
+    return {node["metadata"]["name"]: node["metadata"]["labels"][TYPE] for node in nodes}
+
+
+@pytest.mark.parametrize(
+    ("karpenter", "form"),
+    [
+        pytest.param((), "Placeholders", id="placeholders"),
+        pytest.param(WITH_BUFFERS, "CapacityBuffers", id="buffers"),
+    ],
+    indirect=["karpenter"],
+)
+async def test_one_machine_for_a_pod_that_fits_by_count(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+) -> None:
+    """24 devices are free in pieces, a pod of 4 waits: one machine is bought, and the pod gets its first block."""
+    await karpenter_api.apply(POOL)
+    await fragment(karpenter_api, "a", "b")
+    async with installed(form=form) as scheduler:
+        await waiting(karpenter_api, "four")
+        four = await placed(karpenter_api, "four")
+        assert await machines(karpenter_api) == {four["spec"]["nodeName"]: "trn1.32xlarge"}
+        assert ids_of(four) == (0, 1, 2, 3)
+        (event,) = await events_of(karpenter_api, "four", "NeuronCapacityRequested")
+        assert event["note"].startswith("Asked the autoscaler for 1 trn1.32xlarge: 24 Neuron devices ")
+        assert event["note"].endswith(" free on 2 nodes, largest free block 1, pod needs 4")
+        await none_left(karpenter_api)
+        await karpenter_api.wait_until(BUFFERS, lambda buffers: not buffers)
+        assert await karpenter.bought() == ["trn1.32xlarge"]
+        assert await scheduler.stop() == 0
+
+
+async def test_eight_pods_get_two_machines(karpenter_api: RestClient, karpenter: Karpenter, installed: Asking) -> None:
+    """By count 6 of 8 pods fit: Karpenter buys a machine for the other two, and is asked for one more, not for six."""
+    await karpenter_api.apply(node_pool("neuron", ["trn1.32xlarge"]))
+    await fragment(karpenter_api, "a", "b")
+    names = [f"four-{number}" for number in range(8)]
+    async with installed() as scheduler:
+        await waiting(karpenter_api, *names)
+        pods = await all_placed(karpenter_api, names)
+        where = [pods[name]["spec"]["nodeName"] for name in names]
+        assert {name: where.count(name) for name in where} == dict.fromkeys(await machines(karpenter_api), 4)
+        await none_left(karpenter_api)
+        assert await karpenter.bought() == ["trn1.32xlarge"] * 2
+        assert await scheduler.stop() == 0
+
+
+async def test_each_family_gets_its_smallest_machine(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """Pods that name different types get a machine each: of their type, and the smallest of those that they name."""
+    await karpenter_api.apply(POOL)
+    await fragment(karpenter_api, "trn")
+    await fragment(karpenter_api, "inf", instance_type="inf2.48xlarge")
+    async with installed() as scheduler:
+        await waiting(karpenter_api, "trn-four", nodeSelector={TYPE: "trn1.32xlarge"})
+        expression = {"key": TYPE, "operator": "In", "values": ["inf2.48xlarge", "inf2.24xlarge"]}
+        required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        await waiting(karpenter_api, "inf-a", "inf-b", neuron=2, affinity=affinity)
+        await all_placed(karpenter_api, ["trn-four", "inf-a", "inf-b"])
+        await none_left(karpenter_api)
+        assert await karpenter.bought() == ["inf2.24xlarge", "trn1.32xlarge"]
+        assert await scheduler.stop() == 0
+
+
+async def test_the_machine_is_in_the_zone_of_the_pod(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """A pod whose volume is in a zone, and one that selects the other zone, each get a machine there."""
+    here, there = ZONES
+    await karpenter_api.apply(POOL)
+    await fragment(karpenter_api, "here", labels={ZONE: here})
+    await fragment(karpenter_api, "there", labels={ZONE: there})
+    await clear_storage(karpenter_api)
+    await add_classes(karpenter_api)
+    claim = await add_claim(karpenter_api, "data", volumeName="data")
+    reference = {"namespace": "default", "name": "data", "uid": claim["metadata"]["uid"]}
+    await add_volume(karpenter_api, "data", nodeAffinity=in_zone(there), claimRef=reference)
+    done = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+    await karpenter_api.patch(f"{CLAIMS}/data", done)
+    for path in (f"{CLAIMS}/data", f"{VOLUMES}/data"):
+        await karpenter_api.patch(f"{path}/status", {"status": {"phase": "Bound"}})
+    async with installed() as scheduler:
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        await waiting(karpenter_api, "with-volume", volumes=[volume])
+        await waiting(karpenter_api, "selecting", nodeSelector={ZONE: here})
+        pods = await all_placed(karpenter_api, ["with-volume", "selecting"])
+        zones = {}
+        for name in ("with-volume", "selecting"):
+            node = await karpenter_api.get(f"{NODES}/{pods[name]['spec']['nodeName']}")
+            zones[name] = node["metadata"]["labels"][ZONE]
+        assert zones == {"with-volume": there, "selecting": here}
+        await none_left(karpenter_api)
+        assert await karpenter.bought() == ["trn1.32xlarge"] * 2
+        assert await scheduler.stop() == 0
+
+
+async def test_nothing_is_bought_where_no_machine_would_help(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """A count that no machine gives, a pod that names its host, and a size for which no machine is large enough."""
+    await karpenter_api.apply(POOL)
+    await fragment(karpenter_api, "a", "b")
+    async with installed() as scheduler:
+        await waiting(karpenter_api, "seven", neuron=7, nodeSelector={TYPE: "trn1.32xlarge"})
+        await waiting(karpenter_api, "pinned", nodeSelector={"kubernetes.io/hostname": "a"})
+        await waiting(karpenter_api, "hundred", neuron=100)
+        for name in ("seven", "pinned", "hundred"):
+            await refused(karpenter_api, name)
+        await waiting(karpenter_api, "four")  # when it has its machine, the others have been considered
+        four = await placed(karpenter_api, "four")
+        await none_left(karpenter_api)
+        assert await machines(karpenter_api) == {four["spec"]["nodeName"]: "trn1.32xlarge"}
+        assert await karpenter.bought() == ["trn1.32xlarge"]
+        assert await scheduler.stop() == 0
+
+
+async def test_a_request_is_withdrawn_if_its_pod_is_served_otherwise(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """Other pods end before Karpenter has bought: the pod takes their devices, and nothing is bought."""
+    await karpenter_api.apply(POOL)
+    await fragment(karpenter_api, "a", "b")
+    async with installed() as scheduler:
+        karpenter.component.send_signal(signal.SIGSTOP)
+        await waiting(karpenter_api, "four")
+        await placeholders(karpenter_api, 1)
+        await remove(karpenter_api, *(f"a-{device}" for device in range(0, 16, 4)))
+        assert (await placed(karpenter_api, "four"))["spec"]["nodeName"] == "a"
+        await none_left(karpenter_api)
+        karpenter.component.send_signal(signal.SIGCONT)
+        assert await karpenter.bought() == []
+        assert await scheduler.stop() == 0
+
+
+@pytest.mark.parametrize("pod_goes", [False, True], ids=["the pod still waits", "the pod has gone"])
+async def test_the_next_leader_takes_over_what_was_asked_for(
+    *, karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, pod_goes: bool
+) -> None:
+    """A leader is killed with a request out. Its successor serves the pod with the one machine, or withdraws it."""
+    await karpenter_api.apply(POOL)
+    await fragment(karpenter_api, "a", "b")
+    async with installed() as leader:
+        karpenter.component.send_signal(signal.SIGSTOP)
+        await waiting(karpenter_api, "four")
+        await placeholders(karpenter_api, 1)
+        await leader.kill()
+    if pod_goes:
+        await remove(karpenter_api, "four")
+    else:
+        karpenter.component.send_signal(signal.SIGCONT)
+        assert await karpenter.bought() == ["trn1.32xlarge"]
+        assert len((await karpenter_api.get(PLACEHOLDERS))["items"]) == 1
+    async with installed() as successor:
+        await none_left(karpenter_api)
+        if pod_goes:
+            karpenter.component.send_signal(signal.SIGCONT)
+            assert await karpenter.bought() == []
+        else:
+            four = await placed(karpenter_api, "four")
+            assert await machines(karpenter_api) == {four["spec"]["nodeName"]: "trn1.32xlarge"}
+            assert await karpenter.bought() == ["trn1.32xlarge"]
+        assert await successor.stop() == 0
+
+
+async def test_no_more_machines_at_once_than_the_limit(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """Three pods of 8 need two machines; with a limit of one, the second is asked for when the first one serves."""
+    await karpenter_api.apply(POOL)
+    await fragment(karpenter_api, "a", "b", "c")  # each takes one of them by count
+    names = ["eight-0", "eight-1", "eight-2"]
+    karpenter.kubelets.boot = anyio.Event()
+    async with installed(maxMachines=1) as scheduler:
+        await waiting(karpenter_api, *names, neuron=8)
+        await karpenter_api.wait_until(NODES, lambda nodes: len(nodes) == 1, labelSelector=KARPENTERS)
+        await none_left(karpenter_api)  # bought, and not ready yet
+        await scheduler.until(lambda metrics: metrics['neuron_scheduler_capacity_requests{state="limited"}'] == 1)
+        assert await karpenter.bought() == ["trn1.32xlarge"]
+        karpenter.kubelets.boot.set()
+        await all_placed(karpenter_api, names)
+        await none_left(karpenter_api)
+        assert await karpenter.bought() == ["trn1.32xlarge"] * 2
+        assert await scheduler.stop() == 0
+
+
+async def test_a_machine_that_never_comes_is_given_up(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """The pool is at its limit, so nothing is bought; the request ends with an Event, and the pod waits."""
+    await karpenter_api.apply(node_pool("neuron", list(PRICES), limits={"aws.amazon.com/neuron": "8"}))
+    await fragment(karpenter_api, "a", "b")
+    async with installed(giveUp="2s") as scheduler:
+        await waiting(karpenter_api, "four")
+        await placeholders(karpenter_api, 1)
+        await events_of(karpenter_api, "four", "NeuronCapacityGivenUp")
+        await none_left(karpenter_api)
+        await refused(karpenter_api, "four", saying=FRAGMENTED)
+        assert await karpenter.bought() == []
+        assert await scheduler.stop() == 0
+
+
+async def test_the_machine_goes_when_its_pods_have_gone(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """Karpenter removes the empty machine, and nothing is asked for again."""
+    await karpenter_api.apply(node_pool("neuron", list(PRICES), consolidate_after="0s", policy="WhenEmpty"))
+    await fragment(karpenter_api, "a", "b")
+    async with installed() as scheduler:
+        await waiting(karpenter_api, "four")
+        await placed(karpenter_api, "four")
+        await remove(karpenter_api, "four")
+        await karpenter_api.wait_until(NODES, lambda nodes: not nodes, labelSelector=KARPENTERS)
+        await none_left(karpenter_api)
+        assert await karpenter.bought() == ["trn1.32xlarge"]
+        assert await scheduler.stop() == 0
+
+
+async def test_consolidation_leaves_a_pod_that_must_not_be_disrupted(
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
+) -> None:
+    """Counted, the pod fits into the pieces, and its machine is not needed: the annotation keeps both."""
+    pool = node_pool("neuron", list(PRICES), consolidate_after="0s", policy="WhenEmptyOrUnderutilized")
+    await karpenter_api.apply(pool)
+    await fragment(karpenter_api, "a", "b")
+    async with installed() as scheduler:
+        await waiting(karpenter_api, "four", annotations={"karpenter.sh/do-not-disrupt": "true"})
+        four = await placed(karpenter_api, "four")
+
+        def blocked(events: dict[str, Object]) -> bool:
+            return any(event["reason"] == "DisruptionBlocked" for event in events.values())
+
+        await karpenter_api.wait_until("/api/v1/namespaces/default/events", blocked)
+        assert (await karpenter_api.get(f"{PODS}/four"))["metadata"]["uid"] == four["metadata"]["uid"]
+        assert await karpenter.bought() == ["trn1.32xlarge"]
+        assert await scheduler.stop() == 0
