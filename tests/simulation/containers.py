@@ -1,0 +1,89 @@
+"""
+What happens to pods on their nodes: the kubelet admits them after a while, or rejects them; they run and end.
+
+The sandbox's kubelet follows the pods and removes terminating ones; this says how long each step takes. The device
+plugin marks a pod whose ids it has handed out. Refuses to judge whether the ids are right: that is for the oracles.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.sandbox import pod_status
+from neuron_scheduler.sandbox.apiserver.registry import Registry
+from neuron_scheduler.sandbox.apiserver.resources import PODS
+from neuron_scheduler.sandbox.apiserver.store import Object
+from neuron_scheduler.sandbox.containers import run_of
+from tests.simulation.fault_windows import FaultWindows
+
+SLOW: Final = "kubelet slow"
+REJECTS: Final = "kubelet rejects"
+REJECTION: Final = "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = ..., which is unexpected"
+ADMISSION: Final = (0.05, 0.8)
+"""Seconds until a bound pod is admitted."""
+ENDING: Final = (0.1, 3.0)
+"""Seconds until the containers of a terminating pod have ended; at most its grace period."""
+
+
+@attrs.define(eq=False)
+class Containers:
+    """All nodes' containers; a `Runtime` of the sandbox's kubelet."""
+
+    registry: Registry
+    windows: FaultWindows
+    dice: Random
+
+    def runs(self, _pod: Object) -> bool:
+        """Return True: no pod runs in another way."""
+        return True
+
+    async def run(self, pod: Object, address: str) -> None:
+        """Run a pod until cancelled."""
+        places = (pod["spec"]["nodeName"],)
+        slow = self.windows.strikes(SLOW, *places)
+        try:
+            await asyncio.sleep(self.dice.uniform(*ADMISSION) + (slow.seconds if slow else 0.0))
+            if (current := self._current(pod)) is None:
+                return
+            if self.windows.strikes(REJECTS, *places):
+                self._put(_rejected(current))
+                return
+            self._put(_served(pod_status.running(current, address, self.registry.clock())))
+            run = run_of(pod)
+            if run.seconds is not None:
+                await asyncio.sleep(run.seconds)
+                if (current := self._current(pod)) is not None:
+                    self._put(pod_status.ended(current, run.exit_code, self.registry.clock()))
+        except asyncio.CancelledError:
+            await asyncio.sleep(self._ending(pod))
+            raise
+
+    def _ending(self, pod: Object) -> float:
+        current = self._current(pod)
+        grace = 0 if current is None else current["metadata"].get("deletionGracePeriodSeconds") or 0
+        return min(float(grace), self.dice.uniform(*ENDING))
+
+    def _current(self, pod: Object) -> Object | None:
+        """Return the pod as it is now; None if it is gone."""
+        meta = pod["metadata"]
+        current = self.registry.store.get(PODS.storage, meta["namespace"], meta["name"])
+        return current if current is not None and current["metadata"]["uid"] == meta["uid"] else None
+
+    def _put(self, pod: Object) -> None:
+        self.registry.store.put(PODS.storage, pod)
+
+
+def _rejected(pod: Object) -> Object:
+    """Return a pod as its kubelet leaves it after a failed admission."""
+    status = pod["status"] | {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": REJECTION}
+    return pod | {"status": status}
+
+
+def _served(pod: Object) -> Object:
+    """Return a pod as the device plugin leaves it when it has handed out its ids."""
+    annotations = pod["metadata"].get("annotations") or {}
+    if annotations.get("NEURON_ALLOCATED") != "false":
+        return pod
+    return pod | {"metadata": pod["metadata"] | {"annotations": annotations | {"NEURON_ALLOCATED": "true"}}}

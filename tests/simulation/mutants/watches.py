@@ -1,0 +1,240 @@
+"""Mutants of lists and watches: what is read, from which version, and when a watch is given up."""
+
+from typing import Final
+
+from tests.simulation.mutants.mutant import Edit, Mutant
+
+MUTANTS: Final = (
+    Mutant(
+        name="no-list-after-410",
+        away="the list after a watch whose version has expired",
+        danger="the watch fails for ever, and nothing new is seen",
+        edits=(
+            Edit(
+                "kube.watch.informer",
+                """
+                if is_dead_end(error) or self._failures % TRIES == 0:
+                    self._resource_version = ""
+                """,
+                "",
+            ),
+        ),
+        where=(r"stop api-",),
+    ),
+    Mutant(
+        name="only-410-leads-to-a-list",
+        away="the list after ERROR events, lines that cannot be read, and several failures in a row",
+        danger="the watch fails for ever at the same version",
+        edits=(
+            Edit(
+                "kube.watch.informer",
+                """
+                if is_dead_end(error) or self._failures % TRIES == 0:
+                """,
+                """
+                if isinstance(error, ApiError) and error.status == 410:
+                """,
+            ),
+        ),
+        mend=5,
+        where=(r"watch refused",),
+    ),
+    Mutant(
+        name="a-watch-without-an-end",
+        away="the time limit of a watch",
+        danger="on a connection that is silent and dead nothing new is seen",
+        edits=(
+            Edit(
+                "kube.watch.informer",
+                """
+                "timeoutSeconds": str(seconds),
+                """,
+                """
+                "timeoutSeconds": "3600",
+                """,
+            ),
+            Edit(
+                "kube.watch.informer",
+                """
+                most = seconds + WATCH_SLACK
+                """,
+                """
+                most = 3605.0
+                """,
+            ),
+        ),
+        mend=5,
+        where=(r"watch silent|connection silent",),
+    ),
+    Mutant(
+        name="a-list-forgets-nothing",
+        away="the objects that a new list does not have any more",
+        danger="pods that are gone hold their devices for ever",
+        edits=(
+            Edit(
+                "kube.watch.informer",
+                """
+                for key in self._store.missing({decoded.key for page in pages for decoded in page}):
+                    self._store.remove(key)
+                """,
+                "",
+            ),
+        ),
+        where=(
+            r"stop api-",
+            r"delete (pod|by force|node)",
+        ),
+    ),
+    Mutant(
+        name="a-recreated-object-is-the-old-one",
+        away="the comparison of uids when an object of the same name comes",
+        danger="a pod that is gone, and whose end was missed, holds its devices for ever",
+        edits=(
+            Edit(
+                "kube.watch.object_store",
+                """
+                if old is not None and (old.uid != value.uid or key in self._doubtful):
+                """,
+                """
+                if old is not None and key in self._doubtful:
+                """,
+            ),
+        ),
+        where=(
+            r"stop api-",
+            r"create again|create node",
+        ),
+    ),
+    Mutant(
+        name="deletions-are-late",
+        away="DELETED events: a deletion is seen at the next list only",
+        danger="devices stay held, and a pod that was recreated under its name is missed",
+        edits=(
+            Edit(
+                "kube.watch.informer",
+                """
+                self.events += 1
+                self._store.remove(decoded.key)
+                """,
+                """
+                self.events += 1
+                """,
+            ),
+        ),
+    ),
+    Mutant(
+        name="the-last-state-of-a-pod-is-forgotten",
+        away="the last good state of a pod that cannot be read any more",
+        danger="its devices count as free",
+        edits=(
+            Edit(
+                "kube.watch.object_store",
+                """
+                known = self._objects.get(malformed.key)
+                if known is not None and malformed.uid and known.uid != malformed.uid:
+                """,
+                """
+                known = self._objects.get(malformed.key)
+                if known is not None:
+                """,
+            ),
+        ),
+        where=(r"poison|unreadable|cannot be read",),
+        masked="the pod is an unknown holder then, and its node takes no other pod",
+    ),
+    Mutant(
+        name="a-poison-object-ends-the-process",
+        away="that no object makes the decoder raise",
+        danger="every replica ends as soon as it reads the object, again and again",
+        edits=(
+            Edit(
+                "kube.objects.base",
+                "except Exception:  # noqa: BLE001 - RecursionError",
+                "except msgspec.MsgspecError:  # RecursionError",
+            ),
+            Edit(
+                "kube.objects.base",
+                """
+                    return self._decoded(self._object.decode(encoded))
+                except Exception:  # noqa: BLE001 - as above
+                """,
+                """
+                    return self._decoded(self._object.decode(encoded))
+                except msgspec.MsgspecError:
+                """,
+            ),
+            Edit(
+                "kube.objects.base",
+                """
+                    return self._decoded(self._object.decode(text))
+                except Exception as error:  # noqa: BLE001 - as above
+                """,
+                """
+                    return self._decoded(self._object.decode(text))
+                except msgspec.MsgspecError as error:
+                """,
+            ),
+        ),
+        mend=2,
+        where=(r"poison|nested|deep",),
+    ),
+    Mutant(
+        name="an-unreadable-pod-holds-nothing",
+        away="that a pod on a node whose object cannot be read is an unknown holder there",
+        danger="its devices are given to another pod",
+        edits=(
+            Edit(
+                "controllers.handlers.pods",
+                """
+                if malformed.node_name and malformed.uid:
+                """,
+                """
+                if not malformed:
+                """,
+            ),
+        ),
+        mend=2,
+        where=(r"poison|unreadable|cannot be read",),
+    ),
+    Mutant(
+        name="a-bad-page-is-the-end-of-the-list",
+        away="the check that each page is a list of the API server's",
+        danger="a proxy's page empties the cluster in memory",
+        edits=(
+            Edit(
+                "kube.watch.pager",
+                """
+                if not version or kind not in ("", f"{self.resource.kind}List"):
+                """,
+                """
+                if not version and not encoded:
+                    return Page([], self._known, "")
+                if kind not in ("", f"{self.resource.kind}List"):
+                """,
+            ),
+            Edit(
+                "kube.watch.pager",
+                """
+                gives_up: int = 0
+                """,
+                """
+                gives_up: int = 0
+                _known: str = "1"
+                """,
+            ),
+            Edit(
+                "kube.watch.pager",
+                """
+                encoded, kind = await self._items(body)
+                metadata = await self._metadata(body)
+                version, token = metadata.resource_version, metadata.continue_ or ""
+                """,
+                """
+                encoded, kind, version, token = (), "", "", ""
+                """,
+            ),
+        ),
+        mend=6,
+        where=(r"(answered with a page|page after).*lists", r"watch refused 410.*pods"),
+    ),
+)

@@ -1,0 +1,178 @@
+"""Mutants of the other writes: conditions, Events, deletions of victims, volumes."""
+
+from typing import Final
+
+from tests.simulation.mutants.mutant import Edit, Mutant
+
+MUTANTS: Final = (
+    Mutant(
+        name="others-conditions-are-lost",
+        away="the merge by type: the patch replaces all conditions of a pod",
+        danger="conditions of other writers are lost",
+        edits=(
+            Edit(
+                "kube.writes.condition_writer",
+                """
+                "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
+                """,
+                """
+                "PATCH", f"{path}/status", body=body, content_type="application/merge-patch+json", timeout=TIMEOUT
+                """,
+            ),
+        ),
+        where=(r"add condition",),
+    ),
+    Mutant(
+        name="a-late-condition",
+        away="the pod's version in the patch of its condition",
+        danger="a patch that is delivered late says of a bound pod that it is not scheduled",
+        edits=(
+            Edit(
+                "kube.writes.pod_condition",
+                """
+                if version or pod.resource_version:
+                """,
+                """
+                if not pod:
+                """,
+            ),
+        ),
+        mend=7,
+        where=(r"(sent again later|request late|sent twice).*(statuses|any)",),
+    ),
+    Mutant(
+        name="a-condition-for-a-bound-pod",
+        away="that a pod which is found on a node is told nothing: after a conflict its new version is used",
+        danger="the patch says of a pod that another scheduler has bound that it is not scheduled",
+        edits=(
+            Edit(
+                "kube.writes.condition_writer",
+                """
+                entry.given_up = stored.metadata.uid != entry.pod.uid or bool(stored.spec.node_name)
+                """,
+                """
+                entry.given_up = stored.metadata.uid != entry.pod.uid
+                """,
+            ),
+        ),
+        mend=7,
+        where=(r"another scheduler binds",),
+    ),
+    Mutant(
+        name="conditions-hold-their-writers",
+        away="the requeue of a condition that could not be written: its writer tries until it succeeds",
+        danger="autoscalers see nothing of the other pods",
+        edits=(
+            Edit(
+                "kube.writes.condition_writer",
+                """
+                elif entry.wanted is wanted and retry_at is not None:
+                    self._schedule(entry, retry_at)
+                """,
+                """
+                elif entry.wanted is wanted and retry_at is not None:
+                    while retry_at is not None and self._is_current(entry):
+                        await anyio.sleep(max(0.0, retry_at - self.clock()))
+                        retry_at = await self._send(entry, wanted)
+                    entry.wanted = None
+                """,
+            ),
+        ),
+        mend=7,
+        where=(r"(server|proxy|request|answer).*statuses",),
+    ),
+    Mutant(
+        name="a-condition-is-written-once",
+        away="the second try of a condition",
+        danger="autoscalers never learn that the pod waits",
+        edits=(
+            Edit(
+                "kube.writes.condition_writer",
+                """
+                    return self._pause(entry, error)
+                entry.written, entry.written_at = wanted, self.clock()
+                """,
+                """
+                    return None
+                entry.written, entry.written_at = wanted, self.clock()
+                """,
+            ),
+            Edit(
+                "kube.writes.condition_writer",
+                """
+                        return None
+                    return self._pause(entry, error)
+
+                def _pause(self, entry: _Entry, error: Exception) -> float:
+                """,
+                """
+                        return None
+                    return None
+
+                def _pause(self, entry: _Entry, error: Exception) -> float:
+                """,
+            ),
+        ),
+        where=(r"(server refuses|proxy|request|answer).*statuses",),
+    ),
+    Mutant(
+        name="any-pod-of-that-name-is-evicted",
+        away="the uid of a victim in its deletion",
+        danger="another pod of the same name is deleted",
+        edits=(
+            Edit("kube.writes.evictor", ', "preconditions": {"uid": self.victim.uid}', ""),
+            Edit("kube.writes.evictor", '{"metadata": {"uid": victim.uid}, "status"', '{"metadata": {}, "status"'),
+        ),
+        where=(
+            r"create again",
+            r"deletes|statuses",
+        ),
+    ),
+    Mutant(
+        name="victims-without-a-permit",
+        away="the question whether we still hold the Lease before a victim is deleted",
+        danger="a replica that has lost the Lease deletes pods",
+        edits=(
+            Edit(
+                "kube.writes.evictor",
+                """
+                permit=self.may_send,
+                """,
+                "",
+            ),
+        ),
+        mend=17,
+        where=(
+            r"urgent|high",
+            r"takes the Lease|stopped|lease",
+        ),
+    ),
+    Mutant(
+        name="a-task-for-each-victim",
+        away="the limit on evictions at once",
+        danger="as many tasks as there are victims",
+        edits=(
+            Edit(
+                "controllers.preemption_executor",
+                """
+                self._victims.add(victim, pod.namespace, self.clock())
+                """,
+                """
+                self._rounds.start_soon(self._evict, victim)
+                """,
+            ),
+        ),
+        mend=19,
+        where=(r"low159",),
+    ),
+    Mutant(
+        name="events-are-retried-for-ever",
+        away="the last try of an Event",
+        danger="what waits to be written grows without end",
+        edits=(
+            Edit("kube.writes.event_recorder", "series.tries < TRIES and len(self._retries) < self.capacity", "True"),
+        ),
+        where=(r"(server|proxy|request|answer).*events",),
+        masked="an Event is given up after two minutes, and no history is that long; `test_event_recorder` tests it",
+    ),
+)

@@ -1,0 +1,68 @@
+"""
+A leader loses its Lease only if something can have cost it.
+
+A long step of the scheduler must not (decision 6), nor a Binding without an answer, a slow list, a wrong clock, or an
+annotation that somebody writes on the Lease. What can: a fault of requests about the Lease, of the network or of a
+server, a process that stands still, and somebody who takes the Lease or revokes the token. Refuses to judge how a
+process ends: `unexpected` does.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from tests.simulation.deeds_of_machines import (
+    DeleteLease,
+    FreezeServer,
+    IssueToken,
+    RevokeTokens,
+    StopServer,
+    TakeLease,
+    WriteToken,
+)
+from tests.simulation.http_faults import HARD, PAUSE, QUEUED, WATCH
+from tests.simulation.oracles.change import Report
+from tests.simulation.scenario import Scenario
+
+STEP: Final = 1.4
+"""Times the renew deadline: so long may a step be, since the last beat lets the Lease be renewed for one deadline."""
+LOST: Final = "Leaderelection lost"
+_DEEDS: Final = (DeleteLease, FreezeServer, IssueToken, RevokeTokens, StopServer, TakeLease, WriteToken)
+_HARMLESS_KINDS: Final = frozenset(
+    {*WATCH, *HARD, "killed", "terminated", "wrong clock", "kubelet slow", "kubelet rejects", "page expired"}
+) - {PAUSE, QUEUED}
+_HARMLESS_TARGETS: Final = frozenset({"bindings", "deletes", "events", "statuses", "lists", "pods", "nodes"})
+"""Traffic and tables with which the Lease has nothing to do."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class KeptLeases:
+    """
+    Reads in the logs who has lost the Lease.
+
+    Attributes:
+        report: told what is wrong.
+    """
+
+    report: Report
+    scenario: Scenario
+
+    def logged(self, now: float, replica: str, line: str) -> None:
+        """Look at a line of a replica's log."""
+        if LOST in line and next(self._costs(now, replica), None) is None:
+            self.report("kept_leases", f"{replica} has lost the Lease, and nothing can have cost it: {line}")
+
+    def _costs(self, now: float, replica: str) -> Iterator[object]:
+        """Yield what has begun by now and can cost the replica its Lease."""
+        steps = 0.0
+        for fault in self.scenario.faults:
+            if fault.at > now or fault.kind in _HARMLESS_KINDS or fault.target in _HARMLESS_TARGETS:
+                continue
+            if fault.kind != "long step":
+                yield fault
+            elif fault.target == replica:
+                steps += fault.seconds
+                if steps > STEP * self.scenario.lease[1]:
+                    yield fault
+        yield from (deed for deed in self.scenario.deeds if deed.at <= now and isinstance(deed, _DEEDS))

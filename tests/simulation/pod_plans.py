@@ -1,0 +1,101 @@
+"""
+Pods as users write them, for the deeds of a scenario.
+
+Refuses to name anything that only the sandbox knows, except how long a pod runs.
+"""
+
+from typing import Any, Final
+
+import attrs
+
+from neuron_scheduler.sandbox.apiserver.store import Object
+from neuron_scheduler.sandbox.containers import RUN_SECONDS
+from neuron_scheduler.sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL
+
+OURS: Final = "my-scheduler"
+GATE: Final = "example.com/quota"
+FINALIZER: Final = "example.com/billing"
+PRIORITIES: Final = {"low": -100, "high": 1_000, "urgent": 100_000}
+"""The priority classes of each cluster."""
+
+
+@attrs.frozen(kw_only=True)
+class PodPlan:
+    """
+    A pod.
+
+    Attributes:
+        devices, cores: of each container; only one of the two is given.
+        cpu: millicores of each container.
+        priority: a class of `PRIORITIES`, or empty.
+        instance_type: that its node has to have; empty for any.
+        alone: it repels all pods of its own application from its node.
+        gated, finalized, tolerant: it has a scheduling gate, a finalizer, a toleration of every taint.
+        seconds: that its containers run; 0 for ever.
+        grace: seconds that it gets to end.
+    """
+
+    name: str
+    namespace: str = "default"
+    devices: tuple[int, ...] = ()
+    cores: tuple[int, ...] = ()
+    cpu: int = 100
+    priority: str = ""
+    instance_type: str = ""
+    app: str = "train"
+    alone: bool = False
+    gated: bool = False
+    finalized: bool = False
+    tolerant: bool = False
+    seconds: float = 0.0
+    grace: int = 30
+    scheduler: str = OURS
+
+    def __str__(self) -> str:
+        asks = [f"{count} devices" for count in self.devices] + [f"{count} cores" for count in self.cores]
+        rest = {
+            f"priority {self.priority}": self.priority,
+            f"on {self.instance_type}": self.instance_type,
+            "alone": self.alone,
+            "gated": self.gated,
+            "with a finalizer": self.finalized,
+            "tolerant": self.tolerant,
+            f"for {self.seconds:.0f} s": self.seconds,
+            f"scheduler {self.scheduler}": self.scheduler != OURS,
+        }
+        texts = [text for text, holds in rest.items() if holds]
+        return ", ".join([f"{self.namespace}/{self.name}: {' + '.join(asks) or f'cpu {self.cpu}m'}", *texts])
+
+    @property
+    def manifest(self) -> Object:
+        """What a user would apply."""
+        metadata: dict[str, Any] = {"name": self.name, "namespace": self.namespace, "labels": {"app": self.app}}
+        if self.seconds:
+            metadata["annotations"] = {RUN_SECONDS: f"{self.seconds:g}"}
+        if self.finalized:
+            metadata["finalizers"] = [FINALIZER]
+        asked = [(DEVICE, count) for count in self.devices] + [(CORE, count) for count in self.cores] or [("", 0)]
+        spec: dict[str, Any] = {
+            "schedulerName": self.scheduler,
+            "restartPolicy": "Never" if self.seconds else "Always",
+            "terminationGracePeriodSeconds": self.grace,
+            "containers": [self._container(number, *ask) for number, ask in enumerate(asked)],
+        }
+        if self.priority:
+            spec["priorityClassName"] = self.priority
+        if self.instance_type:
+            spec["nodeSelector"] = {INSTANCE_TYPE_LABEL: self.instance_type}
+        if self.gated:
+            spec["schedulingGates"] = [{"name": GATE}]
+        if self.tolerant:
+            spec["tolerations"] = [{"operator": "Exists"}]
+        if self.alone:
+            term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": self.app}}}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def _container(self, number: int, resource: str, count: int) -> dict[str, Any]:
+        resources: dict[str, Any] = {"requests": {"cpu": f"{self.cpu}m"}}
+        if count:
+            resources["limits"] = {resource: str(count)}
+        return {"name": f"c{number}", "image": "example.com/train:1", "resources": resources}

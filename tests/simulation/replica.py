@@ -1,0 +1,108 @@
+"""
+One replica of the scheduler: the real `app` in a simulated process, started again when it ends, as a kubelet does.
+
+Refuses to judge why a process ends.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import signal
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from neuron_scheduler import app
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.run_command import CLEAN, ending
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.stopping import StopRequests
+from neuron_scheduler.wiring import Parts
+from tests.simulation.process import Process
+
+REFUSED: Final = 2
+"""The exit code of a process whose configuration cannot work."""
+RESTART: Final = (0.5, 3.0)
+"""Seconds until a process that has ended is started again."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Replica:
+    """
+    A replica and its processes, one after the other.
+
+    Attributes:
+        note: called with a line about what happens to the processes.
+        process: the last one; before the first, one that has ended.
+        wall_offset: seconds by which the wall clock of its machine is wrong.
+        parts: of that process; None until they are built.
+        ends: its processes that have ended.
+    """
+
+    name: str
+    config: Config
+    dice: Random
+    note: Callable[[str, str], None]
+    process: Process = attrs.field(init=False)
+    wall_offset: float = attrs.field(default=0.0, init=False)
+    parts: Parts | None = attrs.field(default=None, init=False)
+    ends: list[Process] = attrs.field(factory=list, init=False)
+    _requests: StopRequests = attrs.field(factory=StopRequests, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.process = Process(self.name, lambda _process: None, exit_code=CLEAN)
+
+    def start(self) -> None:
+        """Start a process."""
+        self.process, self.parts, self._requests = Process(self.name, self._ended), None, StopRequests()
+        self.process.wall_offset = self.wall_offset
+        self._requests._notify = lambda: self.process.end(CLEAN)
+        self.note(self.name, "started")
+        context = self.process.context()
+        context.run(asyncio.get_running_loop().create_task, self._main(self.process), context=context)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        if self.process.alive:
+            self._requests.receive(signal.SIGTERM)
+
+    async def _main(self, process: Process) -> None:
+        code = REFUSED
+        with contextlib.suppress(ConfigurationError):
+            with ending() as end:
+                async with app.built(self.config, self._requests) as scheduler:
+                    self.parts = scheduler.parts
+                    if (election := scheduler.parts.election) is not None:
+                        election.beside = partial(_beside, process)
+                        election.end_process = process.end
+                    await scheduler.run()
+            code = end.code
+        process.end(code)
+
+    def _ended(self, process: Process) -> None:
+        self.ends.append(process)
+        self.note(self.name, f"ended with {process.exit_code}")
+        pause = self.dice.uniform(*RESTART)
+        asyncio.get_running_loop().call_later(pause, self.start, context=contextvars.Context())
+
+
+def _beside(
+    process: Process,
+    take_part: Callable[[], Coroutine[Any, Any, None]],
+    over: Callable[[BaseException | None], None],
+) -> None:
+    """Run the candidate for the Lease as a second thread of the process."""
+
+    async def run() -> None:
+        failure = None
+        try:
+            await take_part()
+        except BaseException as error:  # noqa: BLE001 - `over` passes it on
+            failure = error
+        over(failure)
+
+    context = process.context("lease")
+    context.run(asyncio.get_running_loop().create_task, run(), context=context)

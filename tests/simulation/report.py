@@ -1,0 +1,87 @@
+"""
+What the runner prints: a failure, a summary of many seeds, a history, and the table of the mutants.
+
+Refuses to run anything.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from tests.simulation.jobs import Job, Result
+from tests.simulation.mutants.mends import MENDS
+from tests.simulation.mutants.registry import MUTANTS, caught
+from tests.simulation.part_names import compact
+
+_HOUR = 3600.0
+_MOST_SEEDS = 20
+
+
+def command(job: Job, *, mutant: str = "") -> str:
+    """Return the command that replays a job."""
+    without = f" --without {compact(job.without)}" if job.without else ""
+    changed = f" --mutant {mutant}" if mutant else ""
+    return f"python -m tests.simulation {job.seed}{without}{changed}"
+
+
+def failed(result: Result, *, mutant: str = "") -> str:
+    """Return what is wrong with a seed, in a few lines."""
+    lines = [f"seed {result.seed} {result.end}: {command(Job(seed=result.seed), mutant=mutant)}"]
+    lines += [f"  {v.at:.3f} s {v.oracle}: {v.text}" for v in result.violations[:3]]
+    lines += [f"  ... {len(result.violations) - 3} more"] * (len(result.violations) > 3)
+    lines += [f"  {line}" for line in result.trouble.splitlines()[-30:]]
+    return "\n".join(lines) + "\n"
+
+
+def replayed(job: Job, result: Result, *, mutant: str = "") -> str:
+    """Return the history of a seed, and the verdict."""
+    history = f"{result.history}\n" if result.history else ""
+    violations = "".join(f"VIOLATION at {v.at:.3f} s, {v.oracle}: {v.text}\n" for v in result.violations)
+    trouble = f"{result.trouble}\n" if result.trouble else ""
+    verdict = f"seed {result.seed} {result.end}, digest {result.digest[:16] or 'none'}"
+    return f"{history}{violations}{trouble}{verdict}\nReplay: {command(job, mutant=mutant)}\n"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Return how many seeds passed, what struck, and which oracles failed on which seeds."""
+    ends = Counter(result.end for result in results)
+    virtual, cpu = sum(result.virtual for result in results), sum(result.cpu for result in results)
+    lines = [
+        f"{len(results):,} seeds: {', '.join(f'{count:,} {end}' for end, count in sorted(ends.items()))}",
+        f"{virtual / _HOUR:,.1f} virtual hours in {cpu:,.0f} CPU seconds",
+        "faults that struck:",
+    ]
+    struck: Counter[str] = Counter()
+    for result in results:
+        struck.update(result.struck)
+    lines += [f"  {count:>12,} {kind}" for kind, count in sorted(struck.items())] or ["  none"]
+    seeds: defaultdict[str, list[int]] = defaultdict(list)
+    for result in results:
+        for oracle in result.oracles:
+            seeds[oracle].append(result.seed)
+    lines += ["failures:"] if seeds else []
+    for oracle, found in sorted(seeds.items()):
+        more = f" and {len(found) - _MOST_SEEDS} more" if len(found) > _MOST_SEEDS else ""
+        lines.append(f"  {oracle}: {len(found)} seeds: {' '.join(map(str, sorted(found)[:_MOST_SEEDS]))}{more}")
+    return "\n".join(lines) + "\n"
+
+
+def mutants_table() -> str:
+    """Return the mutants as a table in Markdown: what is taken away, what then happens, who notices, on which seed."""
+    catches = caught()
+    lines = ["| mutant | taken away | then | caught by | on seed |", "|---|---|---|---|---|"]
+    for mutant in MUTANTS:
+        catch = catches.get(mutant.name)
+        unseen = f"none: {mutant.masked}" if mutant.masked else "not caught yet"
+        oracles, seeds = (", ".join(catch.oracles), str(catch.seed)) if catch else (unseen, "")
+        lines.append(f"| `{mutant.name}` | {mutant.away} | {mutant.danger} | {oracles} | {seeds} |")
+    return "\n".join(lines) + "\n"
+
+
+def mends_table() -> str:
+    """Return the mends as a table in Markdown: what each prevents, and what fails when it is taken back."""
+    lines = ["| number | what can happen without the mend | mutants | tests of the real thing |", "|---|---|---|---|"]
+    for mend in MENDS:
+        mutants = ", ".join(f"`{mutant.name}`" for mutant in MUTANTS if mutant.mend == mend.number)
+        tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in mend.tests)
+        lines.append(f"| {mend.number} | {mend.what} | {mutants} | {tests} |")
+    return "\n".join(lines) + "\n"

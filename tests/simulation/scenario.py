@@ -1,0 +1,92 @@
+"""
+What a simulation is about, as a value: the replicas, the cluster, what people and machines do, and what goes wrong.
+
+`scenarios` makes one from a seed. All chance that remains (delays of the network, whether a fault strikes) is drawn
+from sources of its own for each fault and each connection: with one fault left out, the others stay as they were. So a
+failing scenario can be made small. Refuses to do anything.
+"""
+
+from typing import Any, Final, Protocol
+
+import attrs
+
+GRACE: Final = 30.0
+"""Seconds after the last fault within which each pod that fits has to be bound."""
+
+
+@attrs.frozen(kw_only=True)
+class Fault:
+    """
+    A time in which something goes wrong now and then.
+
+    Attributes:
+        kind: what goes wrong; `KINDS` of the module that causes it says what and why a scheduler has to bear it.
+        at, until: virtual seconds; for what happens once, `until` is `at`.
+        target: the replica or server that is concerned; empty for each.
+        chance: that it happens, each time when it could.
+        seconds: how long it lasts each time, if that matters.
+        detail: what else the kind needs: a status, a method.
+    """
+
+    kind: str
+    at: float
+    until: float
+    target: str = ""
+    chance: float = 1.0
+    seconds: float = 0.0
+    detail: str = ""
+
+    def __str__(self) -> str:
+        when = f"{self.at:.1f} s" if self.until <= self.at else f"{self.at:.1f}-{self.until:.1f} s"
+        extra = [f"{self.seconds:g} s"] * bool(self.seconds) + [self.detail] * bool(self.detail)
+        chance = "" if self.chance >= 1 else f", chance {self.chance:.2f}"
+        return f"{when}: {self.kind} {' '.join(extra)} ({self.target or 'any'}{chance})"
+
+
+class Deed(Protocol):
+    """What somebody does at a moment; `deeds` has all of them. Its text is a line of the history."""
+
+    @property
+    def at(self) -> float:
+        """Virtual seconds."""
+
+    def done_in(self, world: Any, /) -> None:
+        """Do it in a `World`."""
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """
+    One simulation.
+
+    Attributes:
+        seed: of all chance that is not a value here.
+        replicas: how many of the scheduler run.
+        api_servers: in front of one store.
+        own_http: whether writes go over the scheduler's own HTTP client.
+        fenced: whether the admission policy on Bindings is installed.
+        lease: duration, renew deadline and retry period in seconds.
+        page_size: the most objects that a page of a list has; 0 for as many as the client asks for.
+        bind_concurrency: first tries of Bindings at once.
+        controllers: whether Jobs and Deployments have controllers.
+        nodes: name and instance type.
+        deeds: in the order of their times.
+        faults: `Fault`s; those of processes happen once.
+        quiet_at: when the last fault has ended.
+        ends_at: virtual seconds.
+    """
+
+    seed: int
+    replicas: int = 2
+    api_servers: int = 1
+    own_http: bool = True
+    fenced: bool = True
+    lease: tuple[float, float, float] = (15.0, 10.0, 2.0)
+    page_size: int = 0
+    bind_concurrency: int = 48
+    controllers: bool = False
+    nodes: tuple[tuple[str, str], ...] = ()
+    deeds: tuple[Deed, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    quiet_at: float = 60.0
+    ends_at: float = 120.0

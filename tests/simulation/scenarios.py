@@ -1,0 +1,44 @@
+"""
+Makes a scenario from a seed: a small cluster at its limits, users who change their minds, and a few kinds of faults.
+
+A seed chooses few kinds and lets each strike often, sometimes many, sometimes none: then only the order of things is by
+chance. `pod_choices`, `node_choices` and `fault_choices` choose the parts; `hard_cases` adds to a few. Refuses to
+look at what the scheduler does with it.
+"""
+
+from random import Random
+from typing import Final
+
+from tests.simulation import fault_choices, hard_cases, node_choices, pod_choices
+from tests.simulation.deeds import CreateNamespace
+from tests.simulation.pod_choices import OTHER_NAMESPACE
+from tests.simulation.scenario import Deed, Scenario
+
+QUIET: Final = 45.0
+"""Seconds at the end in which nothing goes wrong any more, and nobody does anything."""
+
+
+def scenario_of(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    dice = Random(f"{seed}/scenario")
+    quiet_at = float(dice.choice((25, 40, 40, 60)))
+    nodes = node_choices.nodes(dice)
+    controllers = dice.random() < 0.2
+    deeds: list[Deed] = [CreateNamespace(at=0.0, name=OTHER_NAMESPACE)]
+    deeds += pod_choices.deeds(dice, nodes, quiet_at, controllers=controllers)
+    deeds += node_choices.deeds(dice, nodes, quiet_at)
+    scenario = Scenario(
+        seed=seed,
+        replicas=dice.choice((1, 2, 2, 2, 3)),
+        api_servers=dice.choice((1, 1, 2)),
+        own_http=dice.random() < 0.75,
+        fenced=dice.random() < 0.85,
+        lease=dice.choice(((15.0, 10.0, 2.0), (15.0, 10.0, 2.0), (6.0, 4.0, 1.0))),
+        page_size=dice.choice((0, 0, 3)),
+        controllers=controllers,
+        nodes=nodes,
+        deeds=tuple(deeds),
+        quiet_at=quiet_at,
+        ends_at=quiet_at + QUIET,
+    )
+    return hard_cases.with_hard_case(fault_choices.with_faults(scenario, dice))

@@ -1,0 +1,85 @@
+"""The seeds choose all that can happen, and nothing after which no scheduler could keep its promises."""
+
+from collections import Counter
+
+import attrs
+
+from tests.simulation import deeds, deeds_of_controllers, deeds_of_machines, deeds_of_nodes, poison
+from tests.simulation.deeds_of_machines import FreezeServer, TakeLease
+from tests.simulation.fault_choices import DELAYS
+from tests.simulation.fault_windows import CHUNKS, CONNECTS
+from tests.simulation.hard_cases import EVERY, TURNS, with_hard_case
+from tests.simulation.http_faults import AFTER, BEFORE, HARD, LASTING, QUEUED, WATCH
+from tests.simulation.poison import Poison
+from tests.simulation.process_faults import KINDS as PROCESS_FAULTS
+from tests.simulation.scenario import Fault, Scenario
+from tests.simulation.scenarios import scenario_of
+from tests.simulation.watch_cache import LAG, POLICY_LAG
+
+SCENARIOS = [scenario_of(seed) for seed in range(1000)]
+
+
+def test_a_seed_is_a_scenario() -> None:
+    """The same seed has the same scenario, and another seed another one."""
+    assert scenario_of(7) == scenario_of(7) != scenario_of(8)
+
+
+def test_every_kind_of_fault_is_chosen() -> None:
+    """Each kind is in a good number of seeds."""
+    kinds = Counter(fault.kind for scenario in SCENARIOS for fault in scenario.faults)
+    wanted = {*BEFORE, *AFTER, *WATCH, *CONNECTS, *CHUNKS, *PROCESS_FAULTS, *HARD, LAG, POLICY_LAG, "page expired"}
+    assert {kind for kind in wanted if kinds[kind] < 3} == set()
+
+
+def test_every_deed_is_chosen() -> None:
+    """Each deed, and each unreadable object, is in some seed."""
+    modules = (deeds, deeds_of_controllers, deeds_of_machines, deeds_of_nodes, poison)
+    all_deeds = {value for module in modules for value in vars(module).values() if hasattr(value, "done_in")}
+    assert all_deeds == {type(deed) for scenario in SCENARIOS for deed in scenario.deeds}
+    kinds = {deed.kind for scenario in SCENARIOS for deed in scenario.deeds if isinstance(deed, Poison)}
+    assert kinds == {*poison.PODS_OF, *poison.NODES_OF, *poison.OTHERS}
+
+
+def test_hard_cases_leave_other_seeds_as_they_are() -> None:
+    """Of sixteen seeds two have one, in turn."""
+    plain = scenario_of(0)
+    for left, cases in TURNS.items():
+        seeds = range(left, EVERY * len(cases), EVERY)
+        assert [seed for seed in seeds if with_hard_case(of := attrs.evolve(plain, seed=seed)) == of] == []
+    seeds = range(EVERY * max(map(len, TURNS.values())))
+    changed = {seed % EVERY for seed in seeds if with_hard_case(of := attrs.evolve(plain, seed=seed)) != of}
+    assert changed == TURNS.keys() == {1, 11}
+
+
+def test_all_is_over_at_the_quiet() -> None:
+    """No fault and no deed comes after it, but what concerns the pods of one namespace only."""
+    for scenario in SCENARIOS:
+        assert all(fault.until <= scenario.quiet_at for fault in scenario.faults if fault.kind not in LASTING), scenario
+        assert all(deed.at <= scenario.quiet_at for deed in scenario.deeds), scenario
+
+
+def _of_bindings(scenario: Scenario) -> list[Fault]:
+    """Return the faults that may concern Bindings."""
+    return [fault for fault in scenario.faults if fault.target != "statuses"]
+
+
+def test_without_the_fence_no_binding_is_late() -> None:
+    """Then only the clock of an old leader protects, for the time between two leaders; and nobody takes the Lease."""
+    for scenario in SCENARIOS:
+        if scenario.fenced:
+            continue
+        duration, deadline, _ = scenario.lease
+        late = [fault for fault in _of_bindings(scenario) if fault.kind in {"late", "request late", QUEUED}]
+        assert all(fault.seconds < duration - deadline for fault in late), scenario
+        assert not any(isinstance(deed, TakeLease) for deed in scenario.deeds), scenario
+
+
+def test_the_fence_is_late_only_while_bindings_are_not() -> None:
+    """Both at the same time let the Bindings of two leaders pass (decision 3)."""
+    for scenario in SCENARIOS:
+        if not any(fault.kind == POLICY_LAG for fault in scenario.faults):
+            continue
+        duration, deadline, _ = scenario.lease
+        late = [fault for fault in _of_bindings(scenario) if fault.kind in DELAYS]
+        assert all(fault.seconds < (duration - deadline) / 2 for fault in late), scenario
+        assert not any(isinstance(deed, FreezeServer | TakeLease) for deed in scenario.deeds), scenario
