@@ -59,13 +59,17 @@ async def add_volume(api: RestClient, name: str, class_name: str = "local", **sp
 
 async def add_claim(api: RestClient, name: str, class_name: str = "local", **spec: Any) -> Object:
     """Create a claim to 1 GiB."""
+    return await api.post(CLAIMS, claim_manifest(name, class_name, **spec))
+
+
+def claim_manifest(name: str, class_name: str = "local", **spec: Any) -> Object:
+    """Return a claim to 1 GiB."""
     fields = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
         "storageClassName": class_name,
     }
-    item = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": fields | spec}
-    return await api.post(CLAIMS, item)
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": fields | spec}
 
 
 def with_claims(name: str, *claims: str) -> Object:

@@ -5,7 +5,6 @@ The admission policies are not in place here: tests that need them run a control
 the ServiceAccount is in an audit log, for the test of its rights.
 """
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -34,10 +33,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 async def plane(audit_log: Path) -> AsyncIterator[ControlPlane]:
     """Run etcd and kube-apiserver, with the rights of `manifests/base/rbac.yaml`."""
-    policy = audit_log.with_name("policy.yaml")
-    policy.write_text(json.dumps(rights.AUDIT_POLICY))
-    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}", "--audit-log-mode=blocking")
-    async with run_control_plane(api_server_flags=flags) as plane:
+    async with run_control_plane(api_server_flags=rights.audit_flags(audit_log)) as plane:
         await rights.grant(plane.admin)
         yield plane
 

@@ -37,7 +37,7 @@ SHORT_LEASE: Final = (
     "--leader-elect-retry-period=500ms",
 )
 
-_SAMPLE: Final = re.compile(r"^([a-zA-Z_:][\w:]*(?:\{.*\})?) (\S+)$", re.MULTILINE)
+SAMPLE: Final = re.compile(r"^([a-zA-Z_:][\w:]*(?:\{.*\})?) (\S+)$", re.MULTILINE)
 
 
 @attrs.define(eq=False)
@@ -113,7 +113,7 @@ class SchedulerProcess:
         """Return every sample of /metrics by its name with labels, as it is written there."""
         status, text = await self.get("/metrics")
         assert status == 200
-        return {name: float(value) for name, value in _SAMPLE.findall(text)}
+        return {name: float(value) for name, value in SAMPLE.findall(text)}
 
     async def until(self, met: Callable[[Mapping[str, float]], bool], within: float = PATIENCE) -> Mapping[str, float]:
         """
@@ -161,12 +161,16 @@ async def until(met: Callable[[], Awaitable[bool]], *, within: float = PATIENCE)
 
 @asynccontextmanager
 async def run_scheduler(
-    kubeconfig: Path, *flags: str, module: str = "neuron_scheduler", command: str = "run"
+    kubeconfig: Path,
+    *flags: str,
+    module: str = "neuron_scheduler",
+    command: str = "run",
+    python: Path = Path(sys.executable),
 ) -> AsyncIterator[SchedulerProcess]:
     """Run the scheduler with these flags until the block is left; if it still runs then, kill it."""
     port = free_port()
     launcher = [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())]
-    argv = [sys.executable, "-m", module, command, f"--kubeconfig={kubeconfig}"]
+    argv = [str(python), "-m", module, command, f"--kubeconfig={kubeconfig}"]
     process = await anyio.open_process(
         [*launcher, *argv, "--bind-address=127.0.0.1", f"--port={port}", *flags],
         stdin=subprocess.DEVNULL,

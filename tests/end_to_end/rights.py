@@ -32,6 +32,13 @@ AUDIT_POLICY: Final = {
 }
 
 
+def audit_flags(log: Path) -> tuple[str, ...]:
+    """Return the flags with which an API server writes what the ServiceAccount asks for into a file."""
+    policy = log.with_name("policy.yaml")
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    return (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking")
+
+
 def manifests() -> list[Object]:
     """Return the objects of `manifests/base/rbac.yaml`."""
     return list(yaml.safe_load_all(MANIFEST.read_text()))
@@ -107,3 +114,8 @@ def covers(right: Right, request: Object) -> bool:
         and right.namespace in ("", target.get("namespace", ""))
         and right.name in ("", target.get("name", ""))
     )
+
+
+def is_review(request: Object) -> bool:
+    """Return whether a request asks for the sender's own rights, which every account may."""
+    return bool(request["objectRef"]["resource"] == "selfsubjectaccessreviews")

@@ -1,6 +1,5 @@
 """Objects and watches that cannot be read: they affect only themselves, and all other pods are bound."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,22 +11,16 @@ from tests.control_plane.objects import create_node, node_manifest, pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler
-from tests.end_to_end.proxy import Fault, Proxy, run_proxy
-from tests.end_to_end.workload import PODS, ids_of, placed
+from tests.end_to_end.workload import PODS, create_deep, ids_of, placed
+from tests.faults.answers import after_lines
+from tests.faults.calls import watch_of
+from tests.faults.proxy import ALWAYS, Behaviour, Fault, Proxy, run_proxy
 
 FAILURES: Final = 'neuron_scheduler_watch_failures_total{resource="pods"}'
 SPOILT: Final = {
-    "an ERROR event": b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcdserver: error"}}\n',
     "no JSON": b"<html>502 Bad Gateway</html>\n",
-    "invalid UTF-8": b'{"type":"ADDED","object":{"metadata":{"name":"\xff"\n',
-    "half a line": b'{"type":"ADDED","object":{"metadata":{"name":"half',
     "a line without an end": b'{"type":"ADDED","object":"' + b"x" * (33 << 20),
 }
-
-
-def pods_watch(method: str, path: str) -> bool:
-    """Return whether a request is about all pods."""
-    return (method, path) == ("GET", "/api/v1/pods")
 
 
 @pytest.fixture
@@ -42,8 +35,8 @@ async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:
 async def test_a_watch_that_never_works_is_replaced_by_lists(
     account: Path, empty: RestClient, proxy: Proxy, sentence: str
 ) -> None:
-    """Pods are bound nevertheless, and log and metrics show the problem."""
-    proxy.add(Fault(pods_watch, times=float("inf"), watch=SPOILT[sentence]))
+    """Pods are bound nevertheless, and the metrics show it; `tests/faults/test_watches.py` has more sentences."""
+    proxy.add(Fault(watch_of("/api/v1/pods"), Behaviour(after_lines(0, SPOILT[sentence])), times=ALWAYS))
     async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
         assert len(ids_of(await placed(empty, "pod", neuron=1))) == 1
@@ -54,20 +47,9 @@ async def test_a_watch_that_never_works_is_replaced_by_lists(
 
 @asynccontextmanager
 async def deep_pods(api: RestClient, *names: str) -> AsyncIterator[None]:
-    """
-    Create pods whose managedFields are 5,000 levels deep; the API server accepts twice as many.
-
-    Python's own JSON cannot read them either, so the API server's answer is ignored.
-    """
-    deep = '{"f:a":' * 5000 + "{}" + "}" * 5000
-    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": "HERE"}
-    headers = {"Content-Type": "application/json"}
+    """Create pods with deep managedFields, and delete them when the block is left."""
     for name in names:
-        manifest = pod_manifest(name, neuron=1)
-        manifest["metadata"]["managedFields"] = [entry]
-        text = json.dumps(manifest).replace('"HERE"', deep)
-        async with api._session.post(api._url(PODS, {}), data=text, headers=headers) as answer:
-            assert answer.status == 201
+        await create_deep(api, PODS, pod_manifest(name, neuron=1))
     try:
         yield
     finally:

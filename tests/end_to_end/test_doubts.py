@@ -10,14 +10,15 @@ import pytest
 from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
-from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler
-from tests.end_to_end.proxy import Fault, Proxy, binding_of, run_proxy, status_of
+from tests.end_to_end.process import ACQUIRED, run_scheduler
 from tests.end_to_end.workload import LEASE, PODS, all_placed, condition_of, events_of, placed, remove
+from tests.faults.answers import Page, Refusal
+from tests.faults.calls import binding_of, status_of
+from tests.faults.proxy import ALWAYS, HELD, Behaviour, Fault, Proxy, instead, run_proxy
 
 WORKERS = 8
 MANY = 24
 SHORT_TRIES = ("--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14s")  # 0.8 s for a Binding
-ALWAYS = float("inf")
 
 
 @pytest.fixture
@@ -28,24 +29,12 @@ async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("status", [200, 201, 400, 401, 403, 404, 409])
-async def test_a_proxys_page_loses_no_pod(account: Path, empty: RestClient, proxy: Proxy, status: int) -> None:
-    """Whatever its status, the page does not mean that the pod is gone, bound or refused: the Binding is sent again."""
-    page = proxy.add(Fault(binding_of("pod"), page=status, times=2))
-    async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
-        await placed(empty, "pod", requests={"cpu": "10m"})
-        await scheduler.line(BOUND, 'pod="default/pod"')
-        assert not page.times
-        assert await scheduler.stop() == 0
-    assert len(scheduler.lines_with(BOUND)) == 1
-
-
-@pytest.mark.parametrize("fault", [{"refuse": 503}, {"refuse": 429}, {"page": 404}, {"hold": True}], ids=str)
+@pytest.mark.parametrize("behaviour", [instead(Refusal(503)), instead(Refusal(429)), instead(Page(404)), HELD], ids=str)
 async def test_bindings_in_doubt_delay_no_other(
-    account: Path, empty: RestClient, proxy: Proxy, fault: dict[str, int]
+    account: Path, empty: RestClient, proxy: Proxy, behaviour: Behaviour
 ) -> None:
     """More of them than workers keep their places, are counted and reported, and are bound in the end."""
-    broken = proxy.add(Fault(binding_of("bad"), times=ALWAYS, **fault))  # type: ignore[arg-type]  # as given
+    broken = proxy.add(Fault(binding_of("bad"), behaviour, times=ALWAYS))
     names = [f"bad{number}" for number in range(MANY)]
     flags = (f"--master={proxy.url}", f"--bind-concurrency={WORKERS}", *SHORT_TRIES)
     async with run_scheduler(account, *flags) as scheduler:
@@ -112,7 +101,7 @@ async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, e
             assert "the pod is too large" in event["note"]
             await scheduler.until(lambda metrics: metrics['scheduler_pending_pods{queue="unschedulable"}'] == 3)
             await placed(empty, "good", requests={"cpu": "10m"})
-            assert [(code, "request is too large" in text) for code, text in bindings.answers] == [(409, True)] * 3
+            assert [(one.status, b"request is too large" in one.body) for one in bindings.answers] == [(409, True)] * 3
             await scheduler.until(lambda metrics: metrics["neuron_scheduler_binds_in_flight"] == 0)
             await scheduler.line("PodScheduled condition was refused", "etcdserver: request is too large")
         finally:
@@ -123,12 +112,12 @@ async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, e
     assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize("fault", [{"refuse": 503}, {"page": 403}, {"hold": True}], ids=str)
+@pytest.mark.parametrize("behaviour", [instead(Refusal(503)), instead(Page(403)), HELD], ids=str)
 async def test_conditions_that_cannot_be_written_delay_nothing(
-    account: Path, empty: RestClient, proxy: Proxy, fault: dict[str, int]
+    account: Path, empty: RestClient, proxy: Proxy, behaviour: Behaviour
 ) -> None:
     """It delays neither other conditions nor the Bindings of the same pods, which end with the condition True."""
-    broken = proxy.add(Fault(status_of("bad"), times=ALWAYS, **fault))  # type: ignore[arg-type]  # as given
+    broken = proxy.add(Fault(status_of("bad"), behaviour, times=ALWAYS))
     names = [f"bad{number}" for number in range(10)]
     blue: dict[str, Any] = {"requests": {"cpu": "10m"}, "nodeSelector": {"team": "blue"}}
     async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
@@ -143,7 +132,7 @@ async def test_conditions_that_cannot_be_written_delay_nothing(
         pods = await all_placed(empty, names)
         broken.times = 0
         broken.release()
-        late = await broken.answered() if "hold" in fault else (409, "")
+        late = await broken.answered() if behaviour is HELD else (409, "")
         assert late[0] == 409
         assert await scheduler.stop() == 0
     pods = {name: await empty.get(f"{PODS}/{name}") for name in names}

@@ -14,8 +14,9 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
 from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SYNCED, SchedulerProcess, run_scheduler
-from tests.end_to_end.proxy import Fault, binding_of, run_proxy
 from tests.end_to_end.workload import LEASE, LEASES, add_nodes, placed
+from tests.faults.calls import binding_of, of_events
+from tests.faults.proxy import HELD, Fault, run_proxy
 
 
 @pytest.mark.parametrize("granted", ["none", "all but one"])
@@ -125,7 +126,7 @@ async def test_a_second_signal_hurries(plane: ControlPlane, account: Path, empty
     """It does not wait for Events without an answer; the Lease is released, and the exit code is still 0."""
     async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
-        events = proxy.add(Fault(lambda method, path: method == "POST" and "/events" in path, hold=True))
+        events = proxy.add(Fault(of_events, HELD))
         await add_nodes(scheduler, empty, inf2="inf2.xlarge")
         await placed(empty, "pod", neuron=1)
         await events.taken.wait()
@@ -142,7 +143,7 @@ async def test_a_second_signal_leaves_a_binding_behind(plane: ControlPlane, acco
     """A Binding that may still take effect keeps the Lease until it expires; the exit code is still 0."""
     async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
-        binding = proxy.add(Fault(binding_of("pod"), hold=True))
+        binding = proxy.add(Fault(binding_of("pod"), HELD))
         await add_nodes(scheduler, empty, inf2="inf2.xlarge")
         await create_pod(empty, pod_manifest("pod", neuron=1))
         await binding.taken.wait()

@@ -12,7 +12,7 @@ from neuron_scheduler.app import App
 from neuron_scheduler.capture import live
 from neuron_scheduler.explain.answers.fit import Fit
 from neuron_scheduler.explain.fit import how_many_of
-from neuron_scheduler.explain.why import finished
+from neuron_scheduler.explain.steps import finished
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS

@@ -22,8 +22,10 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end.fence import in_force
 from tests.end_to_end.process import ACQUIRED, BOUND, ROOT, SHORT_LEASE, SYNCED, SchedulerProcess, run_scheduler, until
-from tests.end_to_end.proxy import Fault, binding_of, run_proxy
 from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, kubelets, on, placed
+from tests.faults.answers import Refusal
+from tests.faults.calls import at, binding_of
+from tests.faults.proxy import ALWAYS, HELD, Fault, instead, run_proxy
 
 TYPES = {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge", "inf2": "inf2.24xlarge"}
 STARTED = "Starting to schedule pods"
@@ -207,8 +209,8 @@ async def test_a_binding_that_arrives_after_a_takeover_is_refused(
         await old.line(ACQUIRED)
         async with run_scheduler(kubeconfig, *SHORT_LEASE) as new:
             await ready_to_follow(new)
-            late = proxy.add(Fault(binding_of("late"), hold=True, times=float("inf")))
-            proxy.add(Fault(lambda _, path: path == LEASE, refuse=503, times=float("inf")))
+            late = proxy.add(Fault(binding_of("late"), HELD, times=ALWAYS))
+            proxy.add(Fault(at(LEASE), instead(Refusal(503)), times=ALWAYS))
             await create_pod(cluster, pod_manifest("late", neuron=1))
             await late.taken.wait()
             assert await old.ended() == 1

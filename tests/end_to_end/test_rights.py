@@ -4,7 +4,7 @@ from pathlib import Path
 
 from neuron_scheduler.kube.access_review import Right
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
-from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane, free_port
 from tests.end_to_end.claims import (
     CLAIMS,
@@ -18,9 +18,11 @@ from tests.end_to_end.claims import (
 )
 from tests.end_to_end.kube_scheduler import run_kube_scheduler
 from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler, until
-from tests.end_to_end.proxy import Fault, binding_of, run_proxy
-from tests.end_to_end.rights import audited, covers, granted, needed
+from tests.end_to_end.rights import audited, covers, granted, is_review, needed
 from tests.end_to_end.workload import add_nodes, add_priority_classes, events_of, placed, refused, remove
+from tests.faults.answers import CUT, Refusal
+from tests.faults.calls import binding_of, status_of
+from tests.faults.proxy import Behaviour, Fault, instead, run_proxy
 
 BINDING = Right("create", "pods/binding")
 FOLLOWING = Right("watch", "leases", "coordination.k8s.io", "kube-system", "my-scheduler")
@@ -48,7 +50,7 @@ async def test_the_process_uses_exactly_its_rights(
     async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as first:
         await first.line(ACQUIRED)
         await add_nodes(first, empty, trn1="trn1.32xlarge")
-        lost = proxy.add(Fault(binding_of("one"), lose_answer=True))
+        lost = proxy.add(Fault(binding_of("one"), Behaviour(CUT)))
         await placed(empty, "one", neuron=1)
         assert (await lost.answered())[0] == 201
         await first.line(BOUND, 'pod="default/one"')
@@ -57,7 +59,7 @@ async def test_the_process_uses_exactly_its_rights(
         await create_pod(empty, pod_manifest("sixteen", neuron=16, priorityClassName="urgent"))
         await events_of(empty, "one", "Preempted")
         # The first condition fails: the pod keeps its version, and the Event's series goes on.
-        proxy.add(Fault(lambda method, path: method == "PATCH" and path.endswith("/pods/seven/status"), refuse=404))
+        proxy.add(Fault(status_of("seven"), instead(Refusal(404))))
         await create_pod(empty, pod_manifest("seven", neuron=7, nodeSelector={"changed": "yes"}))
         await events_of(empty, "seven", "FailedScheduling")
         await empty.patch("/api/v1/nodes/trn1", {"metadata": {"labels": {"changed": "yes"}}})
@@ -113,8 +115,3 @@ async def _waits_for_volumes(api: RestClient) -> None:
     await api.wait_for(f"{CLAIMS}/dynamic", lambda volume: selected_node(volume) is not None)
     await remove(api, "static", "dynamic")
     await clear_storage(api)
-
-
-def is_review(request: Object) -> bool:
-    """Return whether a request asks for the sender's own rights, which every account may."""
-    return bool(request["objectRef"]["resource"] == "selfsubjectaccessreviews")

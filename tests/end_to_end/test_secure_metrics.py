@@ -16,7 +16,9 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, free_port
 from tests.end_to_end import rights
 from tests.end_to_end.process import ROOT, SYNCED, SchedulerProcess, run_scheduler, until
-from tests.end_to_end.proxy import Fault, run_proxy
+from tests.faults.answers import Refusal
+from tests.faults.calls import at
+from tests.faults.proxy import ALWAYS, Fault, instead, run_proxy
 
 NAME = "secured"  # an account of its own: another test compares the requests of neuron-scheduler with its rights
 COMPONENT = ROOT / "manifests" / "components" / "secure-metrics"
@@ -130,7 +132,7 @@ async def test_who_may_read_the_metrics(plane: ControlPlane, empty: RestClient, 
         status, text = await scraper.get(other)
         assert (status, 'User \\"system:serviceaccount:monitoring:other\\" cannot get path' in text) == (403, True)
         assert [(await scraper.get(token))[0] for token in (None, "garbage", f"{reader[:-4]}AAAA")] == [401] * 3
-        away = proxy.add(Fault(lambda _method, path: path == REVIEWS, times=float("inf"), refuse=503))
+        away = proxy.add(Fault(at(REVIEWS), instead(Refusal(503)), times=ALWAYS))
         assert [(await scraper.get(token))[0] for token in (late, reader)] == [503, 200]
         away.times = 0
         assert (await scraper.get(late))[0] == 200

@@ -9,8 +9,10 @@ from tests.control_plane.objects import NEURON, create_node, create_pod, node_ma
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ACQUIRED, BOUND, SHORT_LEASE, run_scheduler
-from tests.end_to_end.proxy import Fault, Proxy, binding_of, run_proxy
 from tests.end_to_end.workload import LEASE, PODS, ids_of, placed, refused
+from tests.faults.answers import CUT
+from tests.faults.calls import binding_of
+from tests.faults.proxy import ALWAYS, HELD, Behaviour, Fault, Proxy, run_proxy
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:
 
 async def test_an_answer_that_was_lost_is_found_out(account: Path, empty: RestClient, proxy: Proxy) -> None:
     """The repeated Binding meets a conflict with its own success, which counts as success."""
-    lost = proxy.add(Fault(binding_of("pod"), lose_answer=True))
+    lost = proxy.add(Fault(binding_of("pod"), Behaviour(CUT)))
     again = proxy.add(Fault(binding_of("pod")))
     async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
         pod = await placed(empty, "pod", neuron=2)
@@ -36,7 +38,7 @@ async def test_an_answer_that_was_lost_is_found_out(account: Path, empty: RestCl
 
 async def test_a_late_binding_changes_nothing(account: Path, empty: RestClient, proxy: Proxy) -> None:
     """The first try arrives after the second has bound the pod: it is the identical Binding, and is refused."""
-    late = proxy.add(Fault(binding_of("pod"), hold=True))
+    late = proxy.add(Fault(binding_of("pod"), HELD))
     async with run_scheduler(account, f"--master={proxy.url}", *SHORT_LEASE) as scheduler:
         pod = await placed(empty, "pod", neuron=2)
         await scheduler.line(BOUND, 'pod="default/pod"')
@@ -50,7 +52,7 @@ async def test_a_late_binding_changes_nothing(account: Path, empty: RestClient, 
 
 async def test_devices_of_an_unknown_outcome_stay_in_use(account: Path, empty: RestClient, proxy: Proxy) -> None:
     """While the outcome is unknown no other pod gets its devices, and after a stop the Lease expires."""
-    slow = proxy.add(Fault(binding_of("slow"), hold=True, times=float("inf")))
+    slow = proxy.add(Fault(binding_of("slow"), HELD, times=ALWAYS))
     flags = ("--shutdown-grace-period=1s", *SHORT_LEASE)
     async with run_scheduler(account, f"--master={proxy.url}", *flags) as scheduler:
         await scheduler.line(ACQUIRED)

@@ -10,14 +10,18 @@ import anyio
 import pytest
 import yaml
 
+from neuron_scheduler.kube.writes.placeholder_pod import pod_of
 from tests.control_plane.binaries import require
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.end_to_end.asking import PLACEHOLDERS
 from tests.end_to_end.fence import ACCOUNT, fenced, leading
 from tests.end_to_end.process import until
 from tests.end_to_end.workload import LEASE, PODS, ids_of, placed, refused
+from tests.kube.writes.machine_orders import order
 from tests.support.documented_commands import ROOT, reader_shell, run_by
+from tests.support.kustomize import customized
 
 THIS = "tests/end_to_end/test_upgrading.py"
 FORMER = "my-scheduler"
@@ -102,3 +106,17 @@ async def test_the_watch_of_the_lease_survives_a_new_installation(fenced_plane: 
     async with leading(plane):
         await placed(plane.admin, "again", neuron=1)
         await until(lambda: fenced(plane, "unscheduled", "nobody"))
+
+
+async def test_back_to_a_version_without_capacity_requests(tmp_path: Path) -> None:
+    """What was asked for is gone with its namespace, and with it the rights and policies of the component."""
+    (commands,) = run_by(f"{THIS}::test_back_to_a_version_without_capacity_requests")
+    async with run_control_plane(with_controller_manager=True) as plane:
+        await kubectl(plane, "apply", "-k", "manifests/lease-watch")
+        await kubectl(plane, "apply", "-k", str(customized(".", tmp_path / "asking", "capacity-requests")))
+        await plane.admin.post(PLACEHOLDERS, pod_of(order()))
+        await reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig")).run(commands)
+        kinds = "namespaces,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,roles,pods"
+        left = await kubectl(plane, "get", kinds, "--all-namespaces", "--output=name")
+        assert [name for name in left.splitlines() if "capacity" in name] == []
+        assert "validatingadmissionpolicy.admissionregistration.k8s.io/neuron-scheduler-leader" in left.splitlines()
