@@ -34,6 +34,7 @@ from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, Container, Resources
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.device_plugin import NodeAgent
 
@@ -147,6 +148,7 @@ class Site:
             clock=anyio.current_time,
             wall_clock=lambda: round(anyio.current_time() * 1e9) + 1,
             may_bind=lambda: True,
+            bind_concurrency=Config().bind_concurrency,
             allocate_fence=self.fenced,
         )
         self.handler = PodHandler(

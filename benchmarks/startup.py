@@ -107,7 +107,8 @@ async def measure(port: int, bound: int, pending: int) -> dict[str, Any]:
     connection = await auth.load(None, f"http://127.0.0.1:{port}")
     metrics = Metrics(["my-scheduler"], "my-scheduler", connection.server)
     config = Config(master=connection.server, port=0, secure_port=0)
-    async with Client(connection=connection) as client, anyio.create_task_group() as tasks:
+    client = Client(connection=connection, bind_concurrency=config.bind_concurrency)
+    async with client, anyio.create_task_group() as tasks:
         parts = wire(config, client, metrics)
         tasks.start_soon(stalls.run)
         tasks.start_soon(app.App(config=config, client=client, metrics=metrics, parts=parts).run)

@@ -64,7 +64,7 @@ async def main(kubeconfig: str, port: int) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     connection = await auth.load(kubeconfig, None)
-    async with Client(connection=connection) as client:
+    async with Client(connection=connection, bind_concurrency=CONCURRENCY) as client:
         waiting = _Collector()
         informer = Informer(client=client, resource=PODS, handler=waiting)
         async with anyio.create_task_group() as tasks:
