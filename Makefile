@@ -2,6 +2,8 @@
 PYTHON ?= python3
 UV     ?= uv
 ARGS   ?=
+SEEDS  ?= 1000
+export KUBERNETES ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 
@@ -14,12 +16,18 @@ IMAGE_PYTHON   = $(shell for python in python$(IMAGE_VERSION) $(HOME)/.pyenv/ver
 stamp   = $(VENV)/.$(1)-$(shell cksum < requirements/$(1).txt | cut -d ' ' -f 1)
 DEMO   := $(call stamp,demo)
 DEV    := $(call stamp,dev)
+AUDIT  := $(call stamp,audit)
 COMMAND := $(BIN)/neuron-scheduler
 LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
           --no-emit-find-links --no-header --exclude-newer '7 days'
 
+RELEASES := $(patsubst tests/control_plane/modules/kubernetes-%,%,$(wildcard tests/control_plane/modules/kubernetes-*))
+ifneq ($(KUBERNETES),$(filter $(RELEASES),$(KUBERNETES)))
+$(error KUBERNETES=$(KUBERNETES): the tests can run on $(RELEASES))
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help demo picture page-picture outputs fast test test-image test-here check lint fmt control-plane browser lock clean
+.PHONY: help demo picture page-picture outputs fast test test-image test-here soak check lint fmt control-plane browser audit audit-here lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +47,7 @@ outputs: $(DEV)  ## write what the commands print about docs/example into README
 fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (two minutes)
 	TESTS=fast $(BIN)/pytest -m 'not control_plane and not image' --numprocesses auto --dist worksteal $(ARGS)
 
-test: lint control-plane browser  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
+test: lint control-plane browser  ## run format check, lint, types and all tests (ARGS="-k lease": some tests; KUBERNETES=1.35: on an older release)
 	$(BIN)/pytest $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
 
@@ -49,6 +57,9 @@ test-image:  ## run the tests that depend on Python's own libraries in the Pytho
 
 test-here: $(DEV)
 	$(BIN)/pytest -m 'not control_plane' tests/kube tests/model tests/endpoints tests/controllers tests/settings tests/telemetry tests/end_to_end tests/test_*.py $(ARGS)
+
+soak: $(DEV)  ## simulate SEEDS=1000 seeds, from FIRST=0 on; prints what fails, as small as it gets, and what struck
+	$(BIN)/python -m tests.simulation --seeds $(or $(FIRST),0):$$(( $(or $(FIRST),0) + $(SEEDS) )) $(ARGS)
 
 check: test  ## the same as `make test`
 
@@ -62,12 +73,18 @@ fmt: $(DEV)  ## format the code and fix what ruff can fix
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-control-plane: $(DEV)  ## find or build etcd, Kubernetes, kubectl and helm for the tests (minutes the first time; WITH=kwok: kwok too)
-	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm $(WITH)
+control-plane: $(DEV)  ## find or build etcd, Kubernetes, kubectl, helm and Karpenter for the tests (minutes the first time; WITH=kwok: kwok too)
+	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm karpenter $(WITH)
 	@$(BIN)/python -m tests.monitoring.engine
 
 browser: $(DEV)  ## find Chromium for the tests of the page, or unpack Debian's (ten seconds the first time)
 	@$(BIN)/python -m tests.browser.install
+
+audit:  ## look for known vulnerabilities in the locked dependencies (asks pypi.org, through pip-audit)
+	@$(MAKE) --no-print-directory VENV=.venv-audit audit-here
+
+audit-here: $(AUDIT)
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip $(foreach lock,run image dev,--requirement requirements/$(lock).txt) $(ARGS)
 
 lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer versions)
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/run.txt
@@ -75,9 +92,10 @@ lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer vers
 	$(LOCK) $(ARGS) pyproject.toml --extra demo -c requirements/dev.txt --no-annotate -o requirements/demo.txt
 	$(LOCK) $(ARGS) requirements/image.in -c requirements/dev.txt --no-annotate -o requirements/image.txt
 	$(LOCK) $(ARGS) requirements/go.in --no-annotate -o requirements/go.txt
+	$(LOCK) $(ARGS) requirements/audit.in --no-annotate -o requirements/audit.txt
 
 clean:  ## remove the virtual environment and the tools' caches, but not the built control plane
-	rm -rf $(VENV) .venv-image .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-image .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The command for people, from any folder; `pip install .` and the image have the one of pyproject.toml.
 $(COMMAND): | $(DEMO)
@@ -87,6 +105,10 @@ $(COMMAND): | $(DEMO)
 $(DEV):
 	$(call install,dev)
 	@touch $(DEV) $(DEMO)
+
+$(AUDIT):
+	$(call install,audit)
+	@touch $(AUDIT)
 
 $(DEMO):
 	$(call install,demo)
