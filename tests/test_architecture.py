@@ -41,7 +41,7 @@ MAY_IMPORT: Final = {
     "kube.http": MODEL | LEAVES | {"kube.objects"},
     "kube.watch": MODEL | LEAVES | {"kube.objects", "kube.http"},
     "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},
-    "kube": MODEL | LEAVES | KUBE,
+    "kube": MODEL | LEAVES | {"kube.http", "kube.objects"},
     "endpoints": {"kube", "kube.http"} | LEAVES,
     "interruption": set[str](),
     "lease_times": {"errors"},

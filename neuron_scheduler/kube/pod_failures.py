@@ -15,8 +15,8 @@ import msgspec
 from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses, list_items
+from neuron_scheduler.kube.objects.stored_object import stored_object
 from neuron_scheduler.kube.objects.wire import Wire
-from neuron_scheduler.kube.writes.stored_object import stored_object
 from neuron_scheduler.model.pod import Pod
 
 TIMEOUT: Final = 10.0

@@ -21,8 +21,8 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects.stored_object import stored_pod
 from neuron_scheduler.kube.writes.binding_body import encode_binding, unusable
-from neuron_scheduler.kube.writes.stored_object import stored_pod
 from neuron_scheduler.model.annotations import NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors

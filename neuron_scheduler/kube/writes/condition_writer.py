@@ -25,8 +25,8 @@ from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects.stored_object import stored_pod
 from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch, status_of
-from neuron_scheduler.kube.writes.stored_object import stored_pod
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs

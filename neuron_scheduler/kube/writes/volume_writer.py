@@ -22,7 +22,7 @@ from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import without_managed_fields
 from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses
 from neuron_scheduler.kube.objects.storage import CLAIMS, VOLUMES
-from neuron_scheduler.kube.writes.stored_object import stored_object
+from neuron_scheduler.kube.objects.stored_object import stored_object
 from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 

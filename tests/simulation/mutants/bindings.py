@@ -84,7 +84,7 @@ MUTANTS: Final = (
         danger="the Binding of a pod with deep managedFields is in doubt for ever",
         edits=(
             Edit(
-                "kube.writes.stored_object",
+                "kube.objects.stored_object",
                 """
                 return decoder.decode(await finish_with_pauses(without_managed_fields(body)))
                 """,

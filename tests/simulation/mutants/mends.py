@@ -134,7 +134,7 @@ MENDS: Final = (
     Mend(
         18,
         "an answer with managedFields that are too deep for the decoder leaves a Binding in doubt for ever",
-        ("tests/kube/writes/test_stored_object.py::test_deep_managed_fields_change_nothing",),
+        ("tests/kube/objects/test_stored_object.py::test_deep_managed_fields_change_nothing",),
     ),
     Mend(
         19,

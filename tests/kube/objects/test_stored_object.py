@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.writes.stored_object import stored_object, stored_pod
+from neuron_scheduler.kube.objects.stored_object import stored_object, stored_pod
 
 FLAT = '{"kind": "Pod", "metadata": {"name": "p", "uid": "u1", "managedFields": []}, "spec": {"nodeName": "n1"}}'
 # Deeper than any Python lets the decoder go: 3.11 stops at about a thousand levels, 3.13 at ten thousand.
