@@ -4,7 +4,8 @@ Keep the PodScheduled condition of waiting pods up to date, with as few writes a
 Karpenter and Cluster Autoscaler read it. If a thousand pending pods wrote it at every attempt, etcd would be
 overloaded. So nothing is written if nothing changed; a message that differs only in numbers is written at most every
 30 s, and of several messages for one pod only the newest. A condition that cannot be written is tried again later, and
-occupies no writer meanwhile.
+occupies no writer meanwhile. What is refused for minutes, because a right was taken away or a webhook does not want it,
+is tried less and less often.
 
 Refuses to write about a pod that is about to be bound: the caller forgets it before it sends the Binding, and need not
 wait. A patch that was already sent does no harm: the pod's version is a precondition of it, and the Binding changes the
@@ -38,6 +39,9 @@ SHARE: Final = 4  # of the writers, for the pods of one namespace
 TIMEOUT: Final = 10.0
 PASSING: Final = frozenset({401, 403, 404})  # the token, the rights or a webhook may change meanwhile
 LOGGED_FROM: Final = 4  # tries before a log line; the next ones after 8, 16, ...
+SHORT_PAUSE: Final = 30.0  # the longest one between two tries: a pod that waits says why 30 s after the last fault
+LASTING: Final = 8  # refusals in a row, more than a minute of them, from which on the pauses grow further
+LONGEST_PAUSE: Final = 300.0  # as long as a refused pod sleeps until its next attempt
 
 log = logs.logger(__name__)
 
@@ -64,6 +68,7 @@ class _Entry:
     due: float | None = None
     sending: bool = False
     tries: int = 0
+    refusals: int = 0  # in a row
     not_before: float = 0.0
     version: str = ""
     outdated: bool = False
@@ -211,7 +216,8 @@ class ConditionWriter:
         except UnreachableError as error:
             return self._pause(entry, error)
         entry.written, entry.written_at = wanted, self.clock()
-        entry.tries, entry.not_before, entry.version = 0, 0.0, stored.metadata.resource_version if stored else ""
+        entry.tries, entry.refusals, entry.not_before = 0, 0, 0.0
+        entry.version = stored.metadata.resource_version if stored else ""
         entry.backoff.reset()
         self.written += 1
         return None
@@ -257,6 +263,9 @@ class ConditionWriter:
         if entry.tries >= LOGGED_FROM and not entry.tries & (entry.tries - 1):
             log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
                         tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
+        refused = isinstance(error, ApiError) and error.refused and error.status in PASSING
+        entry.refusals = entry.refusals + 1 if refused else 0
+        entry.backoff.most = LONGEST_PAUSE if entry.refusals >= LASTING else SHORT_PAUSE
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         entry.not_before = self.clock() + entry.backoff.next(at_least=retry_after)
         return entry.not_before

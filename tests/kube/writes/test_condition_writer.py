@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
+from neuron_scheduler.kube.writes.condition_writer import LONGEST_PAUSE, ConditionWriter
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod, PodCondition
@@ -42,11 +42,13 @@ class Clock:
 
 
 @asynccontextmanager
-async def writing(*script: Answer, clock: Clock | None = None) -> AsyncIterator[tuple[Scripted, ConditionWriter]]:
+async def writing(
+    *script: Answer, clock: Clock | None = None, random: float = 0.0
+) -> AsyncIterator[tuple[Scripted, ConditionWriter]]:
     """Run a writer against the script."""
     async with scripted(*script) as (server, client):
         writer = ConditionWriter(
-            client=client, clock=clock or Clock(), wall_clock=lambda: 1_795_248_000.5, random=lambda: 0.0
+            client=client, clock=clock or Clock(), wall_clock=lambda: 1_795_248_000.5, random=lambda: random
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run)
@@ -66,6 +68,27 @@ async def written(writer: ConditionWriter, patches: int) -> None:
     with anyio.fail_after(PATIENCE):
         while writer.written < patches:
             await anyio.lowlevel.checkpoint()
+
+
+async def pause(writer: ConditionWriter, clock: Clock, tries: int) -> float:
+    """Return the seconds after so many failed tries, rounded, when they are over."""
+    entry = writer._entries["u1"]
+    with anyio.fail_after(PATIENCE):
+        while entry.tries < tries or entry.due is None:
+            await anyio.lowlevel.checkpoint()
+    seconds, clock.now = round(entry.due - clock.now, 3), entry.due
+    writer._turns._wake_all()
+    return seconds
+
+
+async def pauses(*failures: Answer, random: float = 0.0) -> list[float]:
+    """Return the seconds between the tries of a condition that is written after these failures."""
+    clock = Clock()
+    async with writing(*failures, PATCHED, clock=clock, random=random) as (_, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        waits = [await pause(writer, clock, tries) for tries in range(1, len(failures) + 1)]
+        await written(writer, 1)
+    return waits
 
 
 async def quiet() -> None:
@@ -378,6 +401,38 @@ async def test_what_may_pass_is_tried_again(failure: Answer, monkeypatch: pytest
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await written(writer, 1)
         assert len(server.seen) == 2
+
+
+SOON = [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
+"""The pauses of the first two minutes."""
+FORBIDDEN = refuse(403, "Forbidden")
+
+
+async def test_what_is_refused_for_minutes_is_tried_less_and_less() -> None:
+    """Thousands of pods without a right or behind a webhook do not fill the API server; once allowed, it is written."""
+    waits = await pauses(*[FORBIDDEN] * 13)
+    assert waits == [*SOON, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0]
+    assert waits[-1] == LONGEST_PAUSE, "docs/operations.md says so"
+    spread = await pauses(*[FORBIDDEN] * 9, random=0.5)
+    assert spread[-2:] == [45.0, 90.0], "pods that were refused together do not come back together"
+
+
+async def test_what_is_no_refusal_is_tried_as_often_as_before() -> None:
+    """No answer, a proxy's page, an overload or a broken webhook may end soon; it also ends a row of refusals."""
+    page = answer("<html/>", status=403)
+    assert await pauses(*[reset, refuse(500), refuse(429), page] * 3) == [*SOON, *[30.0] * 5]
+    assert await pauses(*[FORBIDDEN] * 9, refuse(500), *[FORBIDDEN] * 2) == [*SOON, 30.0, 60.0, *[30.0] * 3]
+
+
+async def test_a_refusal_after_a_success_is_a_new_one() -> None:
+    """The pauses begin again."""
+    clock = Clock()
+    async with writing(*[FORBIDDEN] * 9, PATCHED, *[FORBIDDEN] * 8, PATCHED, clock=clock) as (_, writer):
+        for patches, refusals in ((1, 9), (2, 8)):
+            writer.set(POD, reason=SCHEDULER_ERROR, message=f"the text {'x' * patches}")
+            waits = [await pause(writer, clock, tries) for tries in range(1, refusals + 1)]
+            await written(writer, patches)
+    assert waits == [*SOON, 30.0]
 
 
 @pytest.mark.parametrize(
