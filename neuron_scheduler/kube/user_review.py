@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import attrs
 import msgspec
 
-from neuron_scheduler.errors import UnreachableError
+from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
@@ -86,7 +86,12 @@ class UserReviews:
     async def _post(self, group: str, kind: str, spec: object, decoder: msgspec.json.Decoder[T]) -> T:
         body = msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
         path = f"/apis/{group}/{kind.lower()}s"
-        answer = await self.client.request("POST", path, body=body, timeout=TIMEOUT)
+        try:
+            answer = await self.client.request("POST", path, body=body, timeout=TIMEOUT)
+        except ApiError as error:
+            if error.refused or error.status not in (401, 403):
+                raise
+            raise UnreachableError(f"POST {path}: {error.status}, and not from an API server") from error
         if not confirms(answer.body, kind):
             raise UnreachableError(f"the answer to POST {path} is not from an API server")
         try:

@@ -90,6 +90,25 @@ async def test_whether_an_account_has_a_right() -> None:
     }
 
 
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_proxys_refusal_is_no_answer(status: int) -> None:
+    """Only the API server says that a right is missing, or that it does not know us; `check` would repeat it."""
+    async with scripted(answer("<html/>", status=status), refuse(status)) as (_, client):
+        reviews = UserReviews(client)
+        with pytest.raises(UnreachableError, match=f"{status}, and not from an API server"):
+            await reviews.may("system:serviceaccount:a:b", (), Right("create", "pods/binding").attributes)
+        with pytest.raises(ApiError):
+            await reviews.may("system:serviceaccount:a:b", (), Right("create", "pods/binding").attributes)
+
+
+@pytest.mark.parametrize("message", ["Too many requests, please try again later.", "<html/>"])
+async def test_too_many_requests_are_named(message: str) -> None:
+    """Whoever says so, the status is passed on."""
+    async with scripted(answer(message, status=429)) as (_, client):
+        with pytest.raises(ApiError, match="429"):
+            await UserReviews(client).user_of("a token")
+
+
 async def test_no_answer() -> None:
     """A refusal, garbage or a proxy's answer is an error, never a yes or a no."""
     foreign = answer({}), answer("[]"), answer("cut"), answer({"status": {"authenticated": True, "user": {}}})

@@ -390,6 +390,10 @@ FAILURES: dict[str, tuple[Answer, str, bool]] = {
     ),
     "no identity": (refuse(401, "Unauthorized"), "the API server does not accept our credentials (401);", True),
     "an error": (refuse(500, message="for nobody else to read"), "the API server answered 500; see the log", False),
+    "a proxy's 401": (answer("<html/>", status=401), "the answer 401 may be a proxy's; see the log", False),
+    "a proxy's 403": (answer("<html/>", status=403), "the answer 403 may be a proxy's; see the log", False),
+    "a proxy's 404": (answer("<html/>", status=404), "the answer 404 may be a proxy's; see the log", False),
+    "a proxy's 502": (answer("bad gateway", status=502), "the answer 502 may be a proxy's; see the log", False),
     "a page": (answer("<html/>"), "no usable answer came; see the log", False),
 }
 
