@@ -248,7 +248,11 @@ async def test_a_repeated_failure_is_listed_again(sentence: str) -> None:
     assert [request.query.get("resourceVersion") for request in server.seen[:5]] == [None, "10", "10", "10", None]
 
 
-async def test_dead_ends_are_no_storm_of_lists() -> None:
+DAMAGED = event("ADDED", pod("x", metadata={"labels": {"x": "HERE"}})).replace(b'"HERE"', b"tru")
+
+
+@pytest.mark.parametrize("line", [error_event(500), DAMAGED], ids=["500", "damaged on its way"])
+async def test_dead_ends_are_no_storm_of_lists(line: bytes) -> None:
     """If the watch fails after every list, lists become rare, although each of them is progress."""
     waits: list[float] = []
 
@@ -261,7 +265,7 @@ async def test_dead_ends_are_no_storm_of_lists() -> None:
             waits.append(super().next(at_least=at_least))
             return 0.0
 
-    script = [step for _ in range(6) for step in (listing(), watching(error_event(500)))]
+    script = [step for _ in range(6) for step in (listing(), watching(line))]
     backoff = Counting(lambda: 0.0)
     async with scripted(*script) as (server, client):
         informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff)
