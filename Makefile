@@ -48,7 +48,8 @@ fast: lint  ## run format check, lint, types and all tests that need no control 
 	TESTS=fast $(BIN)/pytest -m 'not control_plane and not image' --numprocesses auto --dist worksteal $(ARGS)
 
 test: lint control-plane browser  ## run format check, lint, types and all tests (ARGS="-k lease": some tests; KUBERNETES=1.35: on an older release)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest $(or $(ARGS),-m 'not control_plane' --numprocesses auto --dist worksteal)
+	$(if $(ARGS),,$(BIN)/pytest -m control_plane)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
 
 test-image:  ## run the tests that depend on Python's own libraries in the Python of the image, if it is installed

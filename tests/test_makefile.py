@@ -1,6 +1,7 @@
 """The command that `make` writes into the virtual environment works from any folder."""
 
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,18 @@ def test_the_audit_is_strict_and_of_what_is_locked(tmp_path: Path) -> None:
     locks = [ROOT / after for flag, after in itertools.pairwise(asked) if flag == "--requirement"]
     assert {lock.stem for lock in locks} == {"run", "image", "dev"}
     assert all("--hash=sha256:" in lock.read_text() for lock in locks)
+
+
+def test_all_tests_are_run_once() -> None:
+    """`make test` runs what needs no control plane, then what needs it; with ARGS it runs pytest once, with those."""
+    assert _runs() == ["-m 'not control_plane' --numprocesses auto --dist worksteal", "-m control_plane"]
+    assert _runs("ARGS=-k lease") == ["-k lease"]
+
+
+def _runs(*arguments: str) -> list[str]:
+    """Return the arguments of each pytest that `make test` would start."""
+    command = ["make", "--dry-run", "VENV=v", "IMAGE_PYTHON=", "test", *arguments]
+    # This test may itself be run by a make that has ARGS.
+    outside = {name: value for name, value in os.environ.items() if name not in {"ARGS", "MAKEFLAGS"}}
+    shown = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True).stdout
+    return [line.removeprefix("v/bin/pytest ") for line in shown.splitlines() if line.startswith("v/bin/pytest ")]
