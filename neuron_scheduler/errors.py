@@ -80,6 +80,16 @@ class ApiError(NeuronSchedulerError):
         return self.is_status and 400 <= self.status < 500 and self.status != 429
 
     @property
+    def unauthorized(self) -> bool:
+        """Whether the API server itself does not know who we are."""
+        return self.is_status and self.status == 401
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the API server itself says that we lack the right."""
+        return self.is_status and self.status == 403
+
+    @property
     def throttled(self) -> bool:
         """
         Whether the request was turned away in the API server's words: there are too many, or it ends.

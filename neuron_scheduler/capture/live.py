@@ -74,13 +74,13 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection,
         for decoded in await _listed(client, resource):
             collection.add(resource, decoded)
     except ApiError as error:
-        if error.status == 401:
+        if error.unauthorized:
             raise ConfigurationError(UNKNOWN_USER) from error
         if resource in NEEDED:
-            if error.status != 403:
+            if not error.forbidden:
                 raise
             raise ConfigurationError(await _refused(client, namespace, instead)) from error
-        reason = "the right is missing" if error.status == 403 else str(error)
+        reason = "the right is missing" if error.forbidden else str(error)
         collection.note(_left_out(resource, reason))
     except UnreachableError as error:
         if resource in NEEDED:
@@ -111,9 +111,9 @@ async def check_rights(client: Client, namespace: str, instead: str) -> None:
         try:
             await client.request("GET", resource.path, params={"limit": "1"}, timeout=WITHIN)
         except ApiError as error:
-            if error.status == 401:
+            if error.unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
-            if error.status == 403:
+            if error.forbidden:
                 raise ConfigurationError(await _refused(client, namespace, instead)) from error
             raise
 

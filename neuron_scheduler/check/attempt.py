@@ -25,11 +25,11 @@ async def attempt(request: str, work: Awaitable[T], absent: K) -> "T | K | Unrea
     try:
         return await work
     except ApiError as error:
-        if error.status == 401:
+        if error.unauthorized:
             raise ConfigurationError(UNKNOWN_USER) from error
         if error.status == 404:
             return absent
-        if error.status == 403:
+        if error.forbidden:
             return Unread(request)
         return Unread(request, forbidden=False, reason=str(error))
     except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:

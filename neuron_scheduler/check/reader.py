@@ -110,9 +110,11 @@ class Reader:
             answer = await self.client.request("GET", "/version", timeout=WITHIN)
             return str(msgspec.json.decode(answer.body, type=_Version).git_version)
         except ApiError as error:
-            if error.status == 401:
+            if error.unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
-            return Unread("get /version", error.status == 403, str(error))
+            if not error.is_status and error.status in (401, 403):
+                raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
+            return Unread("get /version", error.forbidden, str(error))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
 

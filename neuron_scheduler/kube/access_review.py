@@ -168,7 +168,7 @@ async def _allowed(client: Api, right: Right) -> bool:
                 return msgspec.json.decode(answer.body, type=_Review).status.allowed
             log.warning("The answer is not from an API server; trying again", right=str(right))
         except ApiError as error:
-            if error.status == 401 and error.is_status:
+            if error.unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
             if error.status < 500 and error.status != 429:
                 log.warning("Permissions cannot be checked; continuing without the check", exc=error)

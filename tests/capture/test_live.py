@@ -93,6 +93,21 @@ async def test_a_server_that_does_not_know_us() -> None:
             await read(server)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_proxys_refusal_is_not_the_api_servers(status: int) -> None:
+    """It is a failure of a kind that is needed, and a note for another; no right is called missing."""
+    async with listing(pages={PODS: status}, lists={NODES: ITEMS[:1]}) as server:
+        with pytest.raises(ApiError, match=f"{status}: <html>"):
+            await read(server)
+        async with client_of(server) as client:
+            with pytest.raises(ApiError, match=f"{status}: <html>"):
+                await live.check_rights(client, "", INSTEAD)
+    claims = "/api/v1/persistentvolumeclaims"
+    async with listing(pages={claims: status}, lists={NODES: ITEMS[:1], PODS: []}) as server:
+        notes = (await read(server)).notes
+    assert any(f"{status}: <html>" in note for note in notes)
+
+
 async def test_failures() -> None:
     """Nodes and pods are needed; another kind that fails is noted with the reason."""
     async with listing(lists={NODES: ITEMS[:1]}, default=500) as server:

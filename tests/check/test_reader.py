@@ -116,6 +116,7 @@ async def test_of_pods_only_some_are_kept() -> None:
     assert snapshot.cluster.node_of("uid-ours") == "n"
 
 
+UNAUTHORIZED = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 401, "reason": "Unauthorized"}
 KUBE_CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -272,6 +273,17 @@ async def test_an_object_that_cannot_be_read() -> None:
     assert text.startswith("Deployment kube-system/odd-scheduler: ")
 
 
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_proxys_refusal_is_not_a_missing_right(status: int) -> None:
+    """What a proxy refuses has failed: it knows nothing of the reader's rights, and the rest is checked."""
+    async with listing(lists={NODES: [wire_objects.node("a")]}, pages={DEPLOYMENTS: status}) as server:
+        snapshot = await read(server)
+    assert isinstance(snapshot.deployments, Unread)
+    assert not snapshot.deployments.forbidden
+    assert f"{status}: <html>" in snapshot.deployments.reason
+    assert isinstance(snapshot.nodes, tuple)
+
+
 async def test_a_reader_without_any_right() -> None:
     """All that is read is `Unread`, and names its request."""
     async with listing(default=403) as server:
@@ -296,11 +308,13 @@ async def test_nodes_with_dra() -> None:
 @pytest.mark.parametrize(
     ("version", "error"),
     [
-        (web.Response(status=401), ConfigurationError),
+        (web.json_response(UNAUTHORIZED, status=401), ConfigurationError),
+        (web.Response(status=401, text="<html>Please log in</html>"), UnreachableError),
+        (web.Response(status=403, text="<html>Not you</html>"), UnreachableError),
         (web.Response(text="<html>welcome</html>"), UnreachableError),
         (web.Response(text=json.dumps({"status": "up"})), UnreachableError),
     ],
-    ids=["401", "html", "another service"],
+    ids=["401", "a proxy's 401", "a proxy's 403", "html", "another service"],
 )
 async def test_no_api_server(version: web.Response, error: type[Exception]) -> None:
     """Something else answers, or does not know us: nothing can be checked."""

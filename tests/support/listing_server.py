@@ -29,6 +29,7 @@ class ListingServer:
         lists: the objects of a collection by its path; a number is a status to refuse it with.
         objects: single objects by path.
         default: the status for all other paths.
+        pages: a proxy answers these paths with a page of this status.
         denied: rights that no ServiceAccount has, as `verb resource`.
         reviews: whether rights may be reviewed.
         served: the kinds that discovery shows, by their paths.
@@ -38,6 +39,7 @@ class ListingServer:
     lists: dict[str, list[Any] | int] = attrs.field(factory=dict)
     objects: dict[str, Any] = attrs.field(factory=dict)
     default: int = 404
+    pages: Mapping[str, int] = attrs.field(factory=dict)
     denied: frozenset[str] = frozenset()
     reviews: bool = True
     served: tuple[str, ...] = tuple(resource.path for resource in WATCHED)
@@ -48,6 +50,8 @@ class ListingServer:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
         self.requests.append(request.path)
+        if request.path in self.pages:
+            return web.Response(status=self.pages[request.path], text="<html>Please log in</html>")
         if request.path == "/version":
             return self.version if isinstance(self.version, web.Response) else web.json_response(self.version)
         if request.path == _REVIEWS and request.method == "POST":
