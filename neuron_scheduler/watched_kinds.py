@@ -42,9 +42,11 @@ def node_handler(
     executor: "PreemptionExecutor",
     volumes: "VolumeBinder",
     rejections: "Rejections",
+    foreign: "ForeignNominations | None",
+    *,
     machines: "MachineRequests",
 ) -> NodeHandler:
-    """Return the handler of nodes."""
+    """Return the handler of nodes; `foreign` is None if the extender is off."""
 
     def gone(name: str) -> None:
         volumes.noticed(name)
@@ -53,8 +55,11 @@ def node_handler(
         machines.node_gone(name)
 
     def changed(name: str) -> None:
-        loop.fence.node_changed(name)
+        loop.fence.node_changed(name)  # first: pods that wait there may leave room for others
+        executor.recheck(name)
         machines.node_changed(name)
+        if foreign is not None:
+            foreign.node_changed(name)
 
     return NodeHandler(
         cluster=loop.cluster,
@@ -62,7 +67,6 @@ def node_handler(
         metrics=loop.metrics,
         gone=gone,
         nomination_lost=executor.nomination_lost,
-        shrank=executor.recheck,
         changed=changed,
         came=machines.node_came,
     )

@@ -119,7 +119,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections, foreign, machines=capacity.machines)
     pods = _informer(client, metrics, PODS, pod_handler)
     pods.replacing = pod_handler.replacing
-    node_handler = watched_kinds.node_handler(loop, executor, volumes, rejections, capacity.machines)
+    node_handler = watched_kinds.node_handler(loop, executor, volumes, rejections, foreign, machines=capacity.machines)
     nodes = _informer(client, metrics, NODES, node_handler)
     other_kinds = watched_kinds.others(loop.cluster, loop.queue, metrics, budgets=budgets, noticed=volumes.noticed)
     others = tuple(_informer(client, metrics, *kind) for kind in other_kinds)

@@ -4,9 +4,9 @@ Keeps the space that kube-scheduler frees for a pod with Neuron until the pod ge
 kube-scheduler names the node in the pod's status and deletes pods there. They end one after the other, and our own
 queue, or another pod of kube-scheduler's, would take their devices one by one: kube-scheduler keeps a number of devices
 free, but no block. So the nomination is adopted from the status, as our own is after a restart, with the cores that
-come free. It ends with the pod, when the status changes, when a pod of higher priority takes the space, and in any case
-after `LONGEST`. Every replica follows the watch, so a follower's answers to `filter` are those of the leader. Refuses
-to write anything: the status is kube-scheduler's.
+come free. It ends with the pod, when the status changes, when a pod of higher priority takes the space, for as long as
+the node would refuse the pod, and in any case after `LONGEST`. Every replica follows the watch, so a follower's answers
+to `filter` are those of the leader. Refuses to write anything: the status is kube-scheduler's.
 """
 
 from collections.abc import Callable
@@ -84,8 +84,12 @@ class ForeignNominations:
             return
         if self.cluster.node_of(uid) is not None and not self.cluster.is_assumed(uid):
             self._wishes.pop(uid, None)  # it is bound
+        self.node_changed(node_name)
+
+    def node_changed(self, name: str) -> None:
+        """Look again after a node has changed: it may have refused a pod, and take it now."""
         for wish in self._wishes.values():
-            if wish.pod.nominated_node_name == node_name:
+            if wish.pod.nominated_node_name == name:
                 self._adopt(wish)
 
     def forget(self, uid: str) -> None:

@@ -165,11 +165,12 @@ class PreemptionExecutor:
             self.cluster.nominate(pod.nominated_node_name, nomination)
 
     def recheck(self, node_name: str) -> None:
-        """Drop the nominations that no longer fit on a node: another pod has come to it, or it offers less."""
+        """Drop the nominations that a node cannot keep any more, because it or one of its pods has changed."""
         node_info = self.cluster.node(node_name)
         if node_info is None or not node_info.nominations:
             return
-        lost = [nomination.pod for nomination in node_info.nominations if not can_be_kept(node_info, nomination)]
+        current = [self._current(nomination) for nomination in node_info.nominations]
+        lost = [nomination.pod for nomination in current if not can_be_kept(node_info, nomination)]
         for pod in lost:
             self.nomination_lost(pod)
         if lost:
@@ -205,6 +206,11 @@ class PreemptionExecutor:
             raise AssertionError("a search ends with a result")
         change = self._drop_nomination(pod) if result.gives_up else KEEP
         return PostFilter(result.text, nomination=change, plugins=result.plugins)
+
+    def _current(self, nomination: Nomination) -> Nomination:
+        """Return a nomination with the pod's present state: since then it may tolerate more."""
+        queued = self.queue.get(nomination.pod.uid)
+        return nomination if queued is None else attrs.evolve(nomination, pod=queued.pod)
 
     def _begin(self, pod: Pod, node_name: str, nomination: Nomination) -> PostFilter:
         """Nominate the node and start the evictions; no event can come in between."""

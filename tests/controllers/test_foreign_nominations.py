@@ -10,9 +10,11 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import foreign_nominations
 from neuron_scheduler.controllers.foreign_nominations import LONGEST, ForeignNominations
+from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
@@ -40,6 +42,7 @@ class World:
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
     kept: ForeignNominations = attrs.field(init=False)
     handler: PodHandler = attrs.field(init=False)
+    nodes: NodeHandler = attrs.field(init=False)
     noted: list[ClusterEvent] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
@@ -62,6 +65,24 @@ class World:
             pending_elsewhere=self.kept.pending,
             **shared,
         )
+        self.nodes = NodeHandler(
+            cluster=self.cluster,
+            queue=self.queue,
+            metrics=Metrics(),
+            gone=lambda _: None,
+            nomination_lost=executor.nomination_lost,
+            changed=self._changed,
+        )
+
+    def _changed(self, name: str) -> None:
+        self.handler.came(name)
+        self.kept.node_changed(name)
+
+    def taint(self, *taints: Taint) -> None:
+        """Show that the node has these taints and no others."""
+        node_info = self.cluster.node("n")
+        assert node_info is not None
+        self.nodes.updated(node_info.node, attrs.evolve(node_info.node, taints=taints))
 
     def evict(self, name: str) -> None:
         """Show that kube-scheduler has deleted a pod."""
@@ -170,6 +191,30 @@ def test_a_more_important_pod_takes_it() -> None:
     world = world_with_space()
     world.handler.added(pod("more", devices=4, priority=11, ids=range(4, 8), on="n"))
     assert not world.is_kept()
+
+
+TAINT = Taint("maintenance", Effect.NO_SCHEDULE)
+
+
+def test_it_is_not_kept_while_the_node_refuses_the_pod() -> None:
+    """Not even when another pod ends there meanwhile; it is kept again as soon as the taint is gone."""
+    world = world_with_space()
+    world.taint(TAINT)
+    assert not world.is_kept()
+    world.evict("p2")
+    world.end("p2")
+    assert not world.is_kept()
+    world.taint()
+    assert world.is_kept()
+
+
+def test_it_is_kept_on_a_node_whose_taint_the_pod_tolerates() -> None:
+    """The tolerations are those that it has now."""
+    world = world_with_space()
+    tolerating = attrs.evolve(NOMINATED, tolerations=(Toleration(key=TAINT.key, exists=True),))
+    world.handler.updated(NOMINATED, tolerating)
+    world.taint(TAINT)
+    assert world.is_kept()
 
 
 def test_nothing_is_kept_for_ever() -> None:

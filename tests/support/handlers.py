@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -42,6 +43,12 @@ class World:
             unknown=lambda pod, problem, _: self.unknown.append((pod.name, problem)),
         )
         self.nodes = NodeHandler(**shared, nomination_lost=lambda _: None)
+
+    def row(self, name: str) -> NodeInfo:
+        """Return a node's row."""
+        node_info = self.cluster.node(name)
+        assert node_info is not None
+        return node_info
 
     def settle(self) -> list[str]:
         """Try every ready pod, after all backoffs; return their names, and which of them fit."""

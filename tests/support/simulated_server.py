@@ -73,6 +73,11 @@ class World:
             preemption_executor=executor, reporter=self, clock=self.clock, wall_clock=lambda: 1,
             may_bind=lambda: True, bind_concurrency=2, **shared,
         )  # fmt: skip
+
+        def recheck(node_name: str) -> None:
+            self.scheduler.fence.node_changed(node_name)
+            executor.recheck(node_name)
+
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
             gone=lambda _: None, came=executor.recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
@@ -84,6 +89,7 @@ class World:
                 cluster=self.cluster,
                 gone=self.scheduler.fence.node_gone,
                 nomination_lost=executor.nomination_lost,
+                changed=recheck,
                 **shared,
             ),
             "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),

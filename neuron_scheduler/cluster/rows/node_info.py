@@ -37,12 +37,14 @@ class Nomination:
         cores: chosen in the dry run; empty for a pod without Neuron.
         victims: uids of the evicted pods, gone or not.
         volumes: what the pod will hold of volumes, as known at the nomination.
+        count_unknown_only: as in the profile by which the space was chosen.
     """
 
     pod: Pod
     cores: CoreMask = NO_CORES
     victims: frozenset[str] = frozenset()
     volumes: tuple[HeldVolume, ...] = ()
+    count_unknown_only: bool = attrs.field(default=False, kw_only=True)
 
 
 @attrs.frozen

@@ -40,8 +40,7 @@ class NodeHandler(ObjectHandler[Node]):
     Attributes:
         gone: called with the name of a deleted node.
         nomination_lost: called with a pod whose nominated space is gone with the node, or with the node's machine.
-        shrank: called with the name of a node that may offer less than before.
-        changed: called with the name of a node that has changed.
+        changed: called with the name of a node that has changed: it may take less, or fewer pods, than before.
         came: called with a node that was not there before.
     """
 
@@ -51,7 +50,6 @@ class NodeHandler(ObjectHandler[Node]):
     queue: SchedulingQueue
     gone: Callable[[str], None]
     nomination_lost: Callable[[Pod], None]
-    shrank: Callable[[str], None] = _ignore
     changed: Callable[[str], None] = _ignore
     came: Callable[[Node], None] = _ignore_node
     resource: str = "nodes"
@@ -104,8 +102,6 @@ class NodeHandler(ObjectHandler[Node]):
         ):  # its machine is another, and so are its cores
             for nomination in before.nominations:
                 self.nomination_lost(nomination.pod)
-        elif before is not None and before.node.allocatable != node.allocatable:
-            self.shrank(node.name)
         if node.refusal:
             self.metrics.malformed(self.resource)
         doubt = node.refusal or doubts(node)

@@ -47,7 +47,7 @@ class PodHandler(ObjectHandler[Pod]):
         scheduler_names: pods with one of these are ours to schedule.
         clock: seconds that never jump, the queue's time.
         gone: called with the uid of each pod that is gone.
-        came: called with the name of a node on which a pod is, or has what, this process did not decide.
+        came: called with the name of a node on which a pod is, or takes what, this process did not decide.
         left: called with a pod that is gone from its node without having started or having been deleted.
         started: called with a pod that its kubelet has admitted.
         double_booked: called with a pod and another that claims the same cores.
@@ -121,6 +121,7 @@ class PodHandler(ObjectHandler[Pod]):
             self.cluster.put_unreadable_pod(
                 Pod(uid=malformed.uid, namespace=namespace, name=name, node_name=malformed.node_name)
             )
+            self.came(malformed.node_name)
 
     def logged(self, malformed: Malformed) -> None:
         """Report a pod whose devices are unknown to its owner."""
@@ -187,6 +188,8 @@ class PodHandler(ObjectHandler[Pod]):
         if before is None or _has_news(before, pod_info):
             self._report_doubt(pod_info)
             self.came(pod.node_name)
+        elif _takes_more(before, pod_info):
+            self.came(pod.node_name)
         if before is None:
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, pod)
         else:
@@ -244,7 +247,10 @@ def _has_news(before: PodInfo, after: PodInfo) -> bool:
 
 def _frees_something(before: PodInfo, after: PodInfo) -> bool:
     """Return whether other pods may fit now: the pod was scaled down, or its cores are known at last."""
-    if before.cores is None and after.cores is not None:
-        return True
+    return (before.cores is None and after.cores is not None) or _takes_more(after, before)
+
+
+def _takes_more(before: PodInfo, after: PodInfo) -> bool:
+    """Return whether a pod asks for more of something than before; a resize in place may have raised its requests."""
     then, now = before.pod.requests, after.pod.requests
-    return now is not then and any(now.get(name, 0) < amount for name, amount in then.items())
+    return now is not then and any(then.get(name, 0) < amount for name, amount in now.items())

@@ -1,9 +1,10 @@
 """
-Whether a node still takes a pod that was decided for it and waits to be bound.
+Whether a node still takes a pod that was decided for it and waits: to be bound, or for the space that is kept for it.
 
 A Binding may wait for minutes, and the API server does not check whether the pod fits. A pod that the kubelet would
-reject, or a node that is being drained, must be noticed before the request. Only the one node is looked at. Refuses to
-look for another node, and to revoke a decision for anything that kube-scheduler ignores during execution.
+reject, or a node that is being drained, must be noticed before the request. Space is kept as long as the victims take
+to end, and is of no use where the pod would be refused afterwards. Only the one node is looked at. Refuses to look for
+another node, and to revoke a decision for anything that kube-scheduler ignores during execution.
 """
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pod
@@ -25,24 +26,34 @@ def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown
         count_unknown_only: unknown Neuron allocations count by number only, as in the decision.
     """
     pod_info = node_info.pod_infos.get(pod.uid)
-    if pod_info is None or pod_info.cores != cores or cores & node_info.neuron_usage.double_booked:
-        return False  # the node's machine has changed, or another scheduler has bound a pod to these cores
+    if pod_info is None or pod_info.cores != cores:
+        return False  # the node's machine has changed
+    return takes(without_pod(node_info, pod.uid), pod, cores, count_unknown_only=count_unknown_only)
+
+
+def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown_only: bool = False) -> bool:
+    """Return whether a node would take a pod that is not on it, with cores that were chosen before."""
+    if cores & ~node_info.free_cores:
+        return False  # another scheduler has bound a pod to these cores
     if not (count_unknown_only or _is_safe(node_info, pod)):
         return False
-    return not _keeps_off(node_info.node, pod) and not any(
-        node_info.used.get(name, 0) > node_info.node.allocatable.get(name, 0) for name in (PODS, *pod.requests)
-    )
+    return not keeps_off(node_info.node, pod) and _has_room(node_info, pod)
+
+
+def keeps_off(node: Node, pod: Pod) -> bool:
+    """Return whether a node refuses a pod, whatever is free on it."""
+    if pod.neuron is not None and node.neuron_unhealthy:
+        return True
+    return not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node))
 
 
 def _is_safe(node_info: NodeInfo, pod: Pod) -> bool:
     """Return whether no pod whose ids are unknown can use what the pod is to get; one may have come meanwhile."""
     if pod.neuron is None or not node_info.neuron_usage.unknown_devices:
         return True
-    return neuron_topology.is_safe(without_pod(node_info, pod.uid), pod.neuron)
+    return neuron_topology.is_safe(node_info, pod.neuron)
 
 
-def _keeps_off(node: Node, pod: Pod) -> bool:
-    """Return whether a node refuses a pod, whatever is free on it."""
-    if pod.neuron is not None and node.neuron_unhealthy:
-        return True
-    return not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node))
+def _has_room(node_info: NodeInfo, pod: Pod) -> bool:
+    """Return whether enough is free of everything that a pod asks for, by count."""
+    return node_info.free(PODS) > 0 and all(amount <= node_info.free(name) for name, amount in pod.requests.items())

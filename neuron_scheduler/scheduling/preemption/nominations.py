@@ -2,7 +2,8 @@
 The nomination of a node for a pod: the cores that it will get there, and the pods that leave for it.
 
 A nomination is made in the step that acts on a search, is made again from the pod's status after a restart, and is
-dropped when another pod takes the space. Refuses to choose the victims: that is `search`.
+dropped when another pod takes the space or the node takes the pod no more. Refuses to choose the victims: that is
+`search`.
 """
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -12,8 +13,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.recheck import keeps_off, takes
 from neuron_scheduler.scheduling.preemption.comparison import Preemption
-from neuron_scheduler.scheduling.preemption.trials import has_room
 
 
 def confirmed(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
@@ -34,10 +35,11 @@ def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     Return the nomination of a pod whose status names a node, after a restart; None if the pod does not fit there.
 
     No object says which cores were nominated. They are chosen again, out of what is free once the pods that are
-    terminating as victims are gone.
+    terminating as victims are gone. The profile of pods that kube-scheduler schedules does not look at taints, but a
+    nomination on a tainted node could not be kept.
     """
     slot = cluster.view.slot(pod.nominated_node_name)
-    if slot is None:
+    if slot is None or keeps_off(cluster.view.row(slot).node, pod):
         return None
     node_info = cluster.view.row(slot)
     victims = {uid for uid in evictable(node_info, pod.priority) if is_leaving(node_info.pod_infos[uid].pod)}
@@ -45,9 +47,9 @@ def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
 
 
 def can_be_kept(node_info: NodeInfo, nomination: Nomination) -> bool:
-    """Return whether a node has what was nominated once the victims are gone: the cores, and enough of all else."""
+    """Return whether a node takes the nominated pod, with the cores that were nominated, once the victims are gone."""
     remaining = without_pods(node_info, nomination.victims & node_info.pod_infos.keys())
-    return not nomination.cores & ~remaining.free_cores and has_room(remaining, nomination.pod)
+    return takes(remaining, nomination.pod, nomination.cores, count_unknown_only=nomination.count_unknown_only)
 
 
 def is_leaving(victim: Pod) -> bool:
@@ -66,4 +68,6 @@ def _nomination_without(
     if pod.neuron is None or node_info.machine is None:
         return Nomination(pod, victims=victims)
     placement = place(node_info.machine, node_info.with_nominated(pod.priority).free_cores, pod.neuron)
-    return None if placement is None else Nomination(pod, placement.cores, victims)
+    if placement is None:
+        return None
+    return Nomination(pod, placement.cores, victims, count_unknown_only=profile.count_unknown_only)

@@ -97,8 +97,3 @@ class ByFilters:
         if not self.fits():
             self.node_info = before
         return self.node_info is not before
-
-
-def has_room(node_info: NodeInfo, pod: Pod) -> bool:
-    """Return whether a node has enough left of everything that a pod asks for, by count."""
-    return ByCounting.without((), node_info, pod).fits()

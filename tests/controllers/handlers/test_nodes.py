@@ -117,14 +117,14 @@ def test_a_nomination_does_not_outlive_the_machine(world: World) -> None:
     assert lost == ["nominated"]
 
 
-def test_nominations_are_looked_at_again_when_a_node_offers_other_amounts(world: World) -> None:
-    """A device that has become unhealthy may be one that a nominated pod waits for."""
-    shrank: list[str] = []
-    world.nodes.shrank = shrank.append
+def test_every_change_of_a_node_is_passed_on(world: World) -> None:
+    """What is decided for a node is looked at again, whatever has changed; a new node has nothing decided for it."""
+    changed: list[int] = []
+    world.nodes.changed = lambda name: changed.append(world.row(name).node.allocatable[NEURON_DEVICE])
     before = node("b", "trn1.32xlarge", created=1)
     world.nodes.added(before)
-    labelled = attrs.evolve(before, labels={**before.labels, "x": "y"})
-    world.nodes.updated(before, labelled)
-    assert shrank == []
-    world.nodes.updated(labelled, attrs.evolve(labelled, allocatable={**before.allocatable, NEURON_DEVICE: 15}))
-    assert shrank == ["b"]
+    assert changed == []
+    world.nodes.updated(before, attrs.evolve(before, allocatable={**before.allocatable, NEURON_DEVICE: 15}))
+    assert changed == [15], "the cluster has it already"
+    world.nodes.updated(before, attrs.evolve(before, unschedulable=True))
+    assert changed == [15, 16]

@@ -6,6 +6,7 @@ import attrs
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.model.resources import MEMORY
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from tests.support.builders import node, pod
@@ -78,6 +79,29 @@ def test_a_pod_that_another_scheduler_has_bound_meanwhile_comes_to_its_node(worl
     world.pods.added(pod("elsewhere", scheduler_name="one", devices=1, ids=(1,), on="c"))
     world.pods.added(pod("others", scheduler_name="one", devices=1, ids=(3,), on="b"))
     assert came == ["c", "b"]
+
+
+def test_a_pod_that_asks_for_more_comes_to_its_node_once_more(world: World) -> None:
+    """A resize in place takes space of which nobody has decided; nothing is reported, and less wakes other pods."""
+    came: list[str] = []
+    world.pods.came = came.append
+    before = pod("there", devices=1, on="a", cpu=500)
+    world.pods.added(before)
+    world.unknown.clear()
+    more = attrs.evolve(before, requests={**before.requests, MEMORY: 1})
+    for old, new, want in ((before, more, ["a", "a"]), (more, more, ["a", "a"]), (more, before, ["a", "a"])):
+        world.pods.updated(old, attrs.evolve(new, labels={"x": str(len(came))}))
+        assert came == want
+    assert world.unknown == []
+
+
+def test_a_pod_that_cannot_be_read_comes_to_its_node(world: World) -> None:
+    """It may use any device there."""
+    came: list[str] = []
+    world.pods.came = came.append
+    for name, on in (("odd", "a"), ("pending", "")):
+        world.pods.malformed(Malformed("Pod", f"default/{name}", "bad", uid=name, node_name=on))
+    assert came == ["a"]
 
 
 def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:
