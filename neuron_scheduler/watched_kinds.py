@@ -55,8 +55,7 @@ def node_handler(
         machines.node_gone(name)
 
     def changed(name: str) -> None:
-        loop.fence.node_changed(name)  # first: pods that wait there may leave room for others
-        executor.recheck(name)
+        _recheck(loop, name)
         machines.node_changed(name)
         if foreign is not None:
             foreign.node_changed(name)
@@ -70,6 +69,12 @@ def node_handler(
         changed=changed,
         came=machines.node_came,
     )
+
+
+def _recheck(loop: "SchedulingLoop", node_name: str) -> None:
+    """Look again at what was decided for a node and waits; first at Bindings, whose pods may leave room for others."""
+    loop.fence.node_changed(node_name)
+    loop.preemption_executor.recheck(node_name)
 
 
 def pod_handler(
@@ -108,7 +113,7 @@ def pod_handler(
         scheduler_names=loop.profiles.keys(),
         clock=loop.clock,
         gone=gone,
-        came=loop.preemption_executor.recheck,
+        came=lambda name: _recheck(loop, name),
         left=rejections.left,
         started=rejections.started,
         double_booked=reporter.double_booked,

@@ -1,7 +1,7 @@
 """Which Bindings wait for another pod of their node, what ends their wait, and what happens to them meanwhile."""
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,11 +18,12 @@ from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.annotations import lookup_amounts
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.watched_kinds import node_handler, pod_handler
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
 from tests.support.builders import node, pod
 from tests.support.device_plugin import NodeAgent
@@ -30,6 +31,13 @@ from tests.support.patience import PATIENCE
 
 SECOND = 1_000_000_000
 TURNS = 60  # of the event loop, more than anything here takes
+
+
+class Others:
+    """What else is told of pods and nodes."""
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_: None
 
 
 @attrs.define(eq=False)
@@ -47,28 +55,9 @@ class Site(World):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.handler = PodHandler(
-            cluster=self.cluster,
-            queue=self.queue,
-            metrics=Metrics(),
-            scheduler_names={"my-scheduler"},
-            clock=lambda: self.now,
-            gone=lambda _: None,
-            came=lambda _: None,
-            left=lambda _: None,
-            started=lambda _: None,
-            double_booked=lambda _, __: None,
-            unknown=lambda _, __, ___: None,
-            noticed=self.scheduler.fence.noticed,
-        )
-        self.nodes = NodeHandler(
-            cluster=self.cluster,
-            queue=self.queue,
-            metrics=Metrics(),
-            gone=self.scheduler.fence.node_gone,
-            nomination_lost=lambda _: None,
-            changed=self.scheduler.fence.node_changed,
-        )
+        others: Any = Others()
+        self.handler = pod_handler(self.scheduler, others, others, others, None, machines=others)
+        self.nodes = node_handler(self.scheduler, others, others, others, None, machines=others)
 
     @property
     def waiting(self) -> int:
@@ -524,9 +513,35 @@ async def test_who_waits_is_decided_again_where_another_has_its_devices() -> Non
         assert pod_info is not None
         rival = attrs.evolve(pod_info.pod, uid="rival", name="rival", scheduler_name="other", admitted=True)
         site.handler.added(rival)
-        site.tell("b", admitted=True)
         await site.settle()
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
+
+
+@pytest.mark.parametrize("fields", [{"devices": 1}, {"devices": 9, "ids": range(7, 16)}, {"cpu": 191_501}], ids=str)
+async def test_who_waits_is_decided_again_where_another_pod_takes_its_share(fields: dict[str, Any]) -> None:
+    """At once, not after two minutes: its ids may be in use, they are, or the kubelet would reject it."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4, cpu=250)
+        await site.settle()
+        assert site.waiting == 1
+        site.handler.added(pod("foreign", on="n", **fields))
+        await site.settle()
+        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
+
+
+async def test_who_waits_is_decided_again_where_another_pod_grows() -> None:
+    """Its requests are raised in place, beyond what is left beside the pods that wait."""
+    async with at_work() as site:
+        there = pod("there", on="n", cpu=1000)
+        site.handler.added(there)
+        site.add("b", "a", devices=4, cpu=250)
+        await site.settle()
+        for cpu, waiting in ((191_500, 1), (191_501, 0)):
+            grown = attrs.evolve(there, requests={**there.requests, CPU: cpu})
+            site.handler.updated(there, grown)
+            await site.settle()
+            assert site.waiting == waiting
+        assert (site.queue.count(Place.BACKOFF), site.tried) == (1, ["b"])
 
 
 async def test_a_stop_does_not_wait_at_the_fence() -> None:

@@ -63,7 +63,7 @@ class Road(World):
             metrics=Metrics(),
             scheduler_names={"my-scheduler"},
             gone=self.kept.forget,
-            came=lambda _: None,
+            came=fence.node_changed,
             left=lambda _: None,
             started=lambda _: None,
             double_booked=lambda *_: None,

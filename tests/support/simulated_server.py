@@ -80,7 +80,7 @@ class World:
 
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
-            gone=lambda _: None, came=executor.recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
+            gone=lambda _: None, came=recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
             noticed=self.scheduler.fence.noticed, left=lambda _: None, started=lambda _: None, **shared,
         )  # fmt: skip
         handlers: Mapping[str, Any] = {
