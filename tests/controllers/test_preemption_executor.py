@@ -245,6 +245,20 @@ async def test_nominations_end_with_their_node() -> None:
         assert popped(world.queue, 100.0).pod.name == "big"
 
 
+async def test_a_pod_whose_node_is_cordoned_while_victims_are_asked_is_tried_when_all_were_asked() -> None:
+    """What it waits for there is of no use to it any more; it is not tried in the middle of its evictions."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
+        preemption_executor.recheck("n")
+        assert world.cluster.nomination("uid-big") is None
+        assert world.queue.pop(100.0) is None
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert popped(world.queue, 100.0).pod.name == "big"
+
+
 async def test_a_pod_that_is_gone_preempts_nobody() -> None:
     """It is deleted during the search: no pod is evicted."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
