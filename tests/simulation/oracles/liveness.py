@@ -5,7 +5,8 @@ again.
 Whether a pod fits is decided by the simple scheduler of `tests.support.oracle`, node by node, on the objects that the
 API server has. Only time in which a pod has fitted without a break counts. Lenient where the scheduler has promised to
 wait: space that is nominated to a pod of the same or a higher priority, and a node whose kubelet has not yet admitted
-an earlier pod (decision 11). Pods with claims are left out: they wait for others.
+an earlier pod (decision 11). A nomination to a node that would refuse its pod, whoever it evicts there, keeps nothing.
+Pods with claims are left out: they wait for others.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,7 +79,7 @@ class Liveness:
         labels = {value.name: value.labels for value in _read(NAMESPACES, self.tables("namespaces")) if value}
         fitting = []
         for pod in pending:
-            bound = [*(p for p in pods if p.node_name), *_nominated(pods, pod)]
+            bound = [*(p for p in pods if p.node_name), *_nominated(nodes, pods, pod)]
             name = next((node.name for node in nodes if _fits(nodes, bound, pod, node, labels)), None)
             if name is not None:
                 fitting.append((pod, name))
@@ -93,13 +94,25 @@ class Liveness:
         return ours and not pod.constraints.volume_claims and not pod_reason(pod)
 
 
-def _nominated(pods: Sequence[Pod], pod: Pod) -> list[Pod]:
+def _nominated(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> list[Pod]:
     """Return the other pods to which space is nominated that this pod must not take, as if they were there."""
-    return [
-        attrs.evolve(other, node_name=other.nominated_node_name)
+    others = [
+        other
         for other in pods
         if other.nominated_node_name and not other.node_name and other.uid != pod.uid and other.priority >= pod.priority
     ]
+    return [
+        attrs.evolve(other, node_name=node.name)
+        for other in others
+        for node in nodes
+        if node.name == other.nominated_node_name and _could_be_there(node, pods, other)
+    ]
+
+
+def _could_be_there(node: Node, pods: Sequence[Pod], pod: Pod) -> bool:
+    """Return whether a node takes a pod once all are gone that it may evict."""
+    here = [other for other in pods if other.node_name == node.name and other.priority >= pod.priority]
+    return not refusals(node, here, pod, count_unknown_only=False)
 
 
 def _fits(

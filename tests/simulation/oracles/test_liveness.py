@@ -75,3 +75,14 @@ def test_beside_pods_that_run() -> None:
     admitted = with_status(bound(pod("a", 8), "trn", range(8)), phase="Running", startTime="2026-11-21T08:00:00Z")
     assert len(judged([admitted, pod("p", 8)], 100.0, 100.0 + LATER)) == 1
     assert judged([admitted, pod("p", 16)], 100.0, 100.0 + LATER) == []
+
+
+def test_a_nomination_that_cannot_be_kept_keeps_nothing() -> None:
+    """A pod of the same priority is there, or the node refuses the nominated pod: then others need not wait for it."""
+    waits = with_status(pod("a", 16, priority=10), nominatedNodeName="trn")
+    known = bound(pod("b", 1, priority=10), "trn", [15])
+    there = with_status(known, phase="Running", startTime="2026-11-21T08:00:00Z")
+    (found,) = judged([waits, there, pod("p", 1)], 100.0, 100.0 + LATER)
+    assert "default/p has fitted" in found
+    lower = there | {"spec": there["spec"] | {"priority": 0}}
+    assert judged([waits, lower, pod("p", 1)], 100.0, 100.0 + LATER) == []
