@@ -22,7 +22,7 @@ from tests.simulation.deeds_of_machines import (
     WriteToken,
 )
 from tests.simulation.fault_windows import CHUNKS, CONNECTS
-from tests.simulation.http_faults import AFTER, BEFORE, QUEUED, WATCH
+from tests.simulation.http_faults import AFTER, BEFORE, LATE, WATCH
 from tests.simulation.moments import moment
 from tests.simulation.scenario import Deed, Fault, Scenario
 from tests.simulation.watch_cache import LAG, POLICY_LAG
@@ -30,8 +30,16 @@ from tests.simulation.watch_cache import LAG, POLICY_LAG
 TRAFFIC: Final = ("", "bindings", "bindings", "lease", "watches", "lists", "deletes", "events", "statuses", "gets")
 TABLES: Final = ("", "pods", "pods", "nodes", "leases", "namespaces")
 """What a late cache is late with."""
-DELAYS: Final = frozenset({"stopped", "long step", "late", "request late", QUEUED})
+DELAYS: Final = frozenset({"stopped", "long step", "late", LATE})
 """Kinds after which a Binding may be carried out long after its sender has decided to send it."""
+LONGEST: Final = 30.0
+"""
+Seconds by which a write may be late behind the fence.
+
+The client of such a write has given up after 4 s at most. The longest wait for a doubt is that of the allocate fence
+(decision 11): 120 s after an equal Binding of the node was given up, it lets the next one pass.
+"""
+_MEDDLING: Final = (DeleteLease, TakeLease, FreezeServer)
 
 
 def with_faults(scenario: Scenario, dice: Random) -> Scenario:
@@ -39,21 +47,38 @@ def with_faults(scenario: Scenario, dice: Random) -> Scenario:
     kinds = dice.choice((0, 1, 1, 2, 2, 3, 3, 5, 8))
     for choose in dice.choices(_KINDS, weights=_WEIGHTS, k=kinds):
         scenario = choose(scenario, dice)
+    return bearable(attrs.evolve(scenario, deeds=tuple(sorted(scenario.deeds, key=lambda deed: deed.at))))
+
+
+def bearable(scenario: Scenario) -> Scenario:
+    """
+    Return a scenario without what lets the Bindings of two leaders pass.
+
+    These are accepted if one is carried out late and the server's Lease is late as well (decision 3): so the fence uses
+    an old Lease only while a leader's clock protects. A server that is frozen has an old Lease, too, and delays all
+    that it has not read. Delays of several kinds add up.
+    """
+    half = between_leaders(scenario) / 2
+    delays = {kind: _most(scenario, kind) for kind in DELAYS}
+    if delays["late"] + delays[LATE] >= half:
+        scenario = _left_out(scenario, FreezeServer)
+    if not scenario.fenced and delays["late"] + delays[LATE] >= between_leaders(scenario):
+        scenario = _left_out(scenario, kind="late")
+    if max(delays.values()) >= half or any(isinstance(deed, _MEDDLING) for deed in scenario.deeds):
+        scenario = _left_out(scenario, kind=POLICY_LAG)
+    return scenario
+
+
+def _most(scenario: Scenario, kind: str) -> float:
+    return max((fault.seconds for fault in scenario.faults if fault.kind == kind), default=0.0)
+
+
+def _left_out(scenario: Scenario, *deeds: type[Deed], kind: str = "") -> Scenario:
     return attrs.evolve(
         scenario,
-        deeds=tuple(sorted(scenario.deeds, key=lambda deed: deed.at)),
-        faults=tuple(fault for fault in scenario.faults if fault.kind != POLICY_LAG or _fence_may_be_late(scenario)),
+        deeds=tuple(deed for deed in scenario.deeds if not isinstance(deed, deeds)),
+        faults=tuple(fault for fault in scenario.faults if fault.kind != kind),
     )
-
-
-def _fence_may_be_late(scenario: Scenario) -> bool:
-    """
-    Return whether the fence may use an old Lease: only while a leader's clock protects.
-
-    Bindings of two leaders are accepted if one is carried out late and the server's Lease is late as well (decision 3).
-    """
-    late = any(fault.kind in DELAYS and fault.seconds >= between_leaders(scenario) / 2 for fault in scenario.faults)
-    return not late and not any(isinstance(deed, DeleteLease | TakeLease | FreezeServer) for deed in scenario.deeds)
 
 
 def _window(scenario: Scenario, dice: Random) -> tuple[float, float]:
@@ -71,7 +96,7 @@ def _with(scenario: Scenario, dice: Random, kind: str, chances: tuple[float, ...
 
 def longest(scenario: Scenario) -> float:
     """Return how late a write may be carried out: without the fence, only the clock of an old leader stops it."""
-    return 30.0 if scenario.fenced else between_leaders(scenario) / 2
+    return LONGEST if scenario.fenced else between_leaders(scenario) / 2
 
 
 def between_leaders(scenario: Scenario) -> float:

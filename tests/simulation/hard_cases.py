@@ -1,9 +1,10 @@
 """
 Combinations that seeds meet too rarely by chance, although each was found in a review or on a real cluster.
 
-One seed in sixteen has one of `CASES` on top of what it has anyway, in turn, and another one in sixteen has one of
-those of `hard_cases_of_leaders` and `hard_cases_of_pods`. Some faults last for ever: they concern one namespace, or one
-version of a table, and the promises hold for all other pods. Refuses to touch the other seeds.
+One seed in sixteen has one of `CASES` on top of what it has anyway, in turn, another one in sixteen has one of those of
+`hard_cases_of_leaders` and `hard_cases_of_pods`, and a third one has one of `hard_cases_of_news`. Some faults last for
+ever: they concern one namespace, or one version of a table, and the promises hold for all other pods. Refuses to touch
+the other seeds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +13,10 @@ from typing import Final
 
 import attrs
 
-from tests.simulation import hard_cases_of_leaders, hard_cases_of_pods
+from tests.simulation import hard_cases_of_leaders, hard_cases_of_news, hard_cases_of_pods
 from tests.simulation.case_parts import HOOKED, TOO_MANY, always, hooked, more, small
 from tests.simulation.deeds import CreatePod
-from tests.simulation.http_faults import PAUSE, TOO_LARGE, VERSION, WEBHOOK
+from tests.simulation.http_faults import LATE, PAUSE, TOO_LARGE, VERSION, WEBHOOK
 from tests.simulation.pod_plans import PodPlan
 from tests.simulation.poison import NESTED_NODE, NESTED_POD, Poison, Spoil
 from tests.simulation.scenario import Fault, Scenario
@@ -68,7 +69,7 @@ def _conditions_that_never_work(scenario: Scenario, dice: Random) -> Scenario:
 
 def _late_conditions(scenario: Scenario, dice: Random) -> Scenario:
     """Conditions are written seconds after they were sent: many pods are bound by then."""
-    return more(scenario, faults=[always(scenario, "request late", "statuses", dice.choice((2.0, 6.0)), 0.7)])
+    return more(scenario, faults=[always(scenario, LATE, "statuses", dice.choice((2.0, 6.0)), 0.7)])
 
 
 def _broken_version(scenario: Scenario, dice: Random) -> Scenario:
@@ -97,7 +98,7 @@ def _takeover_during_a_list(scenario: Scenario, dice: Random) -> Scenario:
     """A follower lists slowly while the leader's last Bindings are committed, and takes over before the answer."""
     quiet = scenario.quiet_at
     faults = [
-        Fault(kind="request late", at=16.0, until=16.9, target="bindings", seconds=3.5),
+        Fault(kind=LATE, at=16.0, until=16.9, target="bindings", seconds=3.5),
         Fault(kind="watch refused", at=16.9, until=17.3, target="pods", detail="410"),
         Fault(kind="answer late", at=16.9, until=quiet, target="lists", seconds=5.0),
         Fault(kind="watch late", at=20.5, until=quiet, target="pods", seconds=1.0),
@@ -157,5 +158,6 @@ CASES: Final[tuple[Case, ...]] = (
 TURNS: Final[Mapping[int, Sequence[Case]]] = {
     11: CASES,
     1: (*hard_cases_of_leaders.CASES, *hard_cases_of_pods.CASES),
+    8: hard_cases_of_news.CASES,
 }
 """By what is left when a seed is divided by `EVERY`."""

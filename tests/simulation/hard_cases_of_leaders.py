@@ -13,11 +13,10 @@ import attrs
 
 from tests.simulation.case_parts import alone, always, more, once, pods, scheduler_1_leads, small
 from tests.simulation.deeds_of_machines import AnnotateLease
-from tests.simulation.fault_choices import between_leaders, longest
-from tests.simulation.http_faults import QUEUED
+from tests.simulation.fault_choices import bearable, between_leaders, longest
+from tests.simulation.http_faults import LATE
 from tests.simulation.oracles.kept_leases import STEP
 from tests.simulation.scenario import Deed, Fault, Scenario
-from tests.simulation.watch_cache import POLICY_LAG
 
 _LEASE: Final = (15.0, 10.0, 2.0)
 _QUIET: Final = 40.0
@@ -69,7 +68,7 @@ def _asked_twice_to_end(scenario: Scenario, dice: Random) -> Scenario:
     """
     case = alone(scenario, until=30.0, replicas=2, fenced=False, quiet_at=_QUIET, ends_at=_ENDS)
     at, kind = round(dice.uniform(10, 12), 3), scenario.nodes[0][1]
-    late = always(case, QUEUED, "bindings", round(between_leaders(scenario) / 2 - 0.1, 2), 0.8)
+    late = always(case, LATE, "bindings", round(between_leaders(scenario) / 2 - 0.1, 2), 0.8)
     deeds = [*pods("a", 6, at - 0.2, instance_type=kind)]
     deeds += pods("b", 6, at + 0.2, instance_type=kind, priority="urgent")
     return more(case, deeds, [scheduler_1_leads(), once("terminated", at, 1), once("terminated", at + 0.3, 1), late])
@@ -97,7 +96,7 @@ def _start_in_a_handover(scenario: Scenario, dice: Random) -> Scenario:
     faults = [
         scheduler_1_leads(),
         once("killed", 12.0, 0),
-        Fault(kind=QUEUED, at=16.0, until=18.0, target="bindings", seconds=1.8),
+        Fault(kind=LATE, at=16.0, until=18.0, target="bindings", seconds=1.8),
         Fault(kind="answer late", at=12.0, until=22.0, target="lists", seconds=3.0),
         Fault(kind="watch late", at=15.0, until=30.0, target="pods", seconds=2.0),
         once("terminated", round(dice.uniform(18.2, 18.4), 3), 1),
@@ -111,9 +110,8 @@ def _requests_queue(scenario: Scenario, dice: Random) -> Scenario:
     kinds = dice.choice((("bindings",), ("bindings",), ("statuses",), ("deletes", "statuses"), ("lease",), ("",)))
     seconds = round(min(dice.choice((1.5, 4.0, 12.0, 30.0)), longest(scenario)), 2)
     chance = dice.choice((0.1, 0.3, 0.7))
-    faults = [always(scenario, QUEUED, kind, seconds, chance) for kind in kinds]
-    kept = tuple(fault for fault in scenario.faults if fault.kind != POLICY_LAG)
-    return more(attrs.evolve(scenario, faults=kept), faults=faults)
+    faults = [always(scenario, LATE, kind, seconds, chance) for kind in kinds]
+    return bearable(more(scenario, faults=faults))
 
 
 def _notes_on_the_lease(scenario: Scenario, dice: Random) -> Scenario:

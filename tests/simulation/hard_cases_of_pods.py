@@ -15,7 +15,7 @@ from tests.simulation.case_parts import HOOKED, TOO_MANY, alone, always, hooked,
 from tests.simulation.deeds import Annotate, BindElsewhere, CreateOnNode, CreatePod, DeletePod, RecreatePod, RewriteIds
 from tests.simulation.deeds_of_machines import StopServer
 from tests.simulation.deeds_of_nodes import CreateNode, DeleteNode
-from tests.simulation.http_faults import QUEUED, TOO_LARGE
+from tests.simulation.http_faults import LATE, TOO_LARGE
 from tests.simulation.pod_plans import PodPlan
 from tests.simulation.poison import NESTED_POD, Poison
 from tests.simulation.scenario import Deed, Fault, Scenario
@@ -56,7 +56,7 @@ def _a_rival_scheduler(scenario: Scenario, dice: Random) -> Scenario:
             deeds.append(BindElsewhere(at=taken, name=f"p{number}-0", node=dice.choice(nodes)[0]))
     deeds += pods("waits", 2, 31.0, devices=(16,))
     deeds += [BindElsewhere(at=31.0 + dice.uniform(0.001, 0.005), name=f"waits{n}", node="n1") for n in range(2)]
-    busy = [always(case, QUEUED, "bindings", 0.5, chance=0.6), always(case, "kubelet slow", "", 12.0, chance=0.5)]
+    busy = [always(case, LATE, "bindings", 0.5, chance=0.6), always(case, "kubelet slow", "", 12.0, chance=0.5)]
     return more(case, deeds, busy)
 
 
@@ -107,12 +107,17 @@ def _pages_of_a_proxy(scenario: Scenario, dice: Random) -> Scenario:
 
 
 def _a_proxy_refuses_what_was_done(scenario: Scenario, dice: Random) -> Scenario:
-    """A proxy whose session has expired answers in the server's place, after the commit; the watch is late."""
+    """
+    A proxy whose session has expired, or that has too much to do, answers in the server's place, after the commit.
+
+    The rights to bind come and go, so the repeat may be refused; the watch is late.
+    """
     case = alone(scenario, until=99.0, nodes=(("n1", "trn1.32xlarge"),), quiet_at=_QUIET, ends_at=_ENDS)
     deeds = [small(f"p{n}", dice.uniform(0.5, 20), devices=(dice.choice((1, 1, 4)),), seconds=8.0) for n in range(40)]
-    refused = always(case, "proxy answers after", "bindings", chance=0.4)
-    faults = [attrs.evolve(refused, detail=dice.choice(("401", "403"))), always(case, "watch late", "pods", 2.0, 0.3)]
-    return more(case, deeds, faults)
+    page = always(case, "proxy answers after", "bindings", chance=0.25)
+    rights = attrs.evolve(always(case, "server refuses", "bindings", chance=0.3), detail="403 rights")
+    pages = [attrs.evolve(page, detail=code) for code in ("401", "403", "429")]
+    return more(case, deeds, [*pages, rights, always(case, "watch late", "pods", 2.0, 0.3)])
 
 
 def _no_right_to_bind(scenario: Scenario, dice: Random) -> Scenario:
@@ -138,12 +143,13 @@ def _deep_pods_in_doubt(scenario: Scenario, dice: Random) -> Scenario:
 
 
 def _no_status_can_be_written(scenario: Scenario, dice: Random) -> Scenario:
-    """The server refuses to write why pods wait, until all is quiet."""
+    """The server cannot write why pods wait, and then refuses to, until all is quiet."""
     quiet = scenario.quiet_at
     code = dice.choice(("500", "503", "504"))
-    fault = Fault(kind="server refuses", at=quiet - 8, until=quiet, target="statuses", detail=code)
+    fails = Fault(kind="server refuses", at=quiet - 8, until=quiet - 4, target="statuses", detail=code)
+    refuses = attrs.evolve(fails, at=quiet - 4, until=quiet, detail="403 rights")
     waiting = [CreatePod(at=quiet - 7 + n, pod=PodPlan(name=f"w{n}", devices=(TOO_MANY,))) for n in range(4)]
-    return more(scenario, waiting, [fault])
+    return more(scenario, waiting, [fails, refuses])
 
 
 CASES: Final[tuple[Callable[[Scenario, Random], Scenario], ...]] = (

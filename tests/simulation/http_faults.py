@@ -7,6 +7,7 @@ no page is a Status. Refuses to know what a scheduler does with an answer.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from functools import partial
 from random import Random
@@ -26,10 +27,11 @@ from tests.simulation.scenario import Fault
 from tests.simulation.traffic import is_watch, traffic_of
 from tests.simulation.watch_cache import FAULTY, Deliveries
 
+LATE: Final = "request late"
 BEFORE: Final[Mapping[str, str]] = {
     "request lost": "the connection is reset before the server has read the request: nothing was done",
     "request silent": "a half-open connection: a client has to give up by its own clock",
-    "request late": "a queue in a proxy, or a busy server; the client may have given up when it is carried out",
+    LATE: "a proxy or a busy server has all of it: it is carried out even if its client is gone meanwhile",
     "proxy answers": "a page of HTML instead of an answer says nothing about the request",
     "server refuses": "a true Status for a request that was not carried out: overload, no etcd, no rights yet",
     "answered with a page": "status 200 with HTML, from a captive portal: no answer of an API server looks like that",
@@ -60,13 +62,11 @@ WEBHOOK: Final = "webhook fails"
 TOO_LARGE: Final = "too large"
 VERSION: Final = "version broken"
 PAUSE: Final = "asked to wait"
-QUEUED: Final = "request queued"
 HARD: Final[Mapping[str, str]] = {
     WEBHOOK: "a webhook or a quota fails for the pods of one namespace, for ever; all others must not feel it",
     TOO_LARGE: "etcd cannot store the pods of one namespace with anything more; that is definite for this try",
     VERSION: "no watch from one version ever works again, as after a damage of the server's cache; a list helps",
     PAUSE: "a Retry-After of hours, from a proxy or a server that is misconfigured for a minute",
-    QUEUED: "a proxy or a busy server has all of a request: it is carried out even if its client has hung up meanwhile",
 }
 """Kinds that hard cases use; the first three last for ever."""
 LASTING: Final = frozenset({WEBHOOK, TOO_LARGE})
@@ -87,6 +87,10 @@ FOR_EVER: Final[Mapping[str, StatusError]] = {
     WEBHOOK: StatusError(500, "InternalError", "Internal error occurred: failed calling webhook: no endpoints"),
     TOO_LARGE: StatusError(500, "", "etcdserver: request is too large"),
 }
+ZERO: Final = b"\x00"
+"""No JSON has such a byte, not even in a string, so a client can see it."""
+GARBAGE: Final = b"\xff\x00{{]garb"
+FIELDS: Final = (b'"metadata":', b'"name":', b'"continue":', b'"resourceVersion":', b'"items":')
 ETCD: Final = "etcdserver: request timed out"
 REPEATABLE: Final = frozenset({"bindings", "lease", "deletes"})
 """Writes with preconditions. A late copy of another one would be a new write, which no client can prevent."""
@@ -116,9 +120,6 @@ class HttpFaults:
         places = (self.server, traffic_of(request), request.method)
         if (instead := self._hard(request, places)) is not None:
             return instead
-        if fault := self.windows.strikes(QUEUED, *places):
-            await request.read()
-            await self._wait(fault.seconds)
         for kind in BEFORE:
             if fault := self.windows.strikes(kind, *places):
                 answer = await self._instead(kind, fault, request)
@@ -146,6 +147,7 @@ class HttpFaults:
         """Return what is answered although nothing was done; None if the request goes on."""
         match kind:
             case "request late":
+                await request.read()  # now: what its client has not sent when it goes never comes
                 await self._wait(fault.seconds)
                 return None
             case "request silent":
@@ -199,9 +201,7 @@ class HttpFaults:
             case "server errs after":
                 return refusal(self._refused(request, fault, ["500", "504"]))
             case "answer garbled":
-                body = bytearray(_body(answer))
-                body[len(body) // 2 : len(body) // 2 + 8] = b"\xff\x00{{]garb"
-                return web.Response(body=bytes(body), status=answer.status, content_type="application/json")
+                return web.Response(body=_garbled(_body(answer)), status=answer.status, content_type="application/json")
             case "answer empty":
                 return web.Response(status=200)
             case _:
@@ -275,6 +275,18 @@ async def _truncated(request: web.Request, answer: web.StreamResponse) -> web.St
     await asyncio.sleep(0.01)
     cut_off(request)
     return partial
+
+
+def _garbled(body: bytes) -> bytes:
+    """Return bytes that are damaged in one place: half of the time in the name of a field by which lists are read."""
+    dice = Random(f"{CLOCK.now}")
+    names = [found.start() for found in re.finditer(re.escape(dice.choice(FIELDS)), body)]
+    if names and dice.random() < 0.5:
+        at, damage = dice.choice(names) + 2, ZERO
+    else:
+        at, damage = dice.randrange(len(body) + 1), dice.choice((ZERO, GARBAGE))
+    damage = damage[: len(body) - at]
+    return body[:at] + damage + body[at + len(damage) :]
 
 
 def _body(answer: web.StreamResponse) -> bytes:

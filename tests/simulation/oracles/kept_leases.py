@@ -21,7 +21,7 @@ from tests.simulation.deeds_of_machines import (
     TakeLease,
     WriteToken,
 )
-from tests.simulation.http_faults import HARD, PAUSE, QUEUED, WATCH
+from tests.simulation.http_faults import HARD, PAUSE, WATCH
 from tests.simulation.oracles.change import Report
 from tests.simulation.scenario import Scenario
 
@@ -31,7 +31,7 @@ LOST: Final = "Leaderelection lost"
 _DEEDS: Final = (DeleteLease, FreezeServer, IssueToken, RevokeTokens, StopServer, TakeLease, WriteToken)
 _HARMLESS_KINDS: Final = frozenset(
     {*WATCH, *HARD, "killed", "terminated", "wrong clock", "kubelet slow", "kubelet rejects", "page expired"}
-) - {PAUSE, QUEUED}
+) - {PAUSE}
 _HARMLESS_TARGETS: Final = frozenset({"bindings", "deletes", "events", "statuses", "lists", "pods", "nodes"})
 """Traffic and tables with which the Lease has nothing to do."""
 

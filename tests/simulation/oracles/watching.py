@@ -16,7 +16,7 @@ from neuron_scheduler.sandbox.apiserver.store import Store
 from neuron_scheduler.wiring import Parts
 from tests.simulation.clock import BOOTED, CLOCK, START
 from tests.simulation.history import History
-from tests.simulation.http_faults import QUEUED, WEBHOOK
+from tests.simulation.http_faults import LATE, WEBHOOK
 from tests.simulation.oracles.bounds import Bounds
 from tests.simulation.oracles.change import ADDED, Change, Object, uid_of, version_of
 from tests.simulation.oracles.conditions import Conditions
@@ -44,7 +44,7 @@ SETTLED: Final = 5.0
 """Seconds without any change of pods, nodes or processes after which memory equals the API server's objects."""
 _LATE_CACHES: Final = frozenset({"cache late", "policy late"})
 _DELAYS: Final = frozenset(
-    {"stopped", "late", "request late", QUEUED, "sent twice", "sent again later", "long step", "connection silent"}
+    {"stopped", "late", LATE, "sent twice", "sent again later", "long step", "connection silent"}
 )
 """What makes a request of the past arrive now."""
 UNDELAYED: Final = 2.0
