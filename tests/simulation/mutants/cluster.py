@@ -63,7 +63,7 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        where=(r"another scheduler binds", r"request queued.*bindings"),
+        where=(r"another scheduler binds", r"request late.*bindings"),
     ),
     Mutant(
         name="forgotten-with-the-node",
@@ -106,6 +106,25 @@ MUTANTS: Final = (
             ),
         ),
         where=(r"delete pod(?!.*force)",),
+    ),
+    Mutant(
+        name="a-waiting-binding-is-not-looked-at-again",
+        away="the look at unknown holders before a Binding that waited is sent",
+        danger="a pod without ids that has come to the node meanwhile may have the same devices",
+        edits=(
+            Edit(
+                "scheduling.cycle.recheck",
+                """
+                if not (count_unknown_only or _is_safe(node_info, pod)):
+                    return False
+                """,
+                "",
+            ),
+        ),
+        where=(
+            r"create on n\d pod|another scheduler binds",
+            r"kubelet slow",
+        ),
     ),
     Mutant(
         name="unknown-ids-hold-nothing",

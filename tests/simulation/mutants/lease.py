@@ -45,7 +45,7 @@ MUTANTS: Final = (
         ),
         where=(
             r"answer late.*lists",
-            r"request queued.*bindings",
+            r"request late.*bindings",
         ),
     ),
     Mutant(
@@ -129,7 +129,7 @@ MUTANTS: Final = (
         where=(
             r"terminated",
             r"without the fence",
-            r"request queued.*bindings",
+            r"request late.*bindings",
         ),
     ),
     Mutant(

@@ -6,6 +6,25 @@ from tests.simulation.mutants.mutant import Edit, Mutant
 
 MUTANTS: Final = (
     Mutant(
+        name="a-nomination-is-not-looked-at-again",
+        away="the look at a node's nominations when the node or its pods have changed",
+        danger="space is kept for a pod that the node would refuse, and its owner and others sleep on",
+        edits=(
+            Edit(
+                "controllers.preemption_executor",
+                """
+                if node_info is None or not node_info.nominations:
+                    return
+                """,
+                """
+                if node_info is not None:
+                    return
+                """,
+            ),
+        ),
+        where=(r"priority urgent", r"create on n\d pod|another scheduler binds|taint|cordon"),
+    ),
+    Mutant(
         name="a-hint-that-says-never",
         away="the hints of the plugins: none expects that a change helps",
         danger="a pod that fits sleeps until the next flush",

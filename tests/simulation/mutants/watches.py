@@ -197,6 +197,52 @@ MUTANTS: Final = (
         where=(r"poison|unreadable|cannot be read",),
     ),
     Mutant(
+        name="a-damaged-list-is-believed",
+        away="the next list after one with an object that is no JSON",
+        danger="the object is taken for an unreadable one until it changes, although the server has it whole",
+        edits=(Edit("kube.watch.informer", "gives_up=DAMAGED_LISTS", "gives_up=0"),),
+        where=(r"answer garbled.*(lists|any)",),
+    ),
+    Mutant(
+        name="nameless-objects-are-left-out",
+        away="the end of a list with an object that has not even a name",
+        danger="a pod is missing in it, and its devices count as free",
+        edits=(
+            Edit(
+                "kube.watch.pager",
+                """
+                if not objects[-1].key:
+                    raise UnreachableError(
+                        f"an object in the list of {self.resource.path} cannot be read, not even its name"
+                    )
+                """,
+                """
+                if not objects[-1].key:
+                    objects.pop()
+                """,
+            ),
+        ),
+        where=(r"answer garbled.*(lists|any)",),
+    ),
+    Mutant(
+        name="a-damaged-token-ends-the-list",
+        away="the strict look at the metadata of a list that cannot be decoded as a whole",
+        danger="its `continue` is damaged, and the objects of the other pages count as deleted",
+        edits=(
+            Edit(
+                "kube.watch.pager",
+                """
+                metadata = await self._metadata(body)
+                version, token = metadata.resource_version, metadata.continue_ or ""
+                """,
+                """
+                version, token = await self._position(body)
+                """,
+            ),
+        ),
+        where=(r"answer garbled.*(lists|any)", r"answered with a page.*lists|page after.*lists"),
+    ),
+    Mutant(
         name="a-bad-page-is-the-end-of-the-list",
         away="the check that each page is a list of the API server's",
         danger="a proxy's page empties the cluster in memory",

@@ -116,6 +116,20 @@ MUTANTS: Final = (
         where=(r"(server refuses|proxy|request|answer).*statuses",),
     ),
     Mutant(
+        name="a-refused-condition-is-given-up",
+        away="the second try of a condition that was refused with 403",
+        danger="rights or a webhook have changed since, and autoscalers never learn that the pod waits",
+        edits=(
+            Edit(
+                "kube.writes.condition_writer",
+                "PASSING: Final = frozenset({401, 403, 404})",
+                "PASSING: Final = frozenset({401, 404})",
+            ),
+        ),
+        mend=7,
+        where=(r"server refuses 403.*statuses",),
+    ),
+    Mutant(
         name="any-pod-of-that-name-is-evicted",
         away="the uid of a victim in its deletion",
         danger="another pod of the same name is deleted",
