@@ -87,7 +87,7 @@ class _Round:
 
     Attributes:
         left: victims whose outcome is not known yet.
-        failed: one of them could not be evicted.
+        failed: one of them could not be evicted, although it was to be.
     """
 
     pod: Pod
@@ -254,6 +254,9 @@ class PreemptionExecutor:
         """Evict all victims, as soon as there are workers; a task, so that the pod is held before it is released."""
         for pod in victims:
             victim = _Victim(asked, Eviction(pod, asked.pod.scheduler_name))
+            if not self._is_needed(victim):
+                self._done(asked)
+                continue
             try:
                 # A pod that is not on its node yet need not be deleted (upstream: `WaitingPod.Preempt`).
                 if self.give_up(pod.uid):
@@ -267,6 +270,9 @@ class PreemptionExecutor:
 
     async def _evict(self, victim: _Victim) -> None:
         """Evict a victim, or put it back until its next try is due."""
+        if not self._is_needed(victim):
+            self._done(victim.round)
+            return
         pause = 0.0
         try:
             pause = await self.evictor.proceed(victim.eviction)
@@ -277,14 +283,27 @@ class PreemptionExecutor:
         else:
             self._ended(victim)
 
+    def _is_needed(self, victim: _Victim) -> bool:
+        """
+        Return whether the pod's space is still kept for the preempting pod; the node may have been cordoned meanwhile.
+
+        A victim whose status has the reason is evicted in any case: its owner has been told so. A DELETE has been sent
+        by then, which may have succeeded although its answer was lost; only the next one shows what to report. If only
+        the answer to the reason was lost, the pod stays, and Kubernetes takes the reason back after two minutes.
+        """
+        if victim.eviction.explained:
+            return True
+        asked = victim.round
+        node_name, nomination = self.cluster.nomination(asked.pod.uid) or ("", None)
+        return nomination is not None and node_name == asked.node_name and victim.pod.uid in nomination.victims
+
     def _crashed(self, victim: _Victim, error: Exception) -> None:
         victim.eviction.evicted = False
         self.errors.report(error, task="preemption", pod=victim.pod.key)
 
     def _ended(self, victim: _Victim) -> None:
-        """Report an eviction; after the last one the pod waits for their end, or for a backoff if one has failed."""
+        """Report an eviction, or note that it has failed."""
         asked, pod = victim.round, victim.round.pod
-        asked.left -= 1
         if victim.eviction.evicted:
             log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=pod.key, node=asked.node_name)
             try:
@@ -292,6 +311,11 @@ class PreemptionExecutor:
             except Exception as error:  # noqa: BLE001 - the pod is evicted all the same
                 self.errors.report(error, task="preemption", pod=victim.pod.key)
         asked.failed |= not victim.eviction.evicted
+        self._done(asked)
+
+    def _done(self, asked: _Round) -> None:
+        """Count a victim; after the last one the pod waits for their end, or for a backoff if one has failed."""
+        asked.left -= 1
         if not asked.left:
             self._release(asked)
 

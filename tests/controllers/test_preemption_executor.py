@@ -44,6 +44,7 @@ class World:
     asked: list[str] = attrs.field(factory=list)
     waiting: set[str] = attrs.field(factory=set)
     pausing: set[str] = attrs.field(factory=set)
+    telling: set[str] = attrs.field(factory=set)
     broken: set[str] = attrs.field(factory=set)
     now: float = 100.0
     reports: list[tuple[str, str]] = attrs.field(factory=list)
@@ -56,6 +57,7 @@ class World:
         self.asked.append(victim.name)
         if victim.name in self.broken:
             raise ValueError("broken")
+        eviction.explained |= victim.name in self.telling
         if victim.name in self.pausing:
             self.pausing.discard(victim.name)
             return 5.0
@@ -257,6 +259,60 @@ async def test_a_pod_whose_node_is_cordoned_while_victims_are_asked_is_tried_whe
         world.may_answer.set()
         await anyio.wait_all_tasks_blocked()
         assert popped(world.queue, 100.0).pod.name == "big"
+
+
+async def test_nobody_is_evicted_for_space_that_was_given_up() -> None:
+    """One victim was asked, one waits for its next try, the others for a worker; the pod is tried again at once."""
+    async with preempting(*crowd("default")) as (world, preemption_executor):
+        world.pausing.add("v0")
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        asked = list(world.asked)
+        assert len(asked) == SHARE + 1
+        world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
+        preemption_executor.recheck("n")
+        world.now += 5.0
+        world.may_answer.set()
+        preemption_executor.stop()
+    assert world.asked == asked
+    assert sorted(name for name, text in world.reports if text == "big on n") == sorted(asked[1:])
+    assert popped(world.queue, 105.0).pod.name == "big"
+
+
+async def test_nobody_is_evicted_for_a_pod_that_ends_before_its_victims_are_asked() -> None:
+    """Also not a victim that waits to be bound."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        world.waiting.add("uid-a")
+        await post_filter(world, preemption_executor, world.pending())
+        world.cluster.clear_nomination("uid-big")
+        world.queue.remove("uid-big")
+        await anyio.wait_all_tasks_blocked()
+        assert (world.asked, world.reports) == ([], [])
+
+
+async def test_a_victim_that_was_told_is_evicted_although_the_space_was_given_up() -> None:
+    """Its DELETE had no answer: it may be terminating, and its owner is told."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        world.may_answer.set()
+        world.pausing, world.telling = {"a", "b"}, {"a"}
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
+        preemption_executor.recheck("n")
+        world.now += 5.0
+        preemption_executor.stop()
+    assert world.asked == ["a", "b", "a"]
+    assert world.reports == [("big", "nomination lost"), ("a", "big on n")]
+
+
+async def test_nobody_is_evicted_who_is_no_victim_of_the_new_nomination() -> None:
+    """The pod came back, and its nomination was made again for space that others have left."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        await post_filter(world, preemption_executor, world.pending())
+        world.cluster.nominate("n", Nomination(BIG, victims=frozenset({"uid-b"})))
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert world.asked == ["b"]
 
 
 async def test_a_pod_that_is_gone_preempts_nobody() -> None:
