@@ -208,9 +208,15 @@ class PreemptionExecutor:
         return PostFilter(result.text, nomination=change, plugins=result.plugins)
 
     def _current(self, nomination: Nomination) -> Nomination:
-        """Return a nomination with the pod's present state: since then it may tolerate more."""
+        """
+        Return a nomination with the pod's present state: since then it may tolerate more.
+
+        A pod that kube-scheduler schedules was nominated without a look at its host ports, which is not ours to judge:
+        its nomination would be dropped and made again with each change of the node.
+        """
         queued = self.queue.get(nomination.pod.uid)
-        return nomination if queued is None else attrs.evolve(nomination, pod=queued.pod)
+        pod = queued.pod if queued is not None else attrs.evolve(nomination.pod, host_ports=())
+        return attrs.evolve(nomination, pod=pod)
 
     def _begin(self, pod: Pod, node_name: str, nomination: Nomination) -> PostFilter:
         """Nominate the node and start the evictions; no event can come in between."""

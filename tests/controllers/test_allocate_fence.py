@@ -17,7 +17,7 @@ from neuron_scheduler.controllers.node_bindings import LONGEST, NodeBindings, Wa
 from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import HostPort, Pod, placed
 from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.annotations import lookup_amounts
@@ -525,6 +525,20 @@ async def test_who_waits_is_decided_again_where_another_pod_takes_its_share(fiel
         await site.settle()
         assert site.waiting == 1
         site.handler.added(pod("foreign", on="n", **fields))
+        await site.settle()
+        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
+
+
+async def test_who_waits_is_decided_again_where_another_pod_takes_its_port() -> None:
+    """The kubelet would reject it."""
+    async with at_work() as site:
+        port = HostPort("TCP", 8080)
+        site.add("b", devices=4)
+        await site.settle()
+        site.add("a", devices=4, host_ports=(port,))
+        await site.settle()
+        assert site.waiting == 1
+        site.handler.added(pod("foreign", on="n", host_ports=(port,)))
         await site.settle()
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
 

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 
 import anyio
 import attrs
+import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.controllers.preemption_executor import SHARE, WORKERS, PostFilter, PreemptionExecutor
 from neuron_scheduler.kube.writes.evictor import Eviction
 from neuron_scheduler.model.nomination import CLEAR, Nominate
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -209,6 +210,22 @@ async def test_a_pod_that_loses_the_space_is_tried_again() -> None:
         assert world.reports[-1] == ("big", "nomination lost")
         assert woken
         assert popped(world.queue, 100.0).pod.name == "big"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+async def test_space_whose_host_port_another_pod_takes_is_given_up(ours: bool) -> None:
+    """A victim that has the port leaves; another scheduler's pod stays. kube-scheduler judges the ports of its pods."""
+    port = HostPort("TCP", 8080)
+    async with preempting(half("a", 0, host_ports=(port,))) as (world, preemption_executor):
+        wanted = attrs.evolve(BIG, host_ports=(port,))
+        if ours:
+            world.queue.add(wanted, 0.0)
+        world.cluster.nominate("n", Nomination(wanted, CoreMask(0xFF), victims=frozenset({"uid-a"})))
+        preemption_executor.recheck("n")
+        assert world.cluster.nomination("uid-big") is not None
+        world.cluster.put_pod(pod("foreign", on="n", priority=10, host_ports=(port,)))
+        preemption_executor.recheck("n")
+        assert (world.cluster.nomination("uid-big") is None) is ours
 
 
 async def test_a_pod_that_loses_nothing_is_not_woken() -> None:

@@ -12,7 +12,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedulable, taint_toleration
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, node_unschedulable, taint_toleration
 
 
 def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown_only: bool = False) -> bool:
@@ -37,7 +37,7 @@ def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown_only:
         return False  # another scheduler has bound a pod to these cores
     if not (count_unknown_only or _is_safe(node_info, pod)):
         return False
-    return not keeps_off(node_info.node, pod) and _has_room(node_info, pod)
+    return not keeps_off(node_info.node, pod) and _has_room(node_info, pod) and node_ports.has_free(node_info, pod)
 
 
 def keeps_off(node: Node, pod: Pod) -> bool:

@@ -61,6 +61,11 @@ def fits(conflicts: frozenset[_Key], node_info: NodeInfo) -> bool:
     return conflicts.isdisjoint(_taken(node_info))
 
 
+def has_free(node_info: NodeInfo, pod: Pod) -> bool:
+    """Return whether none of the host ports of a pod, which is not on the node, is taken there."""
+    return not pod.host_ports or fits(_conflicts_of(pod), node_info)
+
+
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes on which one of the pod's host ports is taken."""
     if not pod.host_ports:

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import HostPort, Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
@@ -66,6 +66,20 @@ def test_a_node_where_somebody_holds_unknown_ids(devices: int, cores: CoreMask, 
     assert takes(cluster, wanted, cores) is answer
     fits_by_number = devices + rival <= 16
     assert still_takes(node_info, wanted, cores, count_unknown_only=True) is fits_by_number
+
+
+@pytest.mark.parametrize(
+    ("port", "answer"),
+    [(HostPort("TCP", 80), False), (HostPort("UDP", 80), True), (HostPort("TCP", 81), True)],
+    ids=str,
+)
+def test_a_host_port_is_had_by_one_pod(port: HostPort, answer: bool) -> None:
+    """The kubelet rejects the second one; a pod's own port does not stand in its way."""
+    wanted = pod("a", devices=2, host_ports=(HostPort("TCP", 80),))
+    cluster = assumed(wanted)
+    assert takes(cluster, wanted)
+    cluster.put_pod(pod("b", on="n", host_ports=(port,)))
+    assert takes(cluster, wanted) is answer
 
 
 def test_a_pod_that_is_not_assumed_there_has_no_place() -> None:
