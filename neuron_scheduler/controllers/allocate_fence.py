@@ -112,9 +112,14 @@ class AllocateFence:
             self._advance(node_name)
 
     def node_changed(self, name: str) -> None:
-        """Settle at once the Bindings that wait for a node that does not take their pods any more."""
+        """
+        Settle at once the Bindings that wait for a node that does not take their pods any more.
+
+        When there is not enough for all of them, those of the lowest priority give way, the latest ones first.
+        """
         node = self._nodes.get(name)
-        for binding in list(node.waiting) if node is not None else ():
+        waiting = reversed(node.waiting) if node is not None else ()
+        for binding in sorted(waiting, key=lambda binding: binding.commitment.pod.priority):
             if self._waiting.get(binding.commitment.pod.uid) is not binding:
                 continue  # it was let through when another one left
             outcome = self._obstacle(binding.commitment)

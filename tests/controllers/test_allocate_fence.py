@@ -529,6 +529,23 @@ async def test_who_waits_is_decided_again_where_another_pod_takes_its_share(fiel
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
 
 
+@pytest.mark.parametrize(
+    ("cpu", "left"), [(191_000, ["a", "b", "c"]), (191_001, ["a", "b"]), (191_251, ["b"]), (191_501, [])]
+)
+async def test_who_has_the_lowest_priority_gives_way(cpu: int, left: list[str]) -> None:
+    """Of several pods with this priority the one that was decided last; the others keep their turn."""
+    async with at_work() as site:
+        site.add("first", devices=4, cpu=250)
+        await site.settle()
+        for name, priority in (("a", 0), ("b", 100), ("c", 0)):
+            site.add(name, devices=4, cpu=250, priority=priority)
+            await site.settle()
+        site.handler.added(pod("foreign", on="n", cpu=cpu))
+        await site.settle()
+        assert [name for name in ("a", "b", "c") if site.cluster.pod_info(f"uid-{name}") is not None] == left
+        assert (site.waiting, site.tried) == (len(left), ["first"])
+
+
 async def test_who_waits_is_decided_again_where_another_pod_takes_its_port() -> None:
     """The kubelet would reject it."""
     async with at_work() as site:
