@@ -16,9 +16,11 @@ from typing import Any, Final, cast, get_args
 
 import attrs
 from cattrs.errors import BaseValidationError, StructureHandlerNotFoundError
+from cattrs.gen import make_dict_unstructure_fn, override
 from cattrs.preconf.json import make_converter
 from cattrs.strategies import configure_tagged_union
 
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.journal.changes import Change
 from neuron_scheduler.model.pod import Pod
@@ -127,6 +129,12 @@ def _make() -> tuple[Callable[[Record], Any], Callable[[Any], Record]]:
     )
     converter.register_structure_hook(
         HeldVolume, lambda held, _: held if isinstance(held, str) else converter.structure(held, cast(Any, disks))
+    )
+    # An earlier version refuses a field that it does not know, and nobody reads this one.
+    unrecorded = override(omit=True)
+    converter.register_unstructure_hook(
+        Nomination,
+        make_dict_unstructure_fn(Nomination, converter, _cattrs_omit_if_default=True, count_unknown_only=unrecorded),
     )
     configure_tagged_union(Record, converter, tag_name="record")
     return (

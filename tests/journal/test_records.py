@@ -2,6 +2,7 @@
 
 import json
 
+import attrs
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
@@ -70,6 +71,16 @@ def test_there_and_back(record: Record) -> None:
 def test_a_decision_takes_a_few_hundred_bytes() -> None:
     """What is at its default value is left out."""
     assert len(line_of(RECORDS[3])) < 400
+
+
+def test_how_unknown_ids_count_is_not_recorded_with_a_nomination() -> None:
+    """Nobody reads it, and an earlier version refuses a field that it does not know; a line that has it is read."""
+    trusting = Nomination(pod("p"), CoreMask(3), count_unknown_only=True)
+    recorded = line_of(changes.Nominate("n", trusting))
+    assert recorded == line_of(changes.Nominate("n", attrs.evolve(trusting, count_unknown_only=False)))
+    line = json.loads(recorded)
+    line["nomination"]["count_unknown_only"] = True
+    assert record_of(json.dumps(line).encode()) == changes.Nominate("n", trusting)
 
 
 @pytest.mark.parametrize(
