@@ -20,7 +20,8 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, with_pod, without_pods
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers.turn import LONGEST_TURN
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.writes.evictor import Eviction
@@ -169,8 +170,7 @@ class PreemptionExecutor:
         node_info = self.cluster.node(node_name)
         if node_info is None or not node_info.nominations:
             return
-        current = [self._current(nomination) for nomination in node_info.nominations]
-        lost = [nomination.pod for nomination in current if not can_be_kept(node_info, nomination)]
+        lost = self._lost(node_info)
         for pod in lost:
             self.nomination_lost(pod)
         if lost:
@@ -206,6 +206,22 @@ class PreemptionExecutor:
             raise AssertionError("a search ends with a result")
         change = self._drop_nomination(pod) if result.gives_up else KEEP
         return PostFilter(result.text, nomination=change, plugins=result.plugins)
+
+    def _lost(self, node_info: NodeInfo) -> list[Pod]:
+        """
+        Return the pods whose nominations a node cannot keep beside the others; those of higher priority come first.
+
+        A nomination of kube-scheduler's is judged alone, since it was made without a look at what we judge here.
+        """
+        lost, row = list[Pod](), node_info
+        for nomination in sorted(map(self._current, node_info.nominations), key=lambda each: -each.pod.priority):
+            pod = nomination.pod
+            if can_be_kept(row if pod.uid in self.queue else node_info, nomination):
+                row = without_pods(row, nomination.victims & row.pod_infos.keys())
+                row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
+            else:
+                lost.append(pod)
+        return lost
 
     def _current(self, nomination: Nomination) -> Nomination:
         """

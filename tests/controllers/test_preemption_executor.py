@@ -212,6 +212,55 @@ async def test_a_pod_that_loses_the_space_is_tried_again() -> None:
         assert popped(world.queue, 100.0).pod.name == "big"
 
 
+@pytest.mark.parametrize(
+    ("taken", "priorities", "kept"),
+    [
+        (0, (1, 1, 1), ["first", "second", "third"]),
+        (1000, (1, 1, 1), ["first", "second"]),
+        (1000, (1, 2, 3), ["second", "third"]),
+        (5000, (2, 1, 3), ["third"]),
+        (6001, (2, 1, 3), []),
+    ],
+)
+async def test_all_nominations_of_a_node_fit_there_together(
+    taken: int, priorities: tuple[int, ...], kept: list[str]
+) -> None:
+    """Those of higher priority keep theirs, and of equal ones the earlier."""
+    async with preempting(pod("there", on="n", cpu=192_000 - 9000)) as (world, preemption_executor):
+        names = ("first", "second", "third")
+        for name, priority in zip(names, priorities, strict=True):
+            wanted = pod(name, cpu=3000, priority=priority)
+            world.queue.add(wanted, 0.0)
+            world.cluster.nominate("n", Nomination(wanted))
+        foreign = pod("foreign", on="n", cpu=taken, priority=10)
+        world.cluster.put_pod(foreign)
+        preemption_executor.recheck("n")
+        assert [name for name in names if world.cluster.nomination(f"uid-{name}") is not None] == kept
+
+
+async def test_the_victims_of_two_nominations_leave() -> None:
+    """Each one counts as gone for its own pod and for those that are judged after it."""
+    async with preempting(half("a", 0, cpu=90_000), half("b", 8, cpu=90_000)) as (world, preemption_executor):
+        for name, cores, victim in (("first", 0xFFFF, "a"), ("second", 0xFFFF0000, "b")):
+            wanted = pod(name, devices=8, cpu=96_000)
+            world.queue.add(wanted, 0.0)
+            world.cluster.nominate("n", Nomination(wanted, CoreMask(cores), victims=frozenset({f"uid-{victim}"})))
+        preemption_executor.recheck("n")
+        assert [nomination.pod.name for nomination in world.row("n").nominations] == ["first", "second"]
+        world.cluster.put_pod(pod("foreign", on="n", cpu=1, priority=10))
+        preemption_executor.recheck("n")
+        assert [nomination.pod.name for nomination in world.row("n").nominations] == ["first"]
+
+
+async def test_what_kube_scheduler_has_nominated_is_judged_alone() -> None:
+    """It may have counted a resource in another way than we do, and would nominate the node again."""
+    async with preempting() as (world, preemption_executor):
+        for name in ("first", "second"):
+            world.cluster.nominate("n", Nomination(pod(name, cpu=100_000)))
+        preemption_executor.recheck("n")
+        assert len(world.row("n").nominations) == 2
+
+
 @pytest.mark.parametrize("ours", [True, False])
 async def test_space_whose_host_port_another_pod_takes_is_given_up(ours: bool) -> None:
     """A victim that has the port leaves; another scheduler's pod stays. kube-scheduler judges the ports of its pods."""
