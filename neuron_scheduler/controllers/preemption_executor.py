@@ -31,6 +31,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.scheduling.preemption.comparison import NoPreemption, Preemption
 from neuron_scheduler.scheduling.preemption.nominations import can_be_kept, confirmed, rebuilt
 from neuron_scheduler.scheduling.preemption.search import search
@@ -211,12 +212,13 @@ class PreemptionExecutor:
         """
         Return the pods whose nominations a node cannot keep beside the others; those of higher priority come first.
 
-        A nomination of kube-scheduler's is judged alone, since it was made without a look at what we judge here.
+        Beside the others, a nomination of kube-scheduler's is judged by that only which it was made by.
         """
         lost, row = list[Pod](), node_info
         for nomination in sorted(map(self._current, node_info.nominations), key=lambda each: -each.pod.priority):
             pod = nomination.pod
-            if can_be_kept(row if pod.uid in self.queue else node_info, nomination):
+            judged = pod if pod.uid in self.queue else without_other_resources(pod)
+            if can_be_kept(node_info, nomination) and can_be_kept(row, attrs.evolve(nomination, pod=judged)):
                 row = without_pods(row, nomination.victims & row.pod_infos.keys())
                 row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
             else:

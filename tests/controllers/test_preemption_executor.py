@@ -14,6 +14,7 @@ from neuron_scheduler.controllers.preemption_executor import SHARE, WORKERS, Pos
 from neuron_scheduler.kube.writes.evictor import Eviction
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -252,13 +253,16 @@ async def test_the_victims_of_two_nominations_leave() -> None:
         assert [nomination.pod.name for nomination in world.row("n").nominations] == ["first"]
 
 
-async def test_what_kube_scheduler_has_nominated_is_judged_alone() -> None:
-    """It may have counted a resource in another way than we do, and would nominate the node again."""
+@pytest.mark.parametrize(("resource", "kept"), [("example.com/nic", ["first", "second"]), (CPU, ["first"])])
+async def test_kube_scheduler_judges_other_resources_of_its_pods(resource: str, kept: list[str]) -> None:
+    """It may have counted them in another way than we do, and would nominate the node again."""
     async with preempting() as (world, preemption_executor):
+        node_info = world.row("n")
+        world.cluster.put_node(attrs.evolve(node_info.node, allocatable={**node_info.node.allocatable, resource: 3}))
         for name in ("first", "second"):
-            world.cluster.nominate("n", Nomination(pod(name, cpu=100_000)))
+            world.cluster.nominate("n", Nomination(attrs.evolve(pod(name), requests={resource: 2})))
         preemption_executor.recheck("n")
-        assert len(world.row("n").nominations) == 2
+        assert [nomination.pod.name for nomination in world.row("n").nominations] == kept
 
 
 @pytest.mark.parametrize("ours", [True, False])
