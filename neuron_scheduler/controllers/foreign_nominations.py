@@ -16,9 +16,11 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.binding_outcomes import note_freed
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.scheduling.preemption.nominations import rebuilt
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
@@ -87,7 +89,7 @@ class ForeignNominations:
         self.node_changed(node_name)
 
     def node_changed(self, name: str) -> None:
-        """Look again after a node has changed: it may have refused a pod, and take it now."""
+        """Look again after a node has come or changed: it may have refused a pod, and take it now."""
         for wish in self._wishes.values():
             if wish.pod.nominated_node_name == name:
                 self._adopt(wish)
@@ -116,11 +118,21 @@ class ForeignNominations:
         has_space = self.cluster.nomination(pod.uid) is not None or self.cluster.node_of(pod.uid) is not None
         if has_space or self.clock() - wish.since > LONGEST:
             return
-        nomination = rebuilt(self.cluster, pod, self.profile)
+        nomination = self._rebuilt(pod)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
             node_name = pod.nominated_node_name
             log.info("Keeping space for a pod that kube-scheduler has nominated", v=2, pod=pod.key, node=node_name)
+
+    def _rebuilt(self, pod: Pod) -> Nomination | None:
+        """
+        Return the nomination with all that the pod requests if the node has it, otherwise with what we judge.
+
+        A resource that kube-scheduler counts in another way than we do must not end the nomination of the devices.
+        """
+        nomination = rebuilt(self.cluster, pod, self.profile)
+        judged = without_other_resources(pod)
+        return rebuilt(self.cluster, judged, self.profile) if nomination is None and judged is not pod else nomination
 
     def _drop(self, pod: Pod) -> None:
         """Drop a nomination, and let pods of our own queue have the space."""

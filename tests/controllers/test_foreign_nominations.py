@@ -1,5 +1,7 @@
 """Space that kube-scheduler frees for a pod is kept for it, against our own queue too, and never for ever."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -13,6 +15,7 @@ from neuron_scheduler.controllers.foreign_nominations import LONGEST, ForeignNom
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
+from neuron_scheduler.model.node import Image
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -80,9 +83,14 @@ class World:
 
     def taint(self, *taints: Taint) -> None:
         """Show that the node has these taints and no others."""
+        self.show_node(taints=taints)
+
+    def show_node(self, *, allocatable: Mapping[str, int] = MappingProxyType({}), **changes: Any) -> None:
+        """Show the node with changes; it may have more resources than before."""
         node_info = self.cluster.node("n")
         assert node_info is not None
-        self.nodes.updated(node_info.node, attrs.evolve(node_info.node, taints=taints))
+        offers = {**node_info.node.allocatable, **allocatable}
+        self.nodes.updated(node_info.node, attrs.evolve(node_info.node, allocatable=offers, **changes))
 
     def evict(self, name: str) -> None:
         """Show that kube-scheduler has deleted a pod."""
@@ -215,6 +223,47 @@ def test_it_is_kept_on_a_node_whose_taint_the_pod_tolerates() -> None:
     world.handler.updated(NOMINATED, tolerating)
     world.taint(TAINT)
     assert world.is_kept()
+
+
+NIC = "example.com/nic"
+
+
+def world_with_nics(count: int) -> World:
+    """Return a world in which space is kept for a pod that asks for two NICs also, of which the node has some."""
+    world = World()
+    world.show_node(allocatable={NIC: count})
+    world.end("p1")
+    world.handler.added(attrs.evolve(NOMINATED, requests={**NOMINATED.requests, NIC: 2}))
+    assert world.is_kept()
+    return world
+
+
+@pytest.mark.parametrize("nics", [0, 1])
+def test_what_only_kube_scheduler_judges_ends_nothing(nics: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The space was dropped and kept again at each change of the node, and pods of our own queue were woken."""
+    world = world_with_nics(nics)
+    freed: list[ClusterEvent] = []
+    monkeypatch.setattr(SchedulingQueue, "note", lambda _, event, *__, **___: freed.append(event))
+    kept = world.cluster.nomination("uid-high")
+    for number in range(3):
+        world.show_node(images=(Image((f"image-{number}",), 1),))
+        world.handler.came("n")
+        assert world.cluster.nomination("uid-high") == kept
+    assert ClusterEvent.ASSIGNED_POD_GONE not in freed
+    assert not world.fits(devices=4)
+
+
+def test_other_resources_are_kept_while_the_node_has_them() -> None:
+    """Without them kube-scheduler would preempt once more; when they are gone, the devices are kept all the same."""
+    world = world_with_nics(3)
+    own = pod("own", scheduler_name="my-scheduler")
+    wants = [attrs.evolve(own, requests={**own.requests, NIC: count}) for count in (1, 2)]
+    assert [isinstance(schedule_pod(world.cluster, each, OURS), Decision) for each in wants] == [True, False]
+    taken = pod("other", on="n")
+    world.handler.added(attrs.evolve(taken, requests={**taken.requests, NIC: 2}))
+    assert world.is_kept()
+    assert isinstance(schedule_pod(world.cluster, wants[0], OURS), Decision)
+    assert not world.fits(devices=4)
 
 
 def test_nothing_is_kept_for_ever() -> None:

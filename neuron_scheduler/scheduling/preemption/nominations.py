@@ -13,7 +13,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.recheck import keeps_off, takes
+from neuron_scheduler.scheduling.cycle.recheck import takes
 from neuron_scheduler.scheduling.preemption.comparison import Preemption
 
 
@@ -35,15 +35,16 @@ def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     Return the nomination of a pod whose status names a node, after a restart; None if the pod does not fit there.
 
     No object says which cores were nominated. They are chosen again, out of what is free once the pods that are
-    terminating as victims are gone. The profile of pods that kube-scheduler schedules does not look at taints, but a
-    nomination on a tainted node could not be kept.
+    terminating as victims are gone. The profile of pods that kube-scheduler schedules looks neither at taints nor at
+    all resources; a nomination that its node cannot keep would be made and dropped at each change of the node.
     """
     slot = cluster.view.slot(pod.nominated_node_name)
-    if slot is None or keeps_off(cluster.view.row(slot).node, pod):
+    if slot is None:
         return None
     node_info = cluster.view.row(slot)
     victims = {uid for uid in evictable(node_info, pod.priority) if is_leaving(node_info.pod_infos[uid].pod)}
-    return _nomination_without(cluster, slot, pod, profile, frozenset(victims))
+    nomination = _nomination_without(cluster, slot, pod, profile, frozenset(victims))
+    return nomination if nomination is not None and can_be_kept(node_info, nomination) else None
 
 
 def can_be_kept(node_info: NodeInfo, nomination: Nomination) -> bool:
