@@ -23,6 +23,7 @@ from neuron_scheduler.kube.objects.namespaces import NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.objects.workloads import WORKLOADS
 from neuron_scheduler.kube.watch.object_store import Handler
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -55,10 +56,13 @@ def node_handler(
         machines.node_gone(name)
 
     def changed(name: str) -> None:
-        _recheck(loop, name)
+        _recheck(loop, foreign, name)
         machines.node_changed(name)
+
+    def came(node: Node) -> None:
+        machines.node_came(node)
         if foreign is not None:
-            foreign.node_changed(name)
+            foreign.node_changed(node.name)
 
     return NodeHandler(
         cluster=loop.cluster,
@@ -67,14 +71,24 @@ def node_handler(
         gone=gone,
         nomination_lost=executor.nomination_lost,
         changed=changed,
-        came=machines.node_came,
+        came=came,
     )
 
 
-def _recheck(loop: "SchedulingLoop", node_name: str) -> None:
-    """Look again at what was decided for a node and waits; first at Bindings, whose pods may leave room for others."""
-    loop.fence.node_changed(node_name)
-    loop.preemption_executor.recheck(node_name)
+def _recheck(loop: "SchedulingLoop", foreign: "ForeignNominations | None", node_name: str) -> None:
+    """
+    Look again at what was decided for a node and waits; first at Bindings, whose pods may leave room for others.
+
+    The space that kube-scheduler has nominated comes last: another part of it may be kept than before. An error here
+    is neither the node's nor that of the list of pods at whose end it is called.
+    """
+    try:
+        loop.fence.node_changed(node_name)
+        loop.preemption_executor.recheck(node_name)
+        if foreign is not None:
+            foreign.node_changed(node_name)
+    except Exception as error:  # noqa: BLE001 - as above
+        loop.errors.report(error, task="recheck", pod="")
 
 
 def pod_handler(
@@ -113,7 +127,7 @@ def pod_handler(
         scheduler_names=loop.profiles.keys(),
         clock=loop.clock,
         gone=gone,
-        came=lambda name: _recheck(loop, name),
+        came=lambda name: _recheck(loop, foreign, name),
         left=rejections.left,
         started=rejections.started,
         double_booked=reporter.double_booked,

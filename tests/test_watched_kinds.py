@@ -9,6 +9,7 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Malformed
@@ -20,6 +21,7 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
+from tests.controllers.test_allocate_fence import at_work
 from tests.support.builders import node, pod
 from tests.support.queueing import FIT
 
@@ -185,6 +187,77 @@ async def test_space_for_a_pod_of_kube_schedulers_is_kept_again() -> None:
     assert not is_kept()
     world.change_node()
     assert is_kept()
+
+
+async def test_space_for_a_pod_of_kube_schedulers_is_kept_on_a_node_that_is_seen_later() -> None:
+    """The watch of pods may be earlier than that of nodes; a node that joins again has the same name."""
+    world = World(settings={"extender_bind_address": ":12345"})
+    world.pods.added(pod("high", devices=8, priority=9, nominated_node_name="m"))
+    later = node("m", "trn1.32xlarge")
+    world.nodes.added(later)
+    assert world.parts.cluster.nomination("uid-high") is not None
+    world.nodes.deleted(later)
+    assert world.parts.cluster.nomination("uid-high") is None
+    world.nodes.added(later)
+    assert world.parts.cluster.nomination("uid-high") is not None
+
+
+async def test_space_for_a_pod_of_kube_schedulers_is_kept_again_after_a_pod_that_could_not_be_read() -> None:
+    """Nothing else may happen on the node."""
+    world = World(settings={"extender_bind_address": ":12345"})
+    world.pods.added(pod("high", devices=8, priority=9, nominated_node_name="n"))
+    unreadable(world)
+    assert world.parts.cluster.nomination("uid-high") is None
+    world.pods.no_longer_malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="n"))
+    assert world.parts.cluster.nomination("uid-high") is not None
+
+
+@pytest.mark.parametrize(("cpu", "lost"), [(6000, False), (7000, False), (7001, True)])
+async def test_a_list_counts_no_pod_beside_the_one_whose_space_it_has(cpu: int, lost: bool) -> None:
+    """A list has the new pods first; the space is given up at its end if it is taken then."""
+    world = World()
+    with world.pods.replacing():
+        world.pods.added(pod("new", on="n", cpu=cpu, priority=9))
+        assert world.parts.cluster.nomination(world.wanted.uid) is not None
+        world.pods.deleted(NEIGHBOUR)
+    assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
+
+
+async def test_a_list_ends_although_a_decision_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in one of them is that one's; the other nodes are looked at."""
+    world = World()
+    executor = world.parts.scheduling_loop.preemption_executor
+    seen: list[str] = []
+
+    def recheck(_: PreemptionExecutor, name: str) -> None:
+        seen.append(name)
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(type(executor), "recheck", recheck)
+    with world.pods.replacing():
+        for name in ("n", "m"):
+            world.pods.added(pod(f"new-{name}", on=name))
+    assert seen == ["n", "m"]
+
+
+async def test_a_list_withdraws_no_binding_for_a_pod_that_has_ended() -> None:
+    """A pod and its successor never were on the node at once; a Binding whose place is taken goes at the list's end."""
+    async with at_work() as site:
+        there, new = (pod(name, on="n", cpu=100_000) for name in ("there", "new"))
+        site.handler.added(there)
+        site.add("b", "a", devices=4, cpu=250)
+        assert await site.settle() == ["b"]
+        with site.handler.replacing():
+            site.handler.added(new)
+            assert await site.settle() == ["b"]
+            assert site.waiting == 1
+            site.handler.deleted(there)
+        await site.settle()
+        assert site.waiting == 1
+        with site.handler.replacing():
+            site.handler.added(there)
+        await site.settle()
+        assert site.waiting == 0
 
 
 async def test_space_is_kept_where_unknown_ids_count_by_number_only() -> None:

@@ -47,7 +47,8 @@ class PodHandler(ObjectHandler[Pod]):
         scheduler_names: pods with one of these are ours to schedule.
         clock: seconds that never jump, the queue's time.
         gone: called with the uid of each pod that is gone.
-        came: called with the name of a node on which a pod is, or takes what, this process did not decide.
+        came: called with the name of a node on which a pod is, or takes what, this process did not decide; at the end
+            of a list with the nodes of its pods, once each.
         left: called with a pod that is gone from its node without having started or having been deleted.
         started: called with a pod that its kubelet has admitted.
         double_booked: called with a pod and another that claims the same cores.
@@ -75,6 +76,7 @@ class PodHandler(ObjectHandler[Pod]):
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
     _replacing: bool = attrs.field(default=False, init=False)
     _rivals: list[str] = attrs.field(factory=list, init=False)  # uids; not reported yet
+    _came_to: dict[str, None] = attrs.field(factory=dict, init=False)  # names for which `came` is not called yet
 
     def added(self, new: Pod) -> None:
         """Keep or queue a new pod."""
@@ -121,7 +123,7 @@ class PodHandler(ObjectHandler[Pod]):
             self.cluster.put_unreadable_pod(
                 Pod(uid=malformed.uid, namespace=namespace, name=name, node_name=malformed.node_name)
             )
-            self.came(malformed.node_name)
+            self._came(malformed.node_name)
 
     def logged(self, malformed: Malformed) -> None:
         """Report a pod whose devices are unknown to its owner."""
@@ -136,6 +138,7 @@ class PodHandler(ObjectHandler[Pod]):
         if pod_info is not None and pod_info.unreadable:
             self.cluster.remove_pod(malformed.uid)
             self._note(ClusterEvent.ASSIGNED_POD_GONE, pod_info.pod)
+            self.noticed(malformed.uid, pod_info.pod.node_name)
 
     def identity(self, malformed: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the pod."""
@@ -155,18 +158,29 @@ class PodHandler(ObjectHandler[Pod]):
     @contextmanager
     def replacing(self) -> Iterator[None]:
         """
-        Report cores that are claimed twice only after the block.
+        Say that a pod came to a node, and report cores that are claimed twice, only after the block.
 
-        A list hands over new pods before it removes those that are gone, whose cores the new ones may have. A list that
-        is broken off is followed by another, and only that one's end says who is gone.
+        A list hands over new pods before it removes those that are gone, whose space the new ones may have: within the
+        block both count. A list that is broken off is followed by another, and only that one's end says who is gone.
         """
         self._replacing = True
         yield
         self._replacing = False
+        names = list(self._came_to)
+        self._came_to.clear()
+        for name in names:
+            self.came(name)
         known = [self.cluster.pod_info(uid) for uid in self._rivals]
         self._rivals.clear()
         for pod_info in filter(None, known):
             self._report_conflict(pod_info.pod)
+
+    def _came(self, node_name: str) -> None:
+        """Call `came`, now or at the end of the list that is being handed over."""
+        if self._replacing:
+            self._came_to[node_name] = None
+        else:
+            self.came(node_name)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self.scheduler_names and not pod.terminating
@@ -187,9 +201,9 @@ class PodHandler(ObjectHandler[Pod]):
             self._note(ClusterEvent.ASSIGNED_POD_GONE, pod, node_name=nominated[0])
         if before is None or _has_news(before, pod_info):
             self._report_doubt(pod_info)
-            self.came(pod.node_name)
+            self._came(pod.node_name)
         elif _takes_more(before, pod_info):
-            self.came(pod.node_name)
+            self._came(pod.node_name)
         if before is None:
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, pod)
         else:

@@ -104,6 +104,43 @@ def test_a_pod_that_cannot_be_read_comes_to_its_node(world: World) -> None:
     assert came == ["a"]
 
 
+def test_pods_of_a_list_come_to_their_nodes_at_its_end(world: World) -> None:
+    """Before, those that have ended unseen still count beside the new ones; a list that breaks off is followed."""
+    came: list[str] = []
+    world.pods.came = came.append
+    there = pod("there", devices=1, on="b", cpu=500)
+    world.pods.added(there)
+    came.clear()
+    with suppress(TimeoutError), world.pods.replacing():
+        world.pods.added(pod("new", on="a"))
+        raise TimeoutError("the list breaks off")
+    with world.pods.replacing():
+        world.pods.updated(there, attrs.evolve(there, requests={**there.requests, MEMORY: 1}))
+        world.pods.malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="c"))
+        world.pods.added(pod("newer", on="a"))
+        world.pods.deleted(pod("c", cpu=3000, on="a"))
+        assert came == []
+    assert came == ["a", "b", "c"]
+    with world.pods.replacing():
+        pass
+    world.pods.added(pod("later", on="a"))
+    assert came == ["a", "b", "c", "a"]
+
+
+def test_the_end_of_a_pod_that_cannot_be_read_is_noticed(world: World) -> None:
+    """What waits for the node may have the space now; a pod that can be read again has been noticed as such."""
+    noticed: list[tuple[str, str]] = []
+    world.pods.noticed = lambda uid, node_name: noticed.append((uid, node_name))
+    odd = Malformed("Pod", "default/odd", "bad", uid="uid-odd", node_name="a")
+    world.pods.malformed(odd)
+    world.pods.no_longer_malformed(odd)
+    assert noticed == [("uid-odd", "a")]
+    world.pods.malformed(odd)
+    world.pods.added(pod("odd", on="a"))
+    world.pods.no_longer_malformed(odd)
+    assert noticed == [("uid-odd", "a")] * 2
+
+
 def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:
     """One log line and two Events per pod, not one for every pair of pods; the same when a replica takes over."""
     reported = list[tuple[str, str]]()
