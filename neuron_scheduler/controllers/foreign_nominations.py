@@ -126,13 +126,14 @@ class ForeignNominations:
 
     def _rebuilt(self, pod: Pod) -> Nomination | None:
         """
-        Return the nomination with all that the pod requests if the node has it, otherwise with what we judge.
+        Return the nomination with all that the pod asks for if the node has it, otherwise with what we judge.
 
-        A resource that kube-scheduler counts in another way than we do must not end the nomination of the devices.
+        A resource or a host port that kube-scheduler judges in another way than we do must not end the nomination of
+        the devices.
         """
         nomination = rebuilt(self.cluster, pod, self.profile)
-        judged = without_other_resources(pod)
-        return rebuilt(self.cluster, judged, self.profile) if nomination is None and judged is not pod else nomination
+        judged = attrs.evolve(without_other_resources(pod), host_ports=())
+        return rebuilt(self.cluster, judged, self.profile) if nomination is None and judged != pod else nomination
 
     def _drop(self, pod: Pod) -> None:
         """Drop a nomination, and let pods of our own queue have the space."""

@@ -16,7 +16,7 @@ from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.model.node import Image
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
@@ -264,6 +264,21 @@ def test_other_resources_are_kept_while_the_node_has_them() -> None:
     assert world.is_kept()
     assert isinstance(schedule_pod(world.cluster, wants[0], OURS), Decision)
     assert not world.fits(devices=4)
+
+
+def test_a_host_port_that_is_taken_ends_nothing() -> None:
+    """It is kube-scheduler that judges it: the devices are kept, whichever pod was first."""
+    port = (HostPort("TCP", 8080),)
+    listening = attrs.evolve(pod("listening", on="n"), host_ports=port)
+    for port_is_taken_first in (False, True):
+        world = World()
+        world.end("p1")
+        events = [attrs.evolve(NOMINATED, host_ports=port), listening]
+        for new in reversed(events) if port_is_taken_first else events:
+            world.handler.added(new)
+        assert world.is_kept()
+        world.handler.came("n")
+        assert world.is_kept()
 
 
 def test_nothing_is_kept_for_ever() -> None:
