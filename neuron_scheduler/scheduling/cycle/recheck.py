@@ -37,10 +37,10 @@ def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown_only:
         return False  # another scheduler has bound a pod to these cores
     if not (count_unknown_only or _is_safe(node_info, pod)):
         return False
-    return not keeps_off(node_info.node, pod) and _has_room(node_info, pod) and node_ports.has_free(node_info, pod)
+    return not _keeps_off(node_info.node, pod) and _has_room(node_info, pod) and node_ports.has_free(node_info, pod)
 
 
-def keeps_off(node: Node, pod: Pod) -> bool:
+def _keeps_off(node: Node, pod: Pod) -> bool:
     """Return whether a node refuses a pod, whatever is free on it."""
     if pod.neuron is not None and node.neuron_unhealthy:
         return True
