@@ -81,7 +81,7 @@ control-plane: $(DEV)  ## find or build etcd, Kubernetes, kubectl, helm and Karp
 browser: $(DEV)  ## find Chromium for the tests of the page, or unpack Debian's (ten seconds the first time)
 	@$(BIN)/python -m tests.browser.install
 
-audit:  ## look for known vulnerabilities in the locked dependencies (asks pypi.org, through pip-audit)
+audit:  ## look for known vulnerabilities in the locked dependencies (asks PyPI, through pip-audit)
 	@$(MAKE) --no-print-directory VENV=.venv-audit audit-here
 
 audit-here: $(AUDIT)
