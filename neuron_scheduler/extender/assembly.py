@@ -12,6 +12,7 @@ from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.extender.preempt import Preempt
+from neuron_scheduler.extender.second_look import SecondLook
 from neuron_scheduler.extender.verbs import Role, Verbs
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.pod_reads import PodReads
@@ -66,6 +67,7 @@ def assembled(
         unsynced=unsynced,
         role=lambda: _role(bind, loop, election),
         clock=loop.clock,
+        second_look=SecondLook(clock=loop.clock),
         errors=loop.errors,
     )
 

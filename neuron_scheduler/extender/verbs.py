@@ -34,6 +34,7 @@ from neuron_scheduler.extender.protocol import (
     in_pieces,
     names_of,
 )
+from neuron_scheduler.extender.second_look import SecondLook
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses
 from neuron_scheduler.kube.objects.pods import PODS
@@ -112,6 +113,7 @@ class Verbs:
         unsynced: returns why the cluster is not known yet; None if it is.
         role: what this replica does with `bind` and `preempt`.
         clock: seconds that never jump.
+        second_look: waits before a pod is refused on all nodes.
         forward: None without leader election: then every replica leads.
         errors: reports unexpected exceptions.
     """
@@ -123,6 +125,7 @@ class Verbs:
     unsynced: Callable[[], str | None]
     role: Callable[[], Role]
     clock: Callable[[], float]
+    second_look: SecondLook
     forward: Forward | None = None
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
@@ -173,12 +176,14 @@ class Verbs:
             scores = prioritize_nodes(self.cluster, pod, self.profile, names)
             hosts = [HostPriority(host=name, score=score) for name, score in zip(names, scores, strict=True)]
             return Answer(200, (encode(hosts),))
-        return Answer(200, in_pieces(self._filtered(pod, args, names)))
+        return Answer(200, in_pieces(await self._filtered(pod, args, names)))
 
-    def _filtered(self, pod: Pod, args: ExtenderArgs, names: Sequence[str]) -> ExtenderFilterResult:
+    async def _filtered(self, pod: Pod, args: ExtenderArgs, names: Sequence[str]) -> ExtenderFilterResult:
         if _attempts.enabled:
             _attempts.info("Filtering nodes for kube-scheduler", pod=pod.key, nodes=len(names))
         filtered = filter_nodes(self.cluster, pod, self.profile, names)
+        if filtered.failed and not filtered.passing and await self.second_look.is_due():
+            filtered = filter_nodes(self.cluster, pod, self.profile, names)
         if concerns_us(pod):
             passing = [names[place] for place in filtered.passing]
             extension_log.answered(pod, passing, {**filtered.failed, **filtered.unresolvable})

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs, ExtenderPreemptionArgs, ExtenderPreemptionResult
+from neuron_scheduler.extender.second_look import WAIT, SecondLook
 from neuron_scheduler.extender.verbs import Answer, Role, Verbs
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.telemetry import logs
@@ -64,6 +66,8 @@ class Replica:
     role: Role = Role.LEADS
     unsynced: str | None = None
     unexpected: list[str] = attrs.field(factory=list)
+    meanwhile: Callable[[], object] = bool
+    waits: list[float] = attrs.field(factory=list)
     verbs: Verbs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -76,8 +80,15 @@ class Replica:
             unsynced=lambda: self.unsynced,
             role=lambda: self.role,
             clock=lambda: 0.0,
+            second_look=SecondLook(clock=lambda: 0.0, sleep=self.wait),
             errors=UnexpectedErrors(self.unexpected.append),
         )
+
+    async def wait(self, seconds: float) -> None:
+        """Let happen what a test wants to happen before the second look."""
+        self.waits.append(seconds)
+        await anyio.lowlevel.checkpoint()
+        self.meanwhile()
 
     async def ask(self, verb: str, request: Any, **options: Any) -> tuple[int, Any]:
         """Return status and answer, as JSON if it is."""
@@ -138,6 +149,32 @@ async def test_both_forms_agree(replica: Replica) -> None:
         == await replica.ask("prioritize", by_nodes(request))
         == (200, [{"Host": "trn1", "Score": 0}, {"Host": "ghost", "Score": 0}, {"Host": "inf2", "Score": 10}])
     )
+
+
+async def test_a_pod_that_goes_while_another_is_refused(replica: Replica, lines: io.StringIO) -> None:
+    """kube-scheduler may have seen it go before us: the refused pod is looked at once more, and only then answered."""
+    replica.cluster.put_pod(pod("old", on="trn1", devices=16, ids=range(16)))
+    replica.meanwhile = lambda: replica.cluster.remove_pod("uid-old")
+    _, answer = await replica.ask("filter", by_names(pod_manifest("new", neuron=16), ["trn1"]))
+    assert answer["NodeNames"] == ["trn1"]
+    assert replica.waits == [WAIT]
+    assert messages(lines)[0] == "POD new fits in Node:trn1"
+
+
+@pytest.mark.parametrize(
+    ("asking", "names"),
+    [
+        pytest.param(pod_manifest("p", neuron=1), ["trn1"], id="a pod that fits"),
+        pytest.param(pod_manifest("p", neuron=7), ["trn1"], id="a count that is never served"),
+        pytest.param(pod_manifest("p"), ["trn1"], id="a pod without Neuron"),
+        pytest.param(pod_manifest("p", neuron=1), ["ghost"], id="a node that we do not know"),
+        pytest.param(pod_manifest("p", neuron=1), [], id="no node"),
+    ],
+)
+async def test_nothing_else_waits(replica: Replica, asking: Any, names: list[str]) -> None:
+    """Only a refusal that the end of a pod could change waits."""
+    await replica.ask("filter", by_names(asking, names))
+    assert replica.waits == []
 
 
 async def test_many_whole_nodes(replica: Replica) -> None:
