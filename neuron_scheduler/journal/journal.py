@@ -52,7 +52,6 @@ class Journal:
         profiles: those of the scheduler.
         wall_clock: seconds since the epoch.
         lost: called with the number of records that were dropped.
-        sleep: waits for so many seconds.
     """
 
     output: Output
@@ -84,10 +83,11 @@ class Journal:
         self._put(record)
 
     async def run(self) -> None:
-        """Write until cancelled; what waits then is written by `finish`."""
+        """Write until cancelled, which does not interrupt a write; what waits then is written by `finish`."""
         while True:
             try:
-                await self._write_what_waits()
+                with anyio.CancelScope(shield=True):  # lines that are made and not written would be missing in the file
+                    await self._write_what_waits()
                 pause = PAUSE
             except OSError as error:
                 self._fail(error)

@@ -1,5 +1,7 @@
 """The journal never waits, drops what is too much, and begins again with the state of the cluster."""
 
+import anyio
+import anyio.from_thread
 import attrs
 import pytest
 
@@ -54,6 +56,19 @@ async def test_a_file_begins_with_the_state() -> None:
     assert lines.kinds() == ["Started", "PutNode", "PutPod", "At", "PutPod"]
     assert lines.memory.records()[3] == At(7)
     assert lines.memory.closed
+
+
+@pytest.mark.parametrize("at", ["begin", "write"])
+async def test_a_stop_in_the_middle_of_a_write(at: str) -> None:
+    """Lines that have been made are written all the same: without them the rest of the file fits no cluster."""
+    lines = Lines()
+    lines.journal.cluster.put_node(node("n"))
+    with anyio.CancelScope() as scope:
+        lines.memory.meanwhile[at] = lambda: anyio.from_thread.run_sync(scope.cancel)
+        await lines.journal.run()
+    lines.journal.cluster.put_pod(pod("late", on="n"))
+    await lines.journal.finish()
+    assert lines.kinds() == ["Started", "PutNode", "At", "PutPod"]
 
 
 async def test_nothing_is_recorded_before_the_first_write() -> None:
