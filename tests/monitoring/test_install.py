@@ -58,7 +58,7 @@ async def prometheus_operator(api: RestClient) -> AsyncIterator[None]:
 
 async def established(api: RestClient, path: str) -> bool:
     """Return whether a kind is served."""
-    conditions = (await api.get(path)).get("status", {}).get("conditions", [])
+    conditions = (await api.get(path))["status"]["conditions"] or ()  # null until a controller has seen the definition
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
