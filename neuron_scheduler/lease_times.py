@@ -15,6 +15,7 @@ RETRY_PERIOD: Final = 2.0
 JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
 LONGEST: Final = 4.0  # seconds for a write; with the 10 s deadline below the 15 s of the Lease
 SHORTEST: Final = 0.5
+LONGEST_LEASE: Final = (1 << 31) - 1  # `leaseDurationSeconds` is int32
 _PART: Final = 0.8  # of the time between the deadline and the end of the Lease
 
 
@@ -30,6 +31,10 @@ def require_order(*, lease: float, renew: float, retry: float) -> None:
     Raises:
         ConfigurationError: two of them contradict each other.
     """
+    if lease > LONGEST_LEASE:
+        raise ConfigurationError(
+            f"--leader-elect-lease-duration is {lease:g}s; it must be {LONGEST_LEASE}s or less, which a Lease can say"
+        )
     if lease < 1 or lease != int(lease):
         raise ConfigurationError(f"--leader-elect-lease-duration is {lease:g}s; it must be whole seconds, 1s or more")
     if renew >= lease:

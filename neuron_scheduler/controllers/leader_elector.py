@@ -211,7 +211,7 @@ class LeaderElector:
     async def _take(self) -> bool:
         """Write ourselves as the holder; False after losing the race to another."""
         sent_at, now, old = self.clock(), self.now(), self._lease.record
-        self._claimed = True
+        claimed, self._claimed = self._claimed, True
         new = attrs.evolve(
             (old or Record("", 0)).with_extender_address(self.extender_address),
             holder=self.identity,
@@ -226,7 +226,8 @@ class LeaderElector:
         except ApiError as error:
             if error.status != 409:
                 raise
-            self._claimed = not error.reason  # without a reason it is a proxy's answer, which does not count
+            # Without a reason it is a proxy's answer, which does not count; or an earlier write of ours arrived late.
+            self._claimed = claimed or not error.reason
             await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
         self._lease.record, self._renewed_at = record, sent_at

@@ -110,9 +110,16 @@ def between(low: float, high: float) -> Check:
     """Accept the numbers from `low` to `high`."""
 
     def check(value: float) -> str:
-        return "" if low <= value <= high else f"is {value:g}; it must be {low:g} to {high:g}"
+        return "" if low <= value <= high else f"is {_number(value)}; it must be {low:g} to {high:g}"
 
     return check
+
+
+def _number(value: float) -> str:
+    try:
+        return f"{value:g}"
+    except OverflowError:  # an int that is no float
+        return "too large"
 
 
 def lasting(low: str, high: str) -> Check:

@@ -74,6 +74,11 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
             "--unknown-allocations is 'guess'; it must be pessimistic or count-only",
             id="policy",
         ),
+        pytest.param({"port": 10**400}, "--port is too large; it must be 0 to 65535", id="a number that is no float"),
+        pytest.param(
+            {"leader_elect_lease_duration": float("inf")}, "is infs; it must be 2147483647s or less", id="endless"
+        ),
+        pytest.param({"leader_elect_lease_duration": 2.0**31}, "it must be 2147483647s or less", id="no int32"),
         pytest.param({"leader_elect_lease_duration": 15.5}, "it must be whole seconds, 1s or more", id="half a second"),
         pytest.param(
             {"leader_elect_renew_deadline": 15.0},

@@ -21,7 +21,8 @@ from neuron_scheduler.kube.watch.watch_line import BOOKMARK, decode_line_in_step
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.model.selectors import NO_LABELS
 
-MOST_SECONDS: Final = (1 << 31) - 1
+MOST: Final = (1 << 31) - 1
+"""The highest number that a Lease can have: its numbers are int32."""
 
 
 class _Spec(wire.Wire):
@@ -143,7 +144,12 @@ class LeaseClient:
 
 
 def encode(record: Record, *, namespace: str, name: str) -> bytes:
-    """Return the Lease on the wire; `strategy` and `preferredHolder` are left alone."""
+    """
+    Return the Lease on the wire.
+
+    It can always be stored, whatever others have written: the number of transitions stays at the highest one. As by
+    client-go, `strategy` and `preferredHolder` are left out.
+    """
     metadata: dict[str, object] = {"namespace": namespace, "name": name}
     if record.resource_version:
         metadata["resourceVersion"] = record.resource_version
@@ -154,7 +160,7 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
     spec: dict[str, object] = {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": record.duration,
-        "leaseTransitions": record.transitions,
+        "leaseTransitions": min(record.transitions, MOST),
     }
     if record.acquired is not None:
         spec["acquireTime"] = format_micro_time(record.acquired)
@@ -178,7 +184,7 @@ def _as_record(lease: _Lease) -> Record:
         raise ValueError("the answer has no resourceVersion; is it a proxy's?")
     return Record(
         holder=spec.holder_identity or "",
-        duration=min(max(spec.lease_duration_seconds or 0, 0), MOST_SECONDS),
+        duration=min(max(spec.lease_duration_seconds or 0, 0), MOST),
         acquired=parse_micro_time(spec.acquire_time),
         renewed=parse_micro_time(spec.renew_time),
         transitions=spec.lease_transitions or 0,
@@ -199,16 +205,16 @@ def _record(decoded: Decoded[Record]) -> Record:
 
 
 def format_micro_time(moment: dt.datetime) -> str:
-    """Return a MicroTime in UTC with six digits of fraction."""
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """Return a MicroTime in UTC with four digits of the year, which strftime may leave out, and six of fraction."""
+    return f"{moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def parse_micro_time(text: str | None) -> dt.datetime | None:
-    """Return the time of any RFC 3339 text, with or without a fraction; None for other texts."""
+    """Return, in UTC, the time of any RFC 3339 text, with or without a fraction; None for other texts."""
     if not text:
         return None
     try:
         moment = dt.datetime.fromisoformat(text)
-    except ValueError:
+        return moment.astimezone(dt.UTC) if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):  # OverflowError: in UTC it is before the year 1, or after 9999
         return None
-    return moment if moment.tzinfo is not None else None

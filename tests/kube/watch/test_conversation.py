@@ -246,6 +246,24 @@ async def the_lease_changes_hands(world: World) -> None:
     assert second.may_bind() is True
 
 
+async def a_lease_with_absurd_values_is_taken(world: World) -> None:
+    """Whatever the API server stores in a Lease that nobody holds, a candidate can take it, renew it and release it."""
+    lease = LeaseClient(client=world.client, namespace="default", name="absurd-lease")
+    long_ago = dt.datetime(999, 1, 1, tzinfo=dt.UTC)
+    absurd = Record("", (1 << 31) - 1, long_ago, dt.datetime(9999, 12, 31, tzinfo=dt.UTC), (1 << 31) - 1)
+    stored = await lease.create(absurd, within=PATIENCE)
+    assert (stored.transitions, stored.acquired) == (absurd.transitions, long_ago)
+    leader = LeaderElector(leases=lease, identity="one")
+    with anyio.fail_after(PATIENCE):
+        await leader.acquire()
+    taken = await lease.get(within=PATIENCE)
+    assert (taken.holder, taken.duration, taken.transitions) == ("one", 15, absurd.transitions)
+    await lease.update(attrs.evolve(taken, acquired=long_ago), within=PATIENCE)
+    await leader._renew()
+    assert (await lease.get(within=PATIENCE)).acquired == long_ago
+    assert await leader.release()
+
+
 async def a_cluster_of_many_pods_is_listed_in_pages(world: World) -> None:
     """A second informer sees all pods, more than one page holds."""
     async with anyio.create_task_group() as tasks:
@@ -287,6 +305,7 @@ SCENES: Final[dict[str, Scene]] = {
         the_condition_is_written,
         events_are_accepted,
         the_lease_changes_hands,
+        a_lease_with_absurd_values_is_taken,
         a_cluster_of_many_pods_is_listed_in_pages,
     )
 }
