@@ -51,25 +51,36 @@ class Group:
     The properties that waiting pods have in common.
 
     Attributes:
-        plugins: names of those that refused them last.
+        plugins: names of those whose answer has to change: that refused them last, or would refuse them even if pods of
+            lower priority left.
         hint_input: what those of the plugins that have a hint look at in the pods.
         interest: which other pods matter to them; None if no plugin that counts pods refused them.
         scheduler_name: their profile.
+        refused_by: names of those that refused them last.
     """
 
     plugins: frozenset[str] = frozenset()
     hint_input: HintInput = NO_HINT_INPUT
     interest: Interest | None = None
     scheduler_name: str = ""
+    refused_by: frozenset[str] = frozenset()
 
 
-def group_of(pod: Pod, plugins: frozenset[str], *, has_nomination: bool = False) -> Group:
-    """Return the group of a pod that these plugins refused."""
+def group_of(
+    pod: Pod,
+    refused_by: frozenset[str],
+    *,
+    against_preemption: frozenset[str] = frozenset(),
+    has_nomination: bool = False,
+) -> Group:
+    """Return the group of a pod that some plugins refused, and others would refuse whichever pods are preempted."""
+    plugins = refused_by | against_preemption
     return Group(
         plugins,
         hint_input_of(pod, plugins, has_nomination=has_nomination),
         interest_of(pod, plugins),
         pod.scheduler_name,
+        refused_by,
     )
 
 

@@ -180,8 +180,7 @@ class SchedulingQueue:
         `pods` are those it happened to and `on` is the node it happened on, if known; `claim` is the key of a claim if
         only its pods are concerned.
         """
-        if self._in_flight.queued is not None:
-            self._in_flight.events.note(event, pods, on, claim)
+        self._in_flight.note(event, pods, on, claim)
         if self._unschedulable.listening:
             self._events.note(event, pods, on, claim)
             self.on_change()
@@ -234,15 +233,17 @@ class SchedulingQueue:
 
         Such an event may have come since the pod was popped. A pod that is `held` waits for its release first. A pod
         with a nomination waits until it fits: preempting other pods does not help it any more.
-        `against_preemption` are the plugins that would refuse the pod whichever pods are preempted. What refuses this
-        pod refuses all pods of its signature; a pod that is held, has a nomination, has missed an event or cannot be
-        bound waits in a line of its own.
+        `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
+        their answer, too. What refuses this pod refuses all pods of its signature; a pod that is held, has a
+        nomination, has missed an event or cannot be bound waits in a line of its own.
         """
         if self._pods.get(queued.pod.uid) is not queued:
             return
         queued.cause = cause
         self._places.backoff.refused(queued, now)
-        group = group_of(queued.pod, plugins, has_nomination=has_nomination)
+        group = group_of(queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination)
+        if self._events:
+            self._apply_events(now)  # for the others: they are older than this refusal, or are kept for this pod
         queued.held = held
         queued.missed |= self._in_flight.may_help(queued, group, self._row)
         self._move(queued, Place.UNSCHEDULABLE)

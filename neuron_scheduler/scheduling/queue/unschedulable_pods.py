@@ -178,7 +178,7 @@ class UnschedulablePods:
         """Return how many pods each plugin refused, by (plugin, scheduler name)."""
         counts: Counter[tuple[str, str]] = Counter()
         for line in self._lines.values():
-            for plugin in line.group.plugins:
+            for plugin in line.group.refused_by:
                 counts[plugin, line.group.scheduler_name] += len(line.pods)
         return counts
 

@@ -1,8 +1,9 @@
 """The queue while victims are asked to leave for a pod: the pod is held, and misses no event."""
 
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
-from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of
+from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of, refuse_all
 
 
 def test_an_event_during_a_long_decision_is_not_lost() -> None:
@@ -28,6 +29,28 @@ def test_what_was_before_the_decision_counts_no_more() -> None:
     queue.note(GONE)
     queue.remove("uid-q")
     assert drain(queue, 0.1) == ["p"]
+
+
+def test_the_end_of_its_own_nomination_wakes_no_pod() -> None:
+    """The space was free for the pod before, so only other pods may fit now."""
+    queue = queue_of("decided")
+    queue.add(pod("other", cpu=1), 0.0)
+    refuse_all(queue, 0.0)
+    queue.activate("uid-decided", 0.0)
+    queued = popped(queue, 0.0)
+    queue.keep_events(queued)
+    queue.note(GONE, queued.pod)
+    queue.unschedulable(queued, FIT, 0.0)
+    assert drain(queue, 100.0) == ["other"]
+
+
+def test_what_keeps_preemption_from_helping_may_change() -> None:
+    """A pod that lacks space, and would be refused by its affinity if others left, is woken by either."""
+    queue = queue_of("p")
+    queue.unschedulable(popped(queue, 0.0), FIT, 0.0, against_preemption=AFFINITY)
+    assert queue.refused_by_plugin() == {("NodeResourcesFit", "default-scheduler"): 1}
+    queue.note(ClusterEvent.NODE_LABELS)
+    assert drain(queue, 1.0) == ["p"]
 
 
 def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:

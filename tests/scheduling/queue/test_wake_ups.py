@@ -11,6 +11,7 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, SpreadConstraint
 from neuron_scheduler.model.volumes import CSINode, PersistentVolume, Storage, StorageClass, VolumeAttachment
 from tests.support.builders import node, pod
 from tests.support.random_events import change, change_storage, flicker, pass_turns
@@ -95,6 +96,33 @@ async def test_a_nomination_wakes_others_once_its_pod_found_another_node() -> No
             await world.settle()
             assert world.sleepers() == []
         assert (world.there["nominated"].node_name, world.there["lower"].node_name) == ("a", "b")
+
+
+async def test_a_nomination_that_cannot_help_does_not_keep_the_queue_busy() -> None:
+    """A pod whose claim is missing drops the nomination in its status at each attempt, which is no reason for one."""
+    world = World(Random(0))
+    async with running(world):
+        world.see_node(zoned("a", ""))
+        waiting = pod("waiting", scheduler_name="my-scheduler", volume_claims=("missing",))
+        world.see_pod(attrs.evolve(waiting, nominated_node_name="a"))
+        await world.settle()
+        (queued,) = world.queue.pods()
+        assert (world.refusing(queued), queued.attempts) == (["VolumeRestrictions"], 1)
+
+
+async def test_preemption_is_tried_again_when_what_kept_it_from_helping_changes() -> None:
+    """A node is full of pods of lower priority, and lacks the label that only a later filter looks at."""
+    world = World(Random(0))
+    async with running(world):
+        world.see_node(node("a", cpu=1000))
+        world.see_pod(pod("placed", on="a", cpu=1000, admitted=True))
+        spread = SpreadConstraint(ZONE_LABEL, max_skew=1, hard=True, selector=LabelSelector())
+        world.see_pod(pod("waiting", scheduler_name="my-scheduler", cpu=1000, spread=(spread,), priority=5))
+        await world.settle()
+        assert not world.there["placed"].terminating
+        world.see_node(node("a", cpu=1000, labels={ZONE_LABEL: "x"}))
+        await world.settle()
+        assert world.there["placed"].terminating
 
 
 EBS = "ebs.csi.aws.com"
