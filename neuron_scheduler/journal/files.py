@@ -24,7 +24,10 @@ class Output(Protocol):
         """Whether the next lines belong into another file."""
 
     def begin(self) -> None:
-        """Begin a new file."""
+        """Begin a new file, in place of one that has not even its beginning."""
+
+    def begun(self) -> None:
+        """Note that the new file has its beginning, and is worth keeping."""
 
     def write(self, lines: bytes) -> None:
         """Write lines."""
@@ -40,6 +43,9 @@ class Stdout:
     full: bool = attrs.field(default=False, init=False)
 
     def begin(self) -> None:
+        """Do nothing."""
+
+    def begun(self) -> None:
         """Do nothing."""
 
     def write(self, lines: bytes) -> None:
@@ -65,6 +71,7 @@ class RotatedFile:
     keep: int
     _file: BinaryIO | None = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
+    _begun: bool = attrs.field(default=True, init=False)  # by an earlier process, or by this one
 
     @property
     def full(self) -> bool:
@@ -72,17 +79,25 @@ class RotatedFile:
         return self._bytes >= self.most_bytes
 
     def begin(self) -> None:
-        """Rename the files that are there, and begin a new one that only its owner can read: it has pods' names."""
+        """
+        Rename the files that are there, and begin a new one that only its owner can read: it has pods' names.
+
+        A file whose beginning could not be written is replaced: on a full disk, tries that fail must not push out the
+        files that are whole.
+        """
         self.close()
-        for number in range(self.keep - 1, 0, -1):
-            older = self._numbered(number - 1)
-            if older.exists():
-                older.replace(self._numbered(number))
+        if self._begun:
+            self._make_room()
+            self._begun = False
         self.path.unlink(missing_ok=True)
         # Whatever somebody else has put there since then, such as a link to another file, is an error.
         opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode=0o600)
         self._file = os.fdopen(opened, "wb", buffering=0)
         self._bytes = 0
+
+    def begun(self) -> None:
+        """Note that the new file has its beginning, and is worth keeping."""
+        self._begun = True
 
     def write(self, lines: bytes) -> None:
         """Write lines; they are in the file when this returns."""
@@ -99,6 +114,13 @@ class RotatedFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _make_room(self) -> None:
+        """Rename the newest files up to the first name that is free, or up to the oldest file, which is lost."""
+        names = [self._numbered(number) for number in range(self.keep)]
+        free = next((number for number, path in enumerate(names) if not path.exists()), self.keep - 1)
+        for number in range(free, 0, -1):
+            names[number - 1].replace(names[number])
 
     def _numbered(self, number: int) -> Path:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")

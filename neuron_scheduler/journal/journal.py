@@ -3,20 +3,23 @@ The journal of a running scheduler: collects records, and has them written witho
 
 Records wait in a bounded buffer; a task makes lines of them, a few at a time, and a thread writes the lines. If the
 buffer is full or the file cannot be written, all that waits is dropped and counted, and a new file begins with the
-state of the cluster. So every file can be replayed on its own.
+state of the cluster. So every file can be replayed on its own. Nothing that goes wrong here ends the process, or keeps
+it from its end.
 """
 
+import errno
+import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import anyio
-import anyio.lowlevel
-import anyio.to_thread
 import attrs
 
 from neuron_scheduler import __version__
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.journal.beside import Beside
 from neuron_scheduler.journal.changes import Change
 from neuron_scheduler.journal.current_state import CurrentState
 from neuron_scheduler.journal.files import Output
@@ -32,6 +35,9 @@ PAUSE: Final = 0.2
 """Seconds between two writes."""
 RETRY: Final = 60.0
 """Seconds until the next try after the file could not be written."""
+LAST_SECONDS: Final = 3.0
+"""Seconds for a write that is under way at the end of the process, and for those of what still waits."""
+TOO_SMALL: Final = "the state of the cluster alone fills a file; raise --decision-journal-max-bytes"
 _AT_ONCE: Final = 50  # records that are made lines in a row, which takes a millisecond
 
 log = logs.logger(__name__)
@@ -52,6 +58,7 @@ class Journal:
         profiles: those of the scheduler.
         wall_clock: seconds since the epoch.
         lost: called with the number of records that were dropped.
+        last_seconds: see `LAST_SECONDS`.
     """
 
     output: Output
@@ -59,6 +66,7 @@ class Journal:
     wall_clock: Callable[[], float]
     lost: Callable[[int], None] = _ignore
     most_waiting: int = MOST_WAITING
+    last_seconds: float = LAST_SECONDS
     cluster: Cluster = attrs.field(init=False)
     _state: CurrentState = attrs.field(factory=CurrentState, init=False)
     _waiting: deque[Record] = attrs.field(factory=deque, init=False)
@@ -66,6 +74,10 @@ class Journal:
     _dropped: int = attrs.field(default=0, init=False)
     _failing: bool = attrs.field(default=False, init=False)
     _second: int = attrs.field(default=0, init=False)
+    _beside: Beside = attrs.field(factory=Beside, init=False)
+    _writing: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
+    _ends_at: float = attrs.field(default=math.inf, init=False)
+    _hangs: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.cluster = recorded_cluster(self._changed)
@@ -83,26 +95,44 @@ class Journal:
         self._put(record)
 
     async def run(self) -> None:
-        """Write until cancelled, which does not interrupt a write; what waits then is written by `finish`."""
-        while True:
-            try:
-                with anyio.CancelScope(shield=True):  # lines that are made and not written would be missing in the file
-                    await self._write_what_waits()
+        """Write until cancelled; what waits then is written by `finish`."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._limit_the_last_write)
+            while True:
                 pause = PAUSE
-            except OSError as error:
-                self._fail(error)
-                pause = RETRY
-            await anyio.sleep(pause)
+                # Lines that are made and not written would be missing in the file.
+                with anyio.CancelScope(shield=True, deadline=self._ends_at) as self._writing:
+                    pause = PAUSE if await self._succeeds(self._write_what_waits) else RETRY
+                self._hangs = self._writing.cancelled_caught
+                await anyio.sleep(pause)
 
     async def finish(self) -> None:
         """Write what waits, and close the file."""
-        with anyio.CancelScope(shield=True):
-            try:
-                if self._recording:
-                    await self._write_what_waits()
-                await anyio.to_thread.run_sync(self.output.close)
-            except OSError as error:
-                self._fail(error)
+        with anyio.move_on_after(self.last_seconds, shield=True) as scope:
+            if not self._hangs:
+                await self._succeeds(self._end)
+        if self._hangs or scope.cancelled_caught:
+            log.warning("The end of the decision journal is missing: a write to it hangs")
+
+    async def _limit_the_last_write(self) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._ends_at = self._writing.deadline = anyio.current_time() + self.last_seconds
+
+    async def _end(self) -> None:
+        if self._recording:
+            await self._write_what_waits()
+        await self._beside.call(self.output.close)
+
+    async def _succeeds(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do some work; return False after a failure, which is logged once."""
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - it is the journal's error, and the pods need no journal
+            self._fail(error)
+            return False
+        return True
 
     def _changed(self, change: Change) -> None:
         if self._state.note(change) and self._recording:
@@ -130,8 +160,9 @@ class Journal:
         if not self._recording or self._dropped or self.output.full:
             await self._begin()
         while self._waiting:
-            lines = [line_of(self._waiting.popleft()) for _ in range(min(_AT_ONCE, len(self._waiting)))]
-            await anyio.to_thread.run_sync(self.output.write, b"".join(lines))
+            await self._write_lines(
+                [line_of(self._waiting.popleft()) for _ in range(min(_AT_ONCE, len(self._waiting)))]
+            )
 
     async def _begin(self) -> None:
         """
@@ -147,22 +178,26 @@ class Journal:
             await self._write(before)
             if dropped and not self._failing:  # else there is no file to say it in
                 await self._write([Lost(dropped)])
-        await anyio.to_thread.run_sync(self.output.begin)
-        await self._write([Started(at, __version__, tuple(self.profiles))])
-        await self._write(state)
+        await self._beside.call(self.output.begin)
+        await self._write([Started(at, __version__, tuple(self.profiles)), *state], must_leave_room=True)
+        self.output.begun()
         self._failing = False
 
-    async def _write(self, records: Sequence[Record] | deque[Record]) -> None:
+    async def _write(self, records: Sequence[Record] | deque[Record], *, must_leave_room: bool = False) -> None:
+        """Write records; raise OSError if they must leave room in the file, and fill it."""
         lines: list[bytes] = []
         for number, record in enumerate(records, start=1):
             lines.append(line_of(record))
-            if number % _AT_ONCE == 0:
-                await anyio.to_thread.run_sync(self.output.write, b"".join(lines))
+            if number % _AT_ONCE == 0 or number == len(records):
+                await self._write_lines(lines)
                 lines.clear()
-        if lines:
-            await anyio.to_thread.run_sync(self.output.write, b"".join(lines))
+                if must_leave_room and self.output.full:
+                    raise OSError(errno.EFBIG, TOO_SMALL)
 
-    def _fail(self, error: OSError) -> None:
+    async def _write_lines(self, lines: Sequence[bytes]) -> None:
+        await self._beside.call(partial(self.output.write, b"".join(lines)))
+
+    def _fail(self, error: Exception) -> None:
         if not self._failing:
             log.warning("Cannot write the decision journal; trying again later", exc=error, retrySeconds=RETRY)
         self._failing = True

@@ -1,5 +1,6 @@
 """Files are replaced when they are full, and a bounded number is kept."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -14,6 +15,7 @@ def test_rotation(tmp_path: Path) -> None:
     output = RotatedFile(tmp_path / "d.jsonl", most_bytes=10, keep=3)
     for number in range(5):
         output.begin()
+        output.begun()
         assert not output.full
         output.write(b"%d23456789\n" % number)
         assert output.full
@@ -30,6 +32,51 @@ def test_a_file_of_an_earlier_process_is_kept(tmp_path: Path) -> None:
     output.write(b"now\n")
     output.close()
     assert (tmp_path / "d.jsonl.1").read_bytes() == b"before\n"
+
+
+def test_tries_that_fail_push_out_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: neither files without their beginning nor files that cannot be made take the place of whole ones."""
+    output = RotatedFile(tmp_path / "d.jsonl", most_bytes=10, keep=3)
+    for number in range(3):
+        output.begin()
+        output.write(b"%d\n" % number)
+        output.begun()
+    for _ in range(4):
+        output.begin()
+        output.write(b"half of a beginn")
+    assert {path.name: path.read_bytes()[:1] for path in tmp_path.iterdir()} == {
+        "d.jsonl": b"h",
+        "d.jsonl.1": b"2",
+        "d.jsonl.2": b"1",
+    }
+    output.begun()
+    with monkeypatch.context() as full:
+        full.setattr(os, "open", no_space)
+        for _ in range(4):
+            with pytest.raises(OSError, match="No space"):
+                output.begin()
+    output.begin()
+    output.begun()
+    output.close()
+    assert {path.name: path.read_bytes()[:1] for path in tmp_path.iterdir()} == {
+        "d.jsonl": b"",
+        "d.jsonl.1": b"h",
+        "d.jsonl.2": b"2",
+    }
+
+
+def no_space(*_arguments: object, **_named: object) -> int:
+    """Fail as on a full disk."""
+    raise OSError(28, "No space left on device")
+
+
+def test_a_missing_number_is_filled(tmp_path: Path) -> None:
+    """An earlier process has renamed the file, and then could not make the new one: nothing more is renamed."""
+    (tmp_path / "d.jsonl.1").write_bytes(b"1")
+    output = RotatedFile(tmp_path / "d.jsonl", most_bytes=10, keep=2)
+    output.begin()
+    output.close()
+    assert (tmp_path / "d.jsonl.1").read_bytes() == b"1"
 
 
 def test_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
