@@ -1,12 +1,13 @@
 """
 The verb `preempt`: kube-scheduler would evict pods for a pod, and gets victims whose end frees a legal block.
 
-kube-scheduler has counted only. Each of its nodes gets the victims after which our filter accepts the pod, or is left
-out. Upstream: `callExtenders` in `pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a
-node it did not send, a node without victims, or a pod that it does not know. So pods that are not bound yet are no
-victims if they are of our own queue, or if kube-scheduler does not wait for their Binding any more. A pod that has a
-node, or whose Binding may still succeed, needs no room: nobody leaves for it. Refuses to evict, and to choose the node:
-kube-scheduler does.
+kube-scheduler has counted only. On each of its nodes the victims are chosen after which our filter accepts the pod, and
+the node where they cost least, by kube-scheduler's criteria, is the answer. It is one node, so that it is known which
+pods are leaving when kube-scheduler asks again for the same pod (`earlier_answers`). Upstream: `callExtenders` in
+`pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a node it did not send, a node without
+victims, or a pod that it does not know. So pods that are not bound yet are no victims if they are of our own queue, or
+if kube-scheduler does not wait for their Binding any more. A pod that has a node, or whose Binding may still succeed,
+needs no room: nobody leaves for it. Refuses to evict: kube-scheduler does.
 
 kube-scheduler does not call it for a node where the pod fits by count and only has no free block.
 """
@@ -20,6 +21,7 @@ import msgspec
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.turn import LONGEST_TURN, in_turns
+from neuron_scheduler.extender.earlier_answers import EarlierAnswers, Room
 from neuron_scheduler.extender.protocol import (
     NULL,
     ExtenderPreemptionArgs,
@@ -36,7 +38,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.one_node import victims_instead
-from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims
+from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims, by_importance
 from neuron_scheduler.telemetry import logs
 
 LONGEST: Final = 10.0
@@ -81,11 +83,15 @@ class Preempt:
     own_names: Container[str]
     abandoned: Callable[[str], bool]
     clock: Callable[[], float]
+    _earlier: EarlierAnswers = attrs.field(init=False)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._earlier = EarlierAnswers(cluster=self.cluster, profile=self.profile, beside=self.beside, clock=self.clock)
 
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
         """
-        Return the nodes where evicting pods makes room for the pod, each with its victims.
+        Return the node where evicting pods makes room for the pod, with its victims; none if no pod has to leave.
 
         Raises:
             MalformedRequestError: the request has no pod or no nodes, or they cannot be read.
@@ -95,24 +101,57 @@ class Preempt:
         if not (pod.refusal or pod.never_preempts or self.cluster.node_of(pod.uid)):
             await in_turns(self._warmup.of(self.cluster, pod, self.profile), self.clock)
             answer = await self._answer(pod, proposed)
+        return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
+
+    async def _answer(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, MetaVictims]:
+        """Return the victims by node; while they are chosen, the same pod may have been asked for."""
+        room = self._earlier.room_for(pod, proposed)
+        if room is not None:
+            return self._once_more(pod, room, proposed)
+        candidates = await self._candidates(pod, proposed)
+        room = self._earlier.room_for(pod, proposed)
+        if room is not None:
+            return self._once_more(pod, room, proposed)
+        in_vain = self._earlier.in_vain(pod.uid)
+        best = min(candidates, key=lambda name: (name in in_vain, candidates[name].cost), default=None)
         log.info(
             "Chose victims for kube-scheduler",
             v=2,
             pod=pod.key,
             numNodes=len(proposed),
-            numCandidates=len(answer),
+            numCandidates=len(candidates),
+            node=best or "",
         )
-        return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
+        if best is None:
+            return {}
+        self._earlier.remember(pod, best, candidates[best].pods)
+        return {best: _meta(candidates[best])}
 
-    async def _answer(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, MetaVictims]:
+    def _once_more(self, pod: Pod, room: Room, proposed: Container[str]) -> dict[str, MetaVictims]:
+        """Return those victims of an earlier answer that have not been deleted, if kube-scheduler knows them."""
+        unknown = self._unknown_to_kube_scheduler(room.node_name)
+        staying = tuple(victim for victim in room.staying if victim.uid not in unknown)
+        log.info(
+            "Chose no more victims for kube-scheduler: room is being made",
+            v=2,
+            pod=pod.key,
+            node=room.node_name,
+            numStaying=len(staying),
+        )
+        if not staying or room.node_name not in proposed:
+            return {}
+        violations = DisruptionAllowance(self.budgets()).violating(staying)
+        return {room.node_name: _meta(Victims(by_importance(staying), len(violations)))}
+
+    async def _candidates(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, Victims]:
         """Look at one node after the other, in turns with other tasks; the cluster may change in between."""
         incoming = Incoming(pod, self.profile, DisruptionAllowance(self.budgets()))
-        answer = dict[str, MetaVictims]()
+        candidates = dict[str, Victims]()
         started = self.clock()
         turn_ends = started + LONGEST_TURN
         for node_name, uids in proposed.items():
             now = self.clock()
-            if answer and now - started > LONGEST:
+            if candidates and now - started > LONGEST:
                 log.warning("Looked at a part of the nodes only", pod=pod.key, numNodes=len(proposed))
                 break
             if now >= turn_ends:
@@ -121,8 +160,8 @@ class Preempt:
             here = attrs.evolve(incoming, spared=self._unknown_to_kube_scheduler(node_name))
             victims = victims_instead(self.cluster, node_name, here, self.beside, uids)
             if victims is not None and victims.pods:
-                answer[node_name] = _meta(victims)
-        return answer
+                candidates[node_name] = victims
+        return candidates
 
     def _unknown_to_kube_scheduler(self, node_name: str) -> frozenset[str]:
         """Return the uids of the pods of a node that are not bound yet and that kube-scheduler has not on it."""
@@ -167,5 +206,5 @@ def _uids(node_name: str, pods: Iterable[msgspec.Raw]) -> Iterable[str]:
 
 
 def _meta(victims: Victims) -> MetaVictims:
-    """Return victims on the wire, the most important first: kube-scheduler compares nodes by the first."""
+    """Return victims on the wire, the most important first, as kube-scheduler has them."""
     return MetaVictims(pods=[MetaPod(uid=pod.uid) for pod in victims.pods], num_pdb_violations=victims.violations)

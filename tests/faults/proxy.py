@@ -114,6 +114,7 @@ class Proxy:
     _upstream: str
     _session: aiohttp.ClientSession
     _background: anyio.abc.TaskGroup
+    _token: str = ""
     faults: list[Fault] = attrs.field(factory=list, init=False)
     _served: dict[asyncio.Task[object], asyncio.Transport] = attrs.field(factory=dict, init=False)
 
@@ -188,6 +189,8 @@ class Proxy:
     @asynccontextmanager
     async def _send(self, request: web.Request, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         url = f"{self._upstream}{request.raw_path}"
         async with self._session.request(request.method, url, data=call.body or None, headers=headers) as answer:
             yield answer
@@ -217,8 +220,12 @@ async def _stream(request: web.Request, answer: aiohttp.ClientResponse) -> web.S
 
 
 @asynccontextmanager
-async def run_proxy(plane: ControlPlane, *, host: str = "127.0.0.1") -> AsyncIterator[Proxy]:
-    """Run a proxy in front of a control plane until the block is left."""
+async def run_proxy(plane: ControlPlane, *, host: str = "127.0.0.1", token: str = "") -> AsyncIterator[Proxy]:
+    """
+    Run a proxy in front of a control plane until the block is left.
+
+    A token is that of a client such as kube-scheduler, which sends none without TLS.
+    """
     connector = aiohttp.TCPConnector(ssl=plane.trust, limit=0)
     timeout = aiohttp.ClientTimeout(total=None)
     async with (
@@ -227,7 +234,7 @@ async def run_proxy(plane: ControlPlane, *, host: str = "127.0.0.1") -> AsyncIte
     ):
         application = web.Application(client_max_size=1 << 24)
         runner = web.AppRunner(application, shutdown_timeout=0.1)
-        proxy = Proxy("", plane.server, session, background)
+        proxy = Proxy("", plane.server, session, background, token)
         application.router.add_route("*", "/{path:.*}", proxy.handle)
         await runner.setup()
         try:
