@@ -117,8 +117,7 @@ class CapacityRequester:
             self.errors.report(error, task="capacity round", pod="")
 
     async def _round(self, now: float) -> None:
-        self.machines.give_up_overdue()
-        self.machines.end_taken()
+        self.machines.deadlines.look()
         waiting = await self._waiting(now)
         table = self.machines.table
         if not len(table) and not any(pod.may_ask for pod in waiting):

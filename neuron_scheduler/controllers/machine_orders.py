@@ -14,9 +14,11 @@ from typing import Final, Protocol
 import anyio
 import attrs
 
+from neuron_scheduler.capacity.requests import Request
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.writes.machine_order import Asked, Declined, MachineOrder, Orders, Unsettled, Withdrawn
+from neuron_scheduler.model.resources import add
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
@@ -203,3 +205,19 @@ class MachineOrders:
         if standing.uid:
             self._deleted.append(standing.uid)
         self.listener.withdrawn(name)
+
+
+def order_of(request: Request, image: str) -> MachineOrder:
+    """Return the order of a request that was just made."""
+    need = request.need
+    return MachineOrder(
+        name=request.name,
+        scheduler_name=request.owner.scheduler_name,
+        namespace=request.owner.namespace,
+        instance_types=need.instance_types,
+        zones=need.zones,
+        requests=add(need.silicon, need.host),
+        like=need.pattern,
+        pods=tuple(pod.uid for pod in need.pods),
+        image=image,
+    )

@@ -16,7 +16,6 @@ import attrs
 
 from neuron_scheduler.capacity.limits import Owner
 from neuron_scheduler.capacity.machine_need import MachineNeed
-from neuron_scheduler.capacity.machine_node import is_used
 from neuron_scheduler.capacity.requests import Outcome, Request, Requests
 from neuron_scheduler.capacity.waits import FIRST_REFUSAL
 from neuron_scheduler.cluster.cluster import Cluster
@@ -25,12 +24,11 @@ from neuron_scheduler.controllers.capacity_policy import Policy, Reporter
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.consolidation_brake import ConsolidationBrake
 from neuron_scheduler.controllers.machine_arrivals import MachineArrivals
-from neuron_scheduler.controllers.machine_orders import MachineOrders
-from neuron_scheduler.kube.writes.machine_order import MachineOrder, Orders
+from neuron_scheduler.controllers.machine_deadlines import MachineDeadlines
+from neuron_scheduler.controllers.machine_orders import MachineOrders, order_of
+from neuron_scheduler.kube.writes.machine_order import Orders
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import add
-from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -56,6 +54,7 @@ class MachineRequests:
         table: the requests.
         orders: their objects.
         arrivals: the nodes that have joined for them.
+        deadlines: for what takes too long.
         brake: on a chase with the autoscaler's consolidation.
     """
 
@@ -72,6 +71,7 @@ class MachineRequests:
     table: Requests = attrs.field(factory=Requests, init=False)
     orders: MachineOrders = attrs.field(init=False)
     arrivals: MachineArrivals = attrs.field(init=False)
+    deadlines: MachineDeadlines = attrs.field(init=False)
     brake: ConsolidationBrake = attrs.field(init=False)
     _leading: bool = attrs.field(default=False, init=False)
     _seen: dict[str, Pod] = attrs.field(factory=dict, init=False)  # placeholders by uid
@@ -87,6 +87,14 @@ class MachineRequests:
             orders=self.orders,
             clock=self.clock,
             unneeded=partial(self.end, outcome=Outcome.SERVED),
+        )
+        self.deadlines = MachineDeadlines(
+            cluster=self.cluster,
+            table=self.table,
+            policies=self.policies,
+            clock=self.clock,
+            give_up=self.give_up,
+            taken=partial(self.end, outcome=Outcome.WITHDRAWN),
         )
         self.brake = ConsolidationBrake(cluster=self.cluster, policies=self.policies, clock=self.clock)
 
@@ -113,18 +121,7 @@ class MachineRequests:
         now, policy = self.clock(), self.policies[need.pods[0].scheduler_name]
         taken = {*self.orders.names, *(pod.name for pod in self._seen.values())}
         request = self.table.ask(need, now, taken)
-        order = MachineOrder(
-            name=request.name,
-            scheduler_name=request.owner.scheduler_name,
-            namespace=request.owner.namespace,
-            instance_types=need.instance_types,
-            zones=need.zones,
-            requests=add(need.silicon, need.host),
-            like=need.pattern,
-            pods=tuple(pod.uid for pod in need.pods),
-            image=policy.image,
-        )
-        self.orders.ask(order, policy.form)
+        self.orders.ask(order_of(request, policy.image), policy.form)
         log.info(
             "Asked the autoscaler for a machine",
             machine=request.machine,
@@ -150,26 +147,15 @@ class MachineRequests:
         if not len(self.table):
             self.arrivals.forget_young()
 
-    def give_up_overdue(self) -> None:
-        """Give up the machines that have not served their pods in time."""
-        now = self.clock()
-        for request in self.table.overdue(now, {name: policy.give_up for name, policy in self.policies.items()}):
-            policy = self.policies.get(request.owner.scheduler_name)
-            bound = FIRST_REFUSAL if policy is None else policy.give_up
-            came = f"node {request.node_name} has joined for it" if request.node_name else "no node has joined for it"
-            self._give_up(request, f"it has not served its pods within {span(bound)}: {came}", first=bound)
-
-    def end_taken(self) -> None:
-        """End the requests on whose machines other pods are, so that the pods that still wait are planned for again."""
-        now = self.clock()
-        for request in self.table.all():
-            policy = self.policies.get(request.owner.scheduler_name)
-            since = request.usable_since
-            if policy is None or since is None or now - since < policy.wait:
-                continue
-            node_info = self.cluster.node(request.node_name)
-            if node_info is not None and is_used(node_info, but=request.pods):
-                self.end(request, Outcome.WITHDRAWN)
+    def give_up(self, request: Request, reason: str, *, first: float) -> None:
+        """End a request in vain: its pods ask for nothing for a while, `first` seconds at the first time."""
+        self.table.waits.gave_up(request.pods, reason, self.clock(), first)
+        log.warning("Gave up a machine that was asked for", machine=request.machine, name=request.name, err=reason)
+        for pod in self._waiting(request.pods):
+            self.reporter.capacity_given_up(
+                pod, f"Gave up the {request.machine} that the autoscaler was asked for: {reason}"
+            )
+        self.end(request, Outcome.GIVEN_UP)
 
     def report(self) -> None:
         """Let the messages of all pods that a machine is asked for say so."""
@@ -190,7 +176,7 @@ class MachineRequests:
         if placeholder is not None and self.orders.vanished(placeholder.name, uid):
             request = self.table.get(placeholder.name)
             if request is not None:
-                self._give_up(request, "what asked for it was deleted", first=FIRST_REFUSAL)
+                self.give_up(request, "what asked for it was deleted", first=FIRST_REFUSAL)
         self._left(uid)
 
     def noticed(self, uid: str, node_name: str) -> None:
@@ -240,7 +226,7 @@ class MachineRequests:
         self.brake.node_gone(name)
         request = self.table.of_node(name)
         if request is not None:
-            self._give_up(request, f"its node {name} is gone again", first=FIRST_REFUSAL)
+            self.give_up(request, f"its node {name} is gone again", first=FIRST_REFUSAL)
 
     # Called by the orders
 
@@ -311,7 +297,7 @@ class MachineRequests:
             log.error("A placeholder was bound to a node, deleting it", pod=placeholder.key, node=placeholder.node_name)
         request = self.table.get(placeholder.name)
         if request is not None:
-            self._give_up(request, "what asked for it was bound to a node", first=FIRST_REFUSAL)
+            self.give_up(request, "what asked for it was bound to a node", first=FIRST_REFUSAL)
 
     def _left(self, uid: str) -> None:
         """Forget a pod that waits no more, and end the requests that were for no other one."""
@@ -321,15 +307,6 @@ class MachineRequests:
     def _all_placed(self, request: Request) -> bool:
         """Return whether all pods of a request have a node, or are about to be bound to one."""
         return all(self.cluster.node_of(uid) is not None for uid in request.pods)
-
-    def _give_up(self, request: Request, reason: str, *, first: float) -> None:
-        self.table.waits.gave_up(request.pods, reason, self.clock(), first)
-        log.warning("Gave up a machine that was asked for", machine=request.machine, name=request.name, err=reason)
-        for pod in self._waiting(request.pods):
-            self.reporter.capacity_given_up(
-                pod, f"Gave up the {request.machine} that the autoscaler was asked for: {reason}"
-            )
-        self.end(request, Outcome.GIVEN_UP)
 
     def _waiting(self, uids: Iterable[str]) -> list[Pod]:
         """Return those of the pods that wait; in one order, because sets have none."""

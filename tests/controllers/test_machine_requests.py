@@ -210,7 +210,7 @@ def test_a_binding_to_the_machine_that_is_refused(world: World) -> None:
         world.cluster.put_pod(pod("a", devices=4, on="new", ids=range(4)))
         assert world.requests.behind(commitment("a", "new")) == request.name
         world.now += 100.0
-        world.requests.end_taken()
+        world.requests.deadlines.look()
         world.cluster.remove_pod("uid-a")  # the Binding was refused
         assert world.requests.table.get(request.name) is request
         world.cluster.remove_node("new")
@@ -226,10 +226,10 @@ def test_a_machine_that_does_not_serve_in_time(world: World) -> None:
     """It is given up with an Event for each pod that waits, and the pods wait before the next one."""
     request = world.ask("a")
     world.now = 1199.0
-    world.requests.give_up_overdue()
+    world.requests.deadlines.look()
     assert not world.ended
     world.now = 1200.0
-    world.requests.give_up_overdue()
+    world.requests.deadlines.look()
     assert (world.wanted, world.ended) == ({request.name: False}, ["given_up"])
     said = f"Gave up the {TRN1} that the autoscaler was asked for: it has not served its pods within 20m: no node has"
     assert world.told[-1] == ("a", "given up", f"{said} joined for it")
@@ -239,7 +239,7 @@ def test_a_machine_that_does_not_serve_in_time(world: World) -> None:
 
 def test_who_is_told(world: World) -> None:
     """Only pods that still wait get an Event; the order is the same each time, whatever that of the uids is."""
-    for told, tell in (("given up", world.requests.give_up_overdue), ("refused", None)):
+    for told, tell in (("given up", world.requests.deadlines.look), ("refused", None)):
         request = world.ask(*"dcba")
         world.queue.remove("uid-c")
         world.now += 1200.0
@@ -264,10 +264,10 @@ def test_a_machine_that_others_took(world: World) -> None:
     world.ask("a")
     world.join(node("new", TRN1))
     world.now = 60.0
-    world.requests.end_taken()
+    world.requests.deadlines.look()
     assert not world.ended
     world.cluster.put_pod(pod("other", devices=16, on="new", ids=range(16)))
-    world.requests.end_taken()
+    world.requests.deadlines.look()
     assert world.ended == ["withdrawn"]
     assert world.requests.table.may_ask("uid-a", world.now)
 
