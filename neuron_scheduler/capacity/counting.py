@@ -39,6 +39,8 @@ UNSCHEDULABLE: Final = "Unschedulable"
 _OF_NODES: Final = ("DaemonSet", "Node")
 _MOST_GIVEN_UP: Final = 8
 """Preferences of one kind that are given up one by one; of more, all go at once."""
+_MOST_TERMS: Final = 16
+"""Required terms that are tried one by one; of more, all are tried at once, or one such pod would delay every plan."""
 
 
 def is_seen(pod: Pod) -> bool:
@@ -168,13 +170,13 @@ class _Preferences:
     What Karpenter takes for requirements of a pod until neither an existing nor a new node takes it.
 
     Attributes:
-        terms: of the required node affinity; the first alone counts. None if the pod has none.
+        terms: of the required node affinity, in groups; the first alone counts. None if the pod has none.
         affinity, anti_affinity: to pods; the heaviest comes first.
         nodes: preferred node affinity; the first alone counts, the heaviest.
         soft: topology spread that is a preference.
     """
 
-    terms: tuple[NodeSelectorTerm, ...] | None
+    terms: tuple[tuple[NodeSelectorTerm, ...], ...] | None
     affinity: tuple[PodAffinityTerm, ...]
     anti_affinity: tuple[PodAffinityTerm, ...]
     nodes: tuple[PreferredTerm, ...]
@@ -192,11 +194,10 @@ class _Preferences:
 
     def required_by(self, pod: Pod) -> Pod:
         """Return a pod that requires all of this, and whose other preferences are gone."""
-        constraints, terms = pod.constraints, self.terms[:1] if self.terms is not None else None
+        constraints, terms = pod.constraints, None if self.terms is None else self.terms[0]
         if self.nodes:
-            first, preferred = terms[0] if terms else NodeSelectorTerm(), self.nodes[0].term
-            expressions, fields = first.expressions + preferred.expressions, first.fields + preferred.fields
-            terms = (NodeSelectorTerm(expressions, fields, first.unreadable or preferred.unreadable),)
+            preferred = self.nodes[0].term
+            terms = tuple(_both(term, preferred) for term in terms or (NodeSelectorTerm(),))
         hard = (*(constraint for constraint in constraints.spread if constraint.hard), *self.soft)
         required = attrs.evolve(
             constraints,
@@ -211,18 +212,28 @@ class _Preferences:
         return attrs.evolve(pod, constraints=required)
 
 
+def _both(one: NodeSelectorTerm, other: NodeSelectorTerm) -> NodeSelectorTerm:
+    """Return a term that requires what two do."""
+    unreadable = one.unreadable or other.unreadable
+    return NodeSelectorTerm(one.expressions + other.expressions, one.fields + other.fields, unreadable)
+
+
 def _required(constraint: SpreadConstraint) -> SpreadConstraint:
     """Return a constraint as Karpenter reads it: a new host is always possible, so the lowest count of a host is 0."""
     domains = _ANY_NUMBER if constraint.topology_key == HOSTNAME_LABEL else constraint.min_domains
     return attrs.evolve(constraint, hard=True, min_domains=domains)
 
 
-def _preferences_of(pod: Pod) -> "_Preferences | None":
-    constraints = pod.constraints
+def _preferences_of(pod: Pod) -> _Preferences | None:
+    constraints, required = pod.constraints, pod.constraints.required_terms
     return _Preferences(
-        constraints.required_terms,
+        None if required is None else _in_groups(required),
         tuple(sorted(constraints.preferred_affinity, key=lambda term: -term.weight)),
         tuple(sorted(constraints.preferred_anti_affinity, key=lambda term: -term.weight)),
         tuple(sorted(constraints.preferred_terms, key=lambda term: -term.weight)),
         tuple(constraint for constraint in constraints.spread if not constraint.hard),
     )
+
+
+def _in_groups(terms: tuple[NodeSelectorTerm, ...]) -> tuple[tuple[NodeSelectorTerm, ...], ...]:
+    return tuple((term,) for term in terms) if 0 < len(terms) <= _MOST_TERMS else (terms,)
