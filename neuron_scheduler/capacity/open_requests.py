@@ -64,11 +64,12 @@ class OpenRequests:
                 self._serving[name] = uids
                 leave(lines, uids)
 
-    def note(self, node_name: str, pod: Pod) -> None:
-        """Note where a pod has found a place; other nodes than those of requests do not matter."""
+    def note(self, node_name: str, pod: Pod) -> bool:
+        """Note where a pod has found a place; return whether that is the machine of a request."""
         name = self._by_node.get(node_name)
         if name is not None:
             self._serving.setdefault(name, []).append(pod.uid)
+        return name is not None
 
     def serving(self) -> dict[str, tuple[str, ...]]:
         """Return the uids of the pods of each request that has any."""

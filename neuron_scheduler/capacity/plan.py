@@ -41,6 +41,7 @@ LINES_A_STEP: Final = 500
 NO_TYPE: Final = "no instance type that it allows can hold it"
 NAMED_NODE: Final = "it requires a node by its name, and autoscalers add no node for such a pod"
 CROWDED: Final = "machines for as many other pods of its namespace as limits allow are needed first"
+SHARED: Final = "it fits on a machine that the autoscaler adds for other pods"
 ROOM_BY_COUNT: Final = "a node has room for a whole machine by count, so the autoscaler would add none"
 
 
@@ -153,6 +154,7 @@ class _Planning:
     _needs: list[MachineNeed] = attrs.field(factory=list)
     _hopeless: dict[str, str] = attrs.field(factory=dict)
     _crowds: set[Owner] = attrs.field(factory=set)
+    _without_place: set[str] = attrs.field(factory=set)
     _settled: Cluster = attrs.field(init=False)  # after what fits on existing nodes
     _requests: OpenRequests = attrs.field(init=False)
 
@@ -186,13 +188,17 @@ class _Planning:
 
     def share_what_is_left(self) -> Generator[None, None, None]:
         """Place hidden pods on what the new machines have left, those first for which machines may be asked for."""
-        for line in (*self._groups.ripe, *self._groups.unripe):
-            while line.pods:
-                node_name = yield from self._packing.place(line, line.pods[0])
-                if not node_name:
-                    break
-                self._requests.note(node_name, line.pods.popleft())
+        for group, reason in ((self._groups.ripe, SHARED), (self._groups.unripe, "")):
+            for line in group:
+                while line.pods and (node_name := (yield from self._packing.place(line, line.pods[0]))):
+                    pod = line.pods.popleft()
+                    if not self._requests.note(node_name, pod) and reason:
+                        self._hopeless[pod.uid] = reason
         self._requests.trust([*self._groups.ripe, *self._groups.unripe])
+        for number, line in enumerate((*self._groups.ripe, *self._groups.unripe)):
+            self._without_place.update([pod.uid for pod in line.pods])
+            if number % LINES_A_STEP == 0:
+                yield
 
     def ask_for_the_rest(self) -> Generator[None, None, None]:
         """Pack the pods without a place onto machines, as long as so many are of interest."""
@@ -222,6 +228,7 @@ class _Planning:
             serving=serving,
             surplus=surplus,
             hopeless=self._hopeless,
+            without_place=frozenset(self._without_place),
             leaving=self._survey.terminating,
         )
 

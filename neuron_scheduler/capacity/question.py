@@ -55,6 +55,7 @@ class Question:
         profile_of: the profile that decides a pod.
         open: the requests that are out, and those whose machine is on its way or not ready yet, by their id, the oldest
             first. A request whose machine takes pods already is none of them.
+        awaited: those of the open requests whose machine has not come.
         stuck: uids of pods that have been about to go for so long that nothing is expected of them any more.
         most_of: how many machines are of interest that are for a pod's profile and namespace, as limits count them: no
             namespace keeps the plan from looking at the others.
@@ -65,6 +66,7 @@ class Question:
     waiting: Sequence[WaitingPod]
     profile_of: Callable[[Pod], Profile]
     open: Mapping[str, MachineNeed]
+    awaited: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
     most_of: Callable[[Pod], int] = _all_of
     most_needs: int = MOST_NEEDS
@@ -80,6 +82,7 @@ class Plan:
         serving: the uids of the pods that would be on the machine of each open request that has any.
         surplus: open requests whose machine no pod needs.
         hopeless: why no machine is asked for, by the uid of a pod that may ask, and needs one.
+        without_place: uids of the hidden pods that no machine serves which is there, asked for or expected.
         leaving: uids of pods on nodes that are about to go, `stuck` ones as well.
     """
 
@@ -87,4 +90,5 @@ class Plan:
     serving: Mapping[str, tuple[str, ...]]
     surplus: tuple[str, ...] = ()
     hopeless: Mapping[str, str]
+    without_place: frozenset[str] = frozenset()
     leaving: tuple[str, ...] = ()

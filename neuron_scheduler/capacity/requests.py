@@ -120,6 +120,11 @@ class Requests:
         return {request.name: request.need for request in self._requests.values() if not request.usable}
 
     @property
+    def awaited(self) -> frozenset[str]:
+        """The requests whose machine has not come."""
+        return frozenset(request.name for request in self._requests.values() if request.state is State.OPEN)
+
+    @property
     def outstanding(self) -> list[tuple[Owner, MachineNeed]]:
         """What counts for the limits."""
         return [(request.owner, request.need) for request in self._requests.values()]

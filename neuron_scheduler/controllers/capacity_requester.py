@@ -14,9 +14,9 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from neuron_scheduler.capacity.fewer_requests import planned_with_fewest
 from neuron_scheduler.capacity.limits import Limited, Limits, admitted
 from neuron_scheduler.capacity.machine_need import MachineNeed
-from neuron_scheduler.capacity.plan import planned
 from neuron_scheduler.capacity.question import Plan, Question, WaitingPod
 from neuron_scheduler.capacity.requests import Outcome
 from neuron_scheduler.capacity.shortages import MAY_BE_SERVED
@@ -36,6 +36,11 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 LONGEST_LOOK: Final = 5.0
 """Seconds between two rounds at most."""
+WHILE_AWAITED: Final = 0.5
+"""
+The same while a machine that was asked for has not come: a pod that comes now may make it needless, and an autoscaler
+acts about a second after it has seen the pod.
+"""
 REST: Final = 10
 """So many times as long as a round took, the next one waits."""
 EXPECTED_FOR: Final = 1200.0
@@ -84,12 +89,11 @@ class CapacityRequester:
         self.machines.lead(await self.earlier.found())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.machines.orders.run)
-            look = min([LONGEST_LOOK, *(policy.pause for policy in self.policies.values())])
             while self.policies:
                 started = self.clock()
                 if self.may_ask():
                     await self._round_of(started)
-                await anyio.sleep(max(look, REST * (self.clock() - started)))
+                await anyio.sleep(max(self._look(), REST * (self.clock() - started)))
 
     def said(self, uid: str) -> str:
         """Return in one sentence whether a machine is asked for a waiting pod, or why not; empty if it is no case."""
@@ -109,6 +113,11 @@ class CapacityRequester:
         if table.is_postponed(uid):
             return "The autoscaler is asked for a machine after a pause."
         return "The autoscaler is not asked for a machine yet: a pod waits first." if uid in self._early else ""
+
+    def _look(self) -> float:
+        """Return how many seconds after a round the next one may begin."""
+        longest = WHILE_AWAITED if self.machines.table.awaited else LONGEST_LOOK
+        return min([longest, *(policy.pause for policy in self.policies.values())])
 
     async def _round_of(self, now: float) -> None:
         try:
@@ -130,10 +139,11 @@ class CapacityRequester:
             waiting=waiting,
             profile_of=lambda pod: self.profiles[pod.scheduler_name],
             open=table.to_plan_with,
+            awaited=table.awaited,
             stuck=self._stuck(now),
             most_of=self._most_of,
         )
-        plan = await self._in_turns(planned(question))
+        plan = await self._in_turns(planned_with_fewest(question))
         self._leaving = {uid: self._leaving.get(uid, now) for uid in plan.leaving}
         limits = self._apply(plan)
         await self._report_limits(limits)

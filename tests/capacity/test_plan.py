@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.capacity.machine_need import MachineNeed
-from neuron_scheduler.capacity.plan import CROWDED, NAMED_NODE, NO_TYPE, ROOM_BY_COUNT
+from neuron_scheduler.capacity.plan import CROWDED, NAMED_NODE, NO_TYPE, ROOM_BY_COUNT, SHARED, planned
 from neuron_scheduler.capacity.question import WaitingPod
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
@@ -42,6 +42,7 @@ from tests.capacity.worlds import (
     in_zone,
     machines,
     plan_for,
+    question_of,
     waiting,
 )
 from tests.support.builders import GI, node, pod
@@ -78,6 +79,7 @@ def test_eight_pods_need_two_machines_of_which_the_autoscaler_adds_one() -> None
     """By count 6 of the 8 fit on the nodes: the autoscaler adds a machine for 2, which takes 4."""
     plan = plan_for(cluster_of(broken("a"), broken("b")), [waiting(f"p{i}", 4) for i in range(8)])
     assert [len(need.pods) for need in plan.needs] == [4]
+    assert plan.hopeless == {"uid-p0": SHARED, "uid-p1": SHARED}
 
 
 def test_nothing_is_expected_of_an_autoscaler_that_did_not_come() -> None:
@@ -456,6 +458,17 @@ def test_preferences_make_karpenter_buy_by_itself() -> None:
     assert len(plan_for(cluster, late).needs) == 1
     nowhere = (PreferredTerm(100, term(ZONE_LABEL, "z9")),)
     assert len(plan_for(cluster, [waiting("p", 4, preferred_terms=nowhere)]).needs) == 1
+
+
+def test_a_pod_with_very_many_terms() -> None:
+    """They are not tried one by one, or the pods of one user would delay the plan for all others; it is as hidden."""
+    terms = tuple(term("group", f"g{number}") for number in range(2000))
+    pods = [waiting("many", 4, required_terms=(*terms, term("group", "a"))), waiting("p", 4)]
+    cluster = cluster_of(*(broken(name, labels=in_zone(name, group="a")) for name in "xyz"))
+    steps = list(planned(question_of(cluster, pods)))
+    assert len(steps) < 200
+    (need,) = plan_for(cluster, pods).needs
+    assert names(need) == ["many", "p"]
 
 
 def test_soft_spreading_makes_karpenter_buy_by_itself() -> None:

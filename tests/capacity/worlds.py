@@ -51,15 +51,25 @@ def plan_for(
     **fields: Any,
 ) -> Plan:
     """Return the plan; pods may ask unless something else is said."""
+    return to_the_end(planned(question_of(cluster, pods, open_requests=open_requests, **fields)))
+
+
+def question_of(
+    cluster: Cluster,
+    pods: Iterable[Pod | WaitingPod],
+    *,
+    open_requests: Mapping[str, MachineNeed] | None = None,
+    **fields: Any,
+) -> Question:
+    """Return what a plan is asked; pods may ask unless something else is said."""
     in_order = [each if isinstance(each, WaitingPod) else WaitingPod(each) for each in pods]
-    question = Question(
+    return Question(
         cluster=cluster,
         waiting=in_order,
         profile_of=lambda _: PROFILE,
         open=open_requests or {},
         **fields,
     )
-    return to_the_end(planned(question))
 
 
 def to_the_end(steps: Generator[None, None, T]) -> T:

@@ -9,11 +9,13 @@ import pytest
 
 from neuron_scheduler.capacity.limits import Limited, Limits
 from neuron_scheduler.capacity.machine_need import MachineNeed
+from neuron_scheduler.capacity.plan import SHARED
 from neuron_scheduler.capacity.question import Plan
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.capacity_requester import CapacityRequester
 from neuron_scheduler.controllers.consolidation_brake import REMEDY
 from neuron_scheduler.controllers.earlier_requests import EarlierRequests
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint
@@ -156,6 +158,29 @@ async def test_machines_are_asked_for_with_pauses(world: World) -> None:
     assert world.rounds.said("uid-second-0") == "The autoscaler is asked for a machine after a pause."
     assert await world.round(120.0) == 2
     assert world.count("waiting") == 0
+
+
+@pytest.mark.parametrize(("joins", "want"), [(None, 0.5), (node("new", TRN1, devices=0), 5.0)], ids=["awaited", "came"])
+async def test_how_long_a_round_waits(world: World, joins: Node | None, want: float) -> None:
+    """While a machine is awaited the next look comes soon: a pod that comes may make the request needless."""
+    assert world.rounds._look() == 5.0
+    world.refuse("four")
+    assert await world.round(60.0) == 1
+    if joins is not None:
+        world.join(joins)
+    assert world.rounds._look() == want
+
+
+async def test_a_pod_that_comes_while_a_machine_is_awaited() -> None:
+    """The autoscaler adds a machine for it that takes both: the request is withdrawn, and the sentence says why."""
+    world = World(cluster=broken("a"))
+    world.refuse("first", devices=8, cpu=1000)
+    assert await world.round(60.0) == 1
+    world.refuse("later", devices=8)
+    assert await world.round(60.5) == 0
+    assert world.ended == ["withdrawn"]
+    assert await world.round(130.0) == 0
+    assert world.rounds.said("uid-first") == f"The autoscaler is not asked for a machine: {SHARED}."
 
 
 async def test_limits_are_told_once() -> None:
