@@ -46,7 +46,13 @@ class _Version(wire.Wire):
 
 
 class _Group(wire.Wire):
+    name: str
     versions: tuple[_Version, ...] = ()
+
+
+class _Groups(wire.Wire):
+    kind: str = ""
+    groups: tuple[_Group, ...] = ()
 
 
 class _Head(wire.Wire):
@@ -69,7 +75,7 @@ class _PodTemplates(wire.Wire):
 SEEN_CONDITION: Final = {"type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE}
 """Of the pod that stands for a template: an autoscaler may have seen what asks."""
 
-_GROUP: Final = msgspec.json.Decoder(_Group)
+_GROUPS: Final = msgspec.json.Decoder(_Groups)
 _HEAD: Final = msgspec.json.Decoder(_Head)
 _LIST: Final = msgspec.json.Decoder(_PodTemplates)
 
@@ -144,14 +150,15 @@ class CapacityBuffers:
             raise
 
     async def _served(self) -> tuple[str, str]:
-        """Return the path of the buffers and the version that is served; empty if none is."""
-        try:
-            group = await self.requests.read(f"/apis/{GROUP}", _GROUP)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return "", ""
-        served = {version.version for version in group.versions}
+        """
+        Return the path of the buffers and the version that is served; empty if none is.
+
+        All groups are listed: for one that it does not serve, the API server has a 404 that a proxy may have, too.
+        """
+        listed = await self.requests.read("/apis", _GROUPS)
+        if listed.kind != "APIGroupList":
+            raise UnreachableError("the answer to GET /apis is not from an API server")
+        served = {version.version for group in listed.groups if group.name == GROUP for version in group.versions}
         version = next((version for version in VERSIONS if version in served), "")
         return f"/apis/{GROUP}/{version}/namespaces/{NAMESPACE}/capacitybuffers", version
 

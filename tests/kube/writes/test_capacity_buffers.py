@@ -14,14 +14,16 @@ from tests.kube.writes.machine_orders import GI, NAME, order, requests_of
 from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
 
 TEMPLATES = "/api/v1/namespaces/neuron-scheduler-capacity/podtemplates"
-GROUP = "/apis/autoscaling.x-k8s.io"
-BUFFERS = f"{GROUP}/v1beta1/namespaces/neuron-scheduler-capacity/capacitybuffers"
+GROUPS = "/apis"
+BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/neuron-scheduler-capacity/capacitybuffers"
 LABELS = {"neuron-scheduler/placeholder": "true", "neuron-scheduler/requested-by": "my-scheduler"}
 
 
 def served(*versions: str) -> Answer:
-    """Answer with the API group and its versions."""
-    return answer({"kind": "APIGroup", "apiVersion": "v1", "versions": [{"version": name} for name in versions]})
+    """Answer with the API groups, of which one has these versions, or is missing."""
+    ours = {"name": "autoscaling.x-k8s.io", "versions": [{"version": name} for name in versions]}
+    groups = [{"name": "apps", "versions": [{"version": "v1"}]}, *([ours] if versions else [])]
+    return answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 
 
 def stored(kind: str, **metadata: Any) -> Answer:
@@ -35,7 +37,9 @@ def stored(kind: str, **metadata: Any) -> Answer:
 BETA = served("v1alpha1", "v1beta1")
 TEMPLATE, BUFFER = stored("PodTemplate"), stored("CapacityBuffer")
 THERE = refuse(409, "AlreadyExists")
-NO_GROUP = refuse(404, "NotFound")
+NO_GROUP = served()
+PAGES = [answer("404 page not found\n", status=404), answer({"kind": "Status"}), answer("<html>")]
+"""What a proxy may answer to the question which groups there are."""
 
 
 async def run(*script: Answer, deed: str, uid: str = "") -> tuple[Any, Scripted]:
@@ -51,7 +55,7 @@ async def test_the_requests() -> None:
     outcome, server = await run(BETA, TEMPLATE, BUFFER, deed="ask")
     assert outcome == Asked("CapacityBuffer")
     group, template, buffer = server.seen
-    assert group.path == GROUP
+    assert group.path == GROUPS
     assert template.path == TEMPLATES
     assert template.json["template"]["spec"] == spec_of(order())
     assert template.json["metadata"]["labels"] == template.json["template"]["metadata"]["labels"]
@@ -107,6 +111,15 @@ async def test_what_may_go_wrong_when_withdrawing(script: list[Answer], uid: str
     assert " ".join(request.method for request in server.seen) == methods
 
 
+@pytest.mark.parametrize("page", PAGES, ids=["a page", "a Status", "no JSON"])
+@pytest.mark.parametrize("deed", ["ask", "withdraw"])
+async def test_a_proxy_does_not_know_what_is_served(page: Answer, deed: str) -> None:
+    """Its 404 neither declines a request for good, nor leaves a buffer for which an autoscaler buys a machine."""
+    outcome, server = await run(page, deed=deed, uid="u")
+    assert isinstance(outcome, Unsettled)
+    assert [request.method for request in server.seen] == ["GET"]
+
+
 async def test_what_an_earlier_leader_has_asked_for() -> None:
     """Each template with a buffer is read as a pod that waits; one that cannot be read is left out."""
     metadata = {"name": NAME, "uid": "t", "labels": LABELS, "creationTimestamp": "2026-11-21T08:00:00Z"}
@@ -117,7 +130,7 @@ async def test_what_an_earlier_leader_has_asked_for() -> None:
     async with scripted(answer({"items": items}), BETA, BUFFER, BUFFER) as (server, client):
         (found,) = await CapacityBuffers(requests=requests_of(client)).found()
     assert server.seen[0].query == {"labelSelector": "neuron-scheduler/placeholder=true"}
-    assert [request.path for request in server.seen[1:]] == [GROUP, f"{BUFFERS}/{NAME}", f"{BUFFERS}/{NAME}"]
+    assert [request.path for request in server.seen[1:]] == [GROUPS, f"{BUFFERS}/{NAME}", f"{BUFFERS}/{NAME}"]
     assert (found.scheduled, found.terminating) == (PodCondition("False", "Unschedulable"), False)
     assert (found.name, found.labels, found.created) == (NAME, LABELS, 1_795_248_000.0)
     assert found.requests == {NEURON_DEVICE: 16, CPU: 4001, MEMORY: 8 * GI}
