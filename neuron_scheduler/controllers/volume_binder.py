@@ -15,6 +15,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.objects.resource_version import as_number
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
@@ -135,7 +136,7 @@ class VolumeBinder:
         for name, write in writes:
             match await write():
                 case Written(resource_version=version):
-                    versions[name] = _number(version)
+                    versions[name] = as_number(version) or 0
                 case Failed(message=message):
                     return _refused(message)
                 case HeldBack():
@@ -189,7 +190,7 @@ class VolumeBinder:
             return _Problem(f'persistentvolume "{name}" not found')
         if claim is None or claim.uid != kept.claim.uid:
             return _Problem(f'persistentvolumeclaim "{kept.claim.name}" not found')
-        older = _number(volume.resource_version) < version
+        older = (as_number(volume.resource_version) or 0) < version
         problem = None if older else self._problem_of_kept(plan, volume, claim)
         return problem or (set() if claim.fully_bound and not older else {name, key})
 
@@ -210,7 +211,7 @@ class VolumeBinder:
         claim = self.cluster.volumes.stored_claims.get(decided.key)
         if claim is None or claim.uid != decided.uid:
             return _Problem(f'persistentvolumeclaim "{decided.name}" not found')
-        if _number(claim.resource_version) < version:
+        if (as_number(claim.resource_version) or 0) < version:
             return {claim.key}
         if claim.selected_node != plan.node_name:
             return _Problem(f'provisioning failed for PVC "{claim.name}"')
@@ -232,8 +233,3 @@ def _unfit(volume: PersistentVolume, plan: VolumePlan) -> _Problem:
 
 def _refused(message: str) -> Refused:
     return Refused(0, PREFIX + message, retryable=True)
-
-
-def _number(version: str) -> int:
-    """Return a resource version as a number; upstream compares numbers too."""
-    return int(version) if version.isdigit() else 0

@@ -34,6 +34,8 @@ DEAD_AFTER: Final = 20.0  # seconds without an acknowledgement
 ACK_TIMEOUT: Final = 4.0  # the same for `Pool.BIND`; a request that is given up earlier resets its connection at once
 MOST_BYTES: Final = 16 << 20  # of one object: 1.5 MiB in etcd, and JSON may escape each byte as six
 
+LONGEST_REASON: Final = 500  # characters of a library's error, which may quote what a server sent
+
 
 class TooLongError(ValueError):
     """An answer has more bytes than were allowed."""
@@ -153,13 +155,18 @@ def unreachable(error: Exception, target: str) -> UnreachableError:
     if isinstance(error, TimeoutError):
         return ApiTimeoutError(f"no answer in time to {target}")
     if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
-        return UnreachableError(f"certificate of the API server is not trusted: {error}; check the CA")
+        return UnreachableError(f"certificate of the API server is not trusted: {_short(error)}; check the CA")
     if isinstance(error, aiohttp.http_exceptions.LineTooLong):
-        return OversizedLineError(f"endless line in the answer to {target}: {error}")
+        return OversizedLineError(f"endless line in the answer to {target}: {_short(error)}")
     if isinstance(error, TooLongError):
         return OversizedAnswerError(f"answer to {target} is too long: {error}")
-    reason = str(error) if isinstance(error, OSError | ValueError | aiohttp.ClientError) else repr(error)
+    known = isinstance(error, OSError | ValueError | aiohttp.ClientError)
+    reason = _short(error) if known else repr(error)[:LONGEST_REASON]
     return UnreachableError(f"connection failed during {target}: {reason or type(error).__name__}")
+
+
+def _short(error: Exception) -> str:
+    return str(error)[:LONGEST_REASON]
 
 
 @contextlib.contextmanager

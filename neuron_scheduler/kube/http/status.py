@@ -19,6 +19,8 @@ from neuron_scheduler.kube.objects import wire
 UNKNOWN_USER: Final = "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
 """The sentence for a person whose request was answered with 401."""
 EXCERPT: Final = 500  # bytes of an error body that is no Status
+LONGEST_MESSAGE: Final = 4096  # characters of a Status's message, which may quote an object; longer ones are cut
+LONGEST_REASON: Final = 63
 LONGEST_PAUSE: Final = 15.0  # seconds that a server may ask to wait; more counts as this: a pod is bound within 30
 
 _SECONDS: Final = re.compile(r"[0-9]+")
@@ -55,8 +57,8 @@ def status_error(refusal: wire.Status, *, status: int = 0, retry_after: float | 
     is_failure = (refusal.api_version, refusal.kind, refusal.status) == ("v1", "Status", "Failure")
     return ApiError(
         status or refusal.code or 500,
-        reason=refusal.reason or "",
-        message=refusal.message or "",
+        reason=(refusal.reason or "")[:LONGEST_REASON],
+        message=(refusal.message or "")[:LONGEST_MESSAGE],
         kind=details.kind or "",
         name=details.name or "",
         uid=details.uid or "",

@@ -23,6 +23,7 @@ from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableErr
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.objects.base import Decoded, Resource
+from neuron_scheduler.kube.objects.resource_version import as_number
 from neuron_scheduler.kube.watch.failure import hint, in_words
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
 from neuron_scheduler.kube.watch.pager import Api, Pager
@@ -316,7 +317,8 @@ class Informer(Generic[T]):
             DeadEndError: silence means that the watch does not work.
         """
         now, known = await self._pager.version(), self._resource_version
-        if now.isdigit() and known.isdigit() and int(now) < int(known):
+        new, old = as_number(now), as_number(known)
+        if new is not None and old is not None and new < old:
             raise DeadEndError(f"known version {known} is newer than the server's version {now}")
         if now != known and self._silent >= MOST_SILENT:
             raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")

@@ -26,6 +26,8 @@ from tests.support.scripted_server import answer, refuse, scripted
 
 METHODS = pytest.mark.parametrize("method", ["GET", "POST"], ids=["aiohttp", "our own HTTP"])
 MIB: Final = 1 << 20
+MOST_LOGGED: Final = 5_000
+"""Characters of an error, which is in log lines, conditions and Events."""
 
 
 def body(length: int, *headers: bytes) -> bytes:
@@ -37,6 +39,13 @@ def packed(content: bytes, encoding: bytes) -> bytes:
     """An answer whose headers say that the body is compressed."""
     return b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n" % (encoding, len(content)) + content
 
+
+def body_of(content: bytes) -> bytes:
+    """An answer that refuses."""
+    return b"HTTP/1.1 403 No\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content)
+
+
+LONG: Final = b"x" * MIB
 
 HOSTILE: Final[dict[str, bytes]] = {
     "nothing": b"",
@@ -69,6 +78,13 @@ HOSTILE: Final[dict[str, bytes]] = {
     "a refusal that is no JSON": b"HTTP/1.1 403 No\r\nContent-Length: 3\r\n\r\n\xff\xfe\xfd",
     "a deep refusal": b"HTTP/1.1 403 No\r\nContent-Length: 100005\r\n\r\n" + b'{"a":' + b"[" * 100_000,
     "a redirect to nowhere": b"HTTP/1.1 301 No\r\nLocation: http://[::\r\nContent-Length: 0\r\n\r\n",
+    "a long sentence": body_of(
+        b'{"apiVersion":"v1","kind":"Status","status":"Failure","code":403,"message":"%b"}' % LONG
+    ),
+    "a long reason": body_of(b'{"apiVersion":"v1","kind":"Status","status":"Failure","code":403,"reason":"%b"}' % LONG),
+    "a long page": body_of(b"<p>%b" % LONG),
+    "a long line": LONG,
+    "a long header that is none": b"HTTP/1.1 200 OK\r\na b: %b\r\n\r\n" % LONG[:4000],
     "a time to wait that is none": b"HTTP/1.1 503 No\r\nRetry-After: \xb2\r\nContent-Length: 0\r\n\r\n",
 }
 
@@ -101,14 +117,15 @@ async def saying(sent: bytes, *, more: bytes = b"") -> AsyncIterator[Connection]
 @METHODS
 @pytest.mark.parametrize("sentence", HOSTILE)
 async def test_no_answer_raises_anything_else(method: str, sentence: str) -> None:
-    """The next request is answered, and no callback warns."""
+    """The next request is answered, no callback warns, and the sentence of the error is not what a proxy likes."""
     loop, complaints = asyncio.get_running_loop(), list[str]()
     loop.set_exception_handler(lambda _, context: complaints.append(str(context)))
     try:
         async with saying(HOSTILE[sentence]) as connection, Client(connection=connection) as client:
             for _ in range(2):
-                with pytest.raises((ApiError, UnreachableError)):
+                with pytest.raises((ApiError, UnreachableError)) as raised:
                     await client.request(method, "/x", timeout=PATIENCE)
+                assert len(str(raised.value)) < MOST_LOGGED
     finally:
         loop.set_exception_handler(None)
 

@@ -288,6 +288,15 @@ async def test_a_version_from_the_future_is_listed_again() -> None:
     assert server.seen[2].query["limit"] == "1"
 
 
+@pytest.mark.parametrize("version", ["²", "9" * 5_000], ids=["no digit", "no number"])
+async def test_a_version_that_is_no_number(version: str) -> None:
+    """A proxy has damaged it: it cannot be compared, and the watch goes on."""
+    times = iter([10_000.0 * step for step in range(100)])
+    script = listing(at("1", "a")), watching(), listing(version=version), watching(event("ADDED", at("11", "b")))
+    async with informed(*script, clock=lambda: next(times)) as (_server, log, _informer):
+        assert log.lines == ["+a", "+b"]
+
+
 async def test_silence_where_nothing_happens_is_not_listed_again() -> None:
     """A server sends no bookmark for a resource that did not change since it was listed."""
     times = iter([10_000.0 * step for step in range(100)])
