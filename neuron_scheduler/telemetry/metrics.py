@@ -95,9 +95,9 @@ class Metrics:
     )
     """Count a search for pods to preempt, whatever its outcome."""
     preempted: Callable[[int], None] = histogram(
-        "scheduler_preemption_victims", "Number of pods that one preemption asks to leave.", exponential(1, 2, 7)
+        "scheduler_preemption_victims", "Number of pods that were evicted for one pod.", exponential(1, 2, 7)
     )
-    """Count a preemption and its victims."""
+    """Count a preemption and the victims that were evicted."""
     extension_point_seconds: Callable[[str, str, str], Histogram] = histograms(
         "scheduler_framework_extension_point_duration_seconds",
         "Latency for running all plugins of a specific extension point. PreFilter, Filter and Score: of one decision in"

@@ -3,8 +3,11 @@ Evict a pod for another one of higher priority: write the reason to its status, 
 
 Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. It is a DELETE and not the eviction
 subresource, because budgets are best effort here; the pod has its own grace period. The uid is a precondition of both
-requests: a pod that was recreated under the same name is another pod. Refuses to choose the pod, to wait for its end,
-and to wait between two tries: its caller has other victims.
+requests: a pod that was recreated under the same name is another pod. Before the first byte of each request its caller
+is asked whether the pod has to leave at all: the reason for it may have ended meanwhile. The condition of a pod that
+stays is then wrong; it is left to the disruption controller, which sets it to False after two minutes, as it is if
+kube-scheduler's deletion fails. Refuses to choose the pod, to wait for its end, and to wait between two tries: its
+caller has other victims.
 """
 
 import random as randomness
@@ -53,6 +56,11 @@ def _ignore(_write: str) -> None:
     """Do nothing."""
 
 
+def _always() -> bool:
+    """Return True."""
+    return True
+
+
 @attrs.frozen
 class _Request:
     method: str
@@ -67,14 +75,22 @@ class Eviction:
     A victim on its way out.
 
     Attributes:
+        is_needed: whether the victim has to leave; asked right before the first byte of each request.
         explained: its status has the reason, or cannot take it.
         evicted: whether it is terminating or gone; None until that is known.
+        needless: it has not been evicted because it does not have to leave any more.
+        in_doubt: a DELETE was sent that may have succeeded although it did not say so.
+        gone: it was gone, or another pod had its name, before a DELETE of ours can have ended it.
     """
 
     victim: Pod
     scheduler_name: str
+    is_needed: Callable[[], bool] = _always
     explained: bool = attrs.field(default=False, init=False)
     evicted: bool | None = attrs.field(default=None, init=False)
+    needless: bool = attrs.field(default=False, init=False)
+    in_doubt: bool = attrs.field(default=False, init=False)
+    gone: bool = attrs.field(default=False, init=False)
     _body: bytes = attrs.field(default=b"", init=False)
     _tries: int = attrs.field(default=0, init=False)
 
@@ -87,6 +103,11 @@ class Eviction:
             return _Request("DELETE", path, msgspec.json.encode(options), JSON)
         self._body = self._body or disruption_patch(self.victim, scheduler_name=self.scheduler_name, now=now)
         return _Request("PATCH", f"{path}/status", self._body, STRATEGIC_MERGE_PATCH)
+
+    def permits(self) -> bool:
+        """Return whether the victim still has to leave, and note it."""
+        self.needless = not self.is_needed()
+        return not self.needless
 
     def succeeded(self) -> None:
         """Note that the request need not be sent again."""
@@ -124,7 +145,7 @@ class Evictor:
         while eviction.evicted is None and not pause:
             request = eviction.request(self.wall_clock())
             try:
-                await self._send(request)
+                await self._send(request, permit=lambda: eviction.permits() and self.may_send())
             except FencedError:
                 eviction.evicted = False
             except (ApiError, UnreachableError) as error:
@@ -137,8 +158,9 @@ class Evictor:
         """Return the seconds before the next try; 0 if the request needs none."""
         answered = error if isinstance(error, ApiError) else None
         if answered is not None and _is_gone(answered, request.path.removesuffix("/status")):
-            eviction.evicted = True
+            eviction.evicted, eviction.gone = True, not eviction.in_doubt
             return 0.0
+        eviction.in_doubt |= eviction.explained
         if answered is not None and answered.too_large and not eviction.explained:
             log.warning(
                 "Pod is too large for the condition DisruptionTarget; deleting it without the condition",
@@ -155,7 +177,7 @@ class Evictor:
         retry_after = answered.retry_after if answered is not None else None
         return max(retry_after or 0.0, pause * (1 + JITTER * self.random()))
 
-    async def _send(self, request: _Request) -> None:
+    async def _send(self, request: _Request, *, permit: Callable[[], bool]) -> None:
         answer = await self.client.request(
             request.method,
             request.path,
@@ -163,7 +185,7 @@ class Evictor:
             content_type=request.content_type,
             timeout=self.timeout,
             pool=Pool.BIND,
-            permit=self.may_send,
+            permit=permit,
         )
         if not confirms(answer.body, "Pod"):
             raise UnreachableError(f"{answer.status}, and not from an API server")

@@ -6,14 +6,20 @@ dropped when another pod takes the space or the node takes the pod no more. Refu
 `search`.
 """
 
+from collections.abc import Callable
+
+import attrs
+
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pods
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, with_pod, without_pods
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import takes
+from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.scheduling.preemption.comparison import Preemption
 
 
@@ -51,6 +57,30 @@ def can_be_kept(node_info: NodeInfo, nomination: Nomination) -> bool:
     """Return whether a node takes the nominated pod, with the cores that were nominated, once the victims are gone."""
     remaining = without_pods(node_info, nomination.victims & node_info.pod_infos.keys())
     return takes(remaining, nomination.pod, nomination.cores, count_unknown_only=nomination.count_unknown_only)
+
+
+def lost_nominations(node_info: NodeInfo, waiting: Callable[[str], Pod | None]) -> list[Pod]:
+    """
+    Return the pods whose nominations a node cannot keep beside the others; those of higher priority come first.
+
+    `waiting` returns the present state of a pod of our queue: it may tolerate more than when it was nominated. All
+    other pods are kube-scheduler's. Their host ports are not ours to judge, and beside other nominations they are
+    judged only by what we judge at the nomination: otherwise it would be dropped and made again with each change of the
+    node.
+    """
+    lost, row = list[Pod](), node_info
+    for nomination in sorted(node_info.nominations, key=lambda nomination: -nomination.pod.priority):
+        ours = waiting(nomination.pod.uid)
+        pod = attrs.evolve(nomination.pod, host_ports=()) if ours is None else ours
+        beside = without_other_resources(pod) if ours is None else ours
+        if can_be_kept(node_info, attrs.evolve(nomination, pod=pod)) and can_be_kept(
+            row, attrs.evolve(nomination, pod=beside)
+        ):
+            row = without_pods(row, nomination.victims & row.pod_infos.keys())
+            row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
+        else:
+            lost.append(pod)
+    return lost
 
 
 def is_leaving(victim: Pod) -> bool:

@@ -154,3 +154,36 @@ async def test_permission_is_asked_with_the_connection_in_hand(requests: int, se
     evictor = Evictor(client=client, may_send=client.may_send, timeout=4.0)
     assert not await ended(evictor)
     assert client.sent == sent
+
+
+@pytest.mark.parametrize("sent", [[], ["PATCH"]])
+async def test_a_pod_that_need_not_leave_any_more_is_not_deleted(sent: list[str]) -> None:
+    """It is asked with the connection in hand: before the reason is written, and again before the deletion."""
+    client = LosesTheLease(9)
+    evictor = Evictor(client=client, may_send=client.may_send, timeout=4.0)
+    eviction = Eviction(VICTIM, "my-scheduler", lambda: len(client.sent) < len(sent))
+    assert not await evictor.proceed(eviction)
+    assert client.sent == sent
+    assert (eviction.evicted, eviction.needless, eviction.in_doubt) == (False, True, False)
+
+
+async def test_a_deletion_is_asked_about_before_each_try() -> None:
+    """The first one had no answer, which stays in doubt."""
+    async with scripted(DONE, reset) as (server, client):
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0)
+        eviction = Eviction(VICTIM, "my-scheduler", lambda: len(server.seen) < 2)
+        assert await evictor.proceed(eviction)
+        assert not await evictor.proceed(eviction)
+    assert [request.method for request in server.seen] == ["PATCH", "DELETE"]
+    assert (eviction.evicted, eviction.needless, eviction.in_doubt) == (False, True, True)
+
+
+@pytest.mark.parametrize(("script", "gone"), [([GONE], True), ([DONE, GONE], True), ([DONE, reset, GONE], False)])
+async def test_a_pod_that_is_gone_may_have_gone_by_itself(script: list[Answer], gone: bool) -> None:
+    """Unless an earlier try may have deleted it."""
+    async with scripted(*script) as (_, client):
+        eviction = Eviction(VICTIM, "my-scheduler")
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0)
+        while await evictor.proceed(eviction):
+            pass
+    assert (eviction.evicted, eviction.gone) == (True, gone)

@@ -139,6 +139,6 @@ MENDS: Final = (
     Mend(
         19,
         "the tasks of a replica grow with the pods that it evicts",
-        ("tests/controllers/test_preemption_executor.py::test_the_number_of_tasks_does_not_depend_on_that_of_victims",),
+        ("tests/controllers/test_victim_evictions.py::test_the_number_of_tasks_does_not_depend_on_that_of_victims",),
     ),
 )

@@ -149,10 +149,8 @@ MUTANTS: Final = (
         edits=(
             Edit(
                 "kube.writes.evictor",
-                """
-                permit=self.may_send,
-                """,
-                "",
+                "permit=lambda: eviction.permits() and self.may_send()",
+                "permit=eviction.permits",
             ),
         ),
         mend=17,
@@ -167,7 +165,7 @@ MUTANTS: Final = (
         danger="as many tasks as there are victims",
         edits=(
             Edit(
-                "controllers.preemption_executor",
+                "controllers.victim_evictions",
                 """
                 self._victims.add(victim, pod.namespace, self.clock())
                 """,
