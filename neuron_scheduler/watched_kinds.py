@@ -47,7 +47,7 @@ def node_handler(
     *,
     machines: "MachineRequests",
 ) -> NodeHandler:
-    """Return the handler of nodes; `foreign` is None if the extender is off."""
+    """Return the handler of nodes, after that of pods; `foreign` is None if the extender is off."""
 
     def gone(name: str) -> None:
         volumes.noticed(name)
@@ -56,7 +56,8 @@ def node_handler(
         machines.node_gone(name)
 
     def changed(name: str) -> None:
-        _recheck(loop, foreign, name)
+        if not loop.defers(name):
+            _recheck(loop, foreign, name)
         machines.node_changed(name)
 
     def came(node: Node) -> None:
@@ -120,7 +121,7 @@ def pod_handler(
         if foreign is not None:
             foreign.pending(pod)
 
-    return PodHandler(
+    handler = PodHandler(
         cluster=loop.cluster,
         queue=loop.queue,
         metrics=loop.metrics,
@@ -135,6 +136,8 @@ def pod_handler(
         noticed=noticed,
         pending_elsewhere=pending_elsewhere,
     )
+    loop.defers = handler.defers
+    return handler
 
 
 def others(

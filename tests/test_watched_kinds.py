@@ -17,6 +17,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -221,6 +222,52 @@ async def test_a_list_counts_no_pod_beside_the_one_whose_space_it_has(cpu: int, 
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
         world.pods.deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"), [({"labels": {**NODE.labels, "a": "b"}}, False), (CHANGES["cordon"], True)]
+)
+async def test_a_node_that_changes_in_the_middle_of_a_list_is_looked_at_at_its_end(
+    changes: dict[str, Any], lost: bool
+) -> None:
+    """The watch of nodes goes on meanwhile, and both the pods that came and those that are gone still count."""
+    world = World()
+    with world.pods.replacing():
+        world.pods.added(pod("new", on="n", cpu=6500, priority=9))
+        world.change_node(**changes)
+        assert world.parts.cluster.nomination(world.wanted.uid) is not None
+        world.pods.deleted(NEIGHBOUR)
+    assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
+
+
+@pytest.mark.parametrize(("cpu", "lost"), [(1500, False), (1501, True)])
+async def test_a_decision_in_the_middle_of_a_list_is_set_against_nominations_at_its_end(cpu: int, lost: bool) -> None:
+    """It takes its own space only; that of a pod which is gone does not count against the nomination."""
+    world = World()
+    with world.pods.replacing():
+        world.pods.added(pod("new", on="n", cpu=5500, priority=9))
+        decided = pod("decided", scheduler_name="my-scheduler", cpu=cpu, priority=9)
+        world.parts.scheduling_loop.assumptions.assume(decided, Decision("n", None, 1, 1))
+        assert world.parts.cluster.nomination(world.wanted.uid) is not None
+        world.pods.deleted(NEIGHBOUR)
+    assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
+
+
+async def test_a_node_that_changes_in_the_middle_of_a_list_withdraws_no_binding() -> None:
+    """As above, for a pod that waits at the fence."""
+    async with at_work() as site:
+        there, new = (pod(name, on="n", cpu=100_000) for name in ("there", "new"))
+        site.handler.added(there)
+        site.add("b", "a", devices=4, cpu=250)
+        assert await site.settle() == ["b"]
+        with site.handler.replacing():
+            site.handler.added(new)
+            site.change_node(labels={"a": "b"})
+            await site.settle()
+            assert site.waiting == 1
+            site.handler.deleted(there)
+        await site.settle()
+        assert site.waiting == 1
 
 
 async def test_a_list_ends_although_a_decision_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:

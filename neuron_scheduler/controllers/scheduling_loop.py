@@ -83,6 +83,10 @@ class PreemptionExecutor(Protocol):
         """Search for victims, and begin to ask them to leave."""
 
 
+def _never(_node_name: str) -> bool:
+    return False
+
+
 _WARM_UP_PODS = 1024  # most waiting pods resemble each other
 
 
@@ -100,6 +104,7 @@ class SchedulingLoop:
         bind_concurrency: Bindings that are tried for the first time at once.
         errors: reports unexpected exceptions.
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
+        defers: returns whether a node is looked at later, at the end of a list of pods that is being handed over.
         listeners: called in order with each pod and the decision about it, before that is assumed.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
         timing: times one decision in ten.
@@ -122,6 +127,7 @@ class SchedulingLoop:
     identity: str = ""
     allocate_fence: bool = True
     listeners: list[Callable[[Pod, Decision | FitError], None]] = attrs.field(factory=list)
+    defers: Callable[[str], bool] = attrs.field(default=_never, init=False)
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -138,7 +144,7 @@ class SchedulingLoop:
         self.assumptions = Assumptions(
             cluster=self.cluster,
             queue=self.queue,
-            recheck=self.preemption_executor.recheck,
+            recheck=self._recheck,
             identity=self.identity,
         )
         self._attempts = QueuedAttempts(
@@ -284,6 +290,11 @@ class SchedulingLoop:
         trusting = self.profiles[pod.scheduler_name].count_unknown_only
         attempt = QueuedAttempt(queued, self._attempts)
         return Commitment(attempt, pod, annotations, decision, started, plan, count_unknown_only=trusting)
+
+    def _recheck(self, node_name: str) -> None:
+        """Look at the nominations of a node again, if all its pods are known."""
+        if not self.defers(node_name):
+            self.preemption_executor.recheck(node_name)
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""

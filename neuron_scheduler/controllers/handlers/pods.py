@@ -48,7 +48,7 @@ class PodHandler(ObjectHandler[Pod]):
         clock: seconds that never jump, the queue's time.
         gone: called with the uid of each pod that is gone.
         came: called with the name of a node on which a pod is, or takes what, this process did not decide; at the end
-            of a list with the nodes of its pods, once each.
+            of a list once with each node of its pods, and each that `defers` was asked about.
         left: called with a pod that is gone from its node without having started or having been deleted.
         started: called with a pod that its kubelet has admitted.
         double_booked: called with a pod and another that claims the same cores.
@@ -175,11 +175,19 @@ class PodHandler(ObjectHandler[Pod]):
         for pod_info in filter(None, known):
             self._report_conflict(pod_info.pod)
 
-    def _came(self, node_name: str) -> None:
-        """Call `came`, now or at the end of the list that is being handed over."""
+    def defers(self, node_name: str) -> bool:
+        """
+        Return whether a node must not be looked at now, because its pods are being replaced by those of a list.
+
+        `came` is then called with its name at the end of the list.
+        """
         if self._replacing:
             self._came_to[node_name] = None
-        else:
+        return self._replacing
+
+    def _came(self, node_name: str) -> None:
+        """Call `came`, now or at the end of the list that is being handed over."""
+        if not self.defers(node_name):
             self.came(node_name)
 
     def _is_ours(self, pod: Pod) -> bool:
