@@ -1,22 +1,25 @@
 """
 An attempt of the scheduling loop: what its outcome means for the queue, the metrics and the pod's owner.
 
-Upstream: `handleSchedulingFailure` in `pkg/scheduler/schedule_one.go`. Refuses to change the cluster, but for an
-attempt that ended in an exception.
+Upstream: `handleSchedulingFailure` in `pkg/scheduler/schedule_one.go`. Refuses to preempt, and to change the cluster,
+but for an attempt that ended in an exception.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
+from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.kube.writes.binder import Refused
+from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.telemetry import logs
@@ -25,12 +28,20 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 log = logs.logger(__name__)
 
+NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
+NO_NODES: Final = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+
 
 class PodReporter(Protocol):
-    """Reports to the pod's owner, in its Events and its condition, how its Binding ended."""
+    """Reports to the pod's owner, in its Events and its condition, how an attempt ended."""
 
     def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Report that the pod is bound, and to which ids."""
+
+    def unschedulable(
+        self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange
+    ) -> None:
+        """Report why no node takes the pod now, and what becomes of its nominated node."""
 
     def failed(self, pod: Pod, message: str) -> None:
         """Report that an attempt ended in an error."""
@@ -52,6 +63,27 @@ class QueuedAttempts:
     metrics: Metrics
     clock: Callable[[], float]
     errors: UnexpectedErrors
+
+    def unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
+        """Put a pod back that no node takes now, and report why; `after` says what preemption has done for it."""
+        pod, now = queued.pod, self.clock()
+        if pod.uid not in self.queue:
+            return  # gone, or bound by another scheduler, in the meantime
+        has_nomination = self.cluster.nomination(pod.uid) is not None
+        self.queue.unschedulable(
+            queued,
+            refused.plugins,
+            now,
+            held=after.held,
+            has_nomination=has_nomination,
+            cause=refused.cause,
+            against_preemption=after.plugins,
+        )
+        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+        log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
+        self.reporter.unschedulable(
+            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
+        )
 
     def crashed(self, queued: QueuedPod, error: Exception) -> None:
         """

@@ -25,7 +25,6 @@ from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.queued_attempt import QueuedAttempt, QueuedAttempts
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.turn import LONGEST_TURN
-from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -46,9 +45,6 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 log = logs.logger(__name__)
 _attempts = log.v(3)  # as upstream's
 
-NO_FIT = "Unable to schedule pod; no fit; waiting"
-NO_NODES = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
-
 _LONGEST_IDLE = 5.0
 """Seconds after which an idle loop looks at the queue again, to show that it works."""
 _PAUSE = 0.1
@@ -57,11 +53,6 @@ _PAUSE = 0.1
 
 class PodReporter(binding_cycle.PodReporter, queued_attempt.PodReporter, Protocol):
     """Reports the outcome of an attempt to the pod's owner: Event and condition."""
-
-    def unschedulable(
-        self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange
-    ) -> None:
-        """Report why no node takes the pod now, and what becomes of its nominated node."""
 
 
 class PreemptionExecutor(Protocol):
@@ -315,26 +306,8 @@ class SchedulingLoop:
         return schedule_pod(self.cluster, pod, profile) if pod.uid in self.queue else None
 
     async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
-        """Preempt other pods if that helps, report the refusal, and put the pod back."""
+        """Preempt other pods if that helps, and handle the refusal."""
         after = PostFilter()
         if refused.nodes:
             after = await self.preemption_executor.post_filter(queued, refused, profile)
-            refused = attrs.evolve(refused, preemption=after.text)
-        pod, now = queued.pod, self.clock()
-        if pod.uid not in self.queue:
-            return  # gone, or bound by another scheduler, in the meantime
-        has_nomination = self.cluster.nomination(pod.uid) is not None
-        self.queue.unschedulable(
-            queued,
-            refused.plugins,
-            now,
-            held=after.held,
-            has_nomination=has_nomination,
-            cause=refused.cause,
-            against_preemption=after.plugins,
-        )
-        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
-        log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
-        self.reporter.unschedulable(
-            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
-        )
+        self._attempts.unschedulable(queued, attrs.evolve(refused, preemption=after.text), after, started)
