@@ -307,6 +307,19 @@ async def test_a_list_withdraws_no_binding_for_a_pod_that_has_ended() -> None:
         assert site.waiting == 0
 
 
+async def test_a_pod_that_waits_to_be_bound_and_is_seen_on_its_node_unreadable_is_an_unknown_holder() -> None:
+    """Another scheduler has bound it, so its devices are not those that we chose; the Binding is dropped."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4, cpu=250)
+        assert await site.settle() == ["b"]
+        assert (site.waiting, site.cluster.is_assumed("uid-a")) == (1, True)
+        site.handler.malformed(Malformed("Pod", "default/a", "bad", uid="uid-a", node_name="n"))
+        assert await site.settle() == ["b"]
+        pod_info = site.cluster.pod_info("uid-a")
+        assert pod_info is not None
+        assert (site.waiting, pod_info.unreadable, pod_info.cores) == (0, True, None)
+
+
 async def test_space_is_kept_where_unknown_ids_count_by_number_only() -> None:
     """As in the profile by which the victim was chosen."""
     world = World(settings={"unknown_allocations": "count-only"})

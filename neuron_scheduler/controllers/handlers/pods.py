@@ -116,13 +116,19 @@ class PodHandler(ObjectHandler[Pod]):
             self.left(pod_info)
 
     def take_unreadable(self, malformed: Malformed) -> None:
-        """Count what the pod uses on its node as unknown, unless it could be read before."""
+        """Count what the pod uses on its node as unknown, unless it could be read there before."""
         if malformed.node_name and malformed.uid:
             self.queue.remove(malformed.uid)
+            freed = dict(self._places_given_up(malformed))
+            if self.cluster.is_assumed(malformed.uid) and freed:
+                self.cluster.remove_pod(malformed.uid)  # another scheduler has bound it
             namespace, _, name = malformed.key.partition("/")
-            self.cluster.put_unreadable_pod(
-                Pod(uid=malformed.uid, namespace=namespace, name=name, node_name=malformed.node_name)
-            )
+            pod = Pod(uid=malformed.uid, namespace=namespace, name=name, node_name=malformed.node_name)
+            self.cluster.put_unreadable_pod(pod)
+            for node_name, known in freed.items():
+                self._note(ClusterEvent.ASSIGNED_POD_GONE, known, node_name=node_name)
+            self.noticed(malformed.uid, malformed.node_name)
+            self.cluster.put_unreadable_pod(pod)  # once more, for a pod whose Binding waited, and has just been dropped
             self._came(malformed.node_name)
 
     def logged(self, malformed: Malformed) -> None:
@@ -189,6 +195,14 @@ class PodHandler(ObjectHandler[Pod]):
         """Call `came`, now or at the end of the list that is being handed over."""
         if not self.defers(node_name):
             self.came(node_name)
+
+    def _places_given_up(self, malformed: Malformed) -> Iterator[tuple[str, Pod]]:
+        """Yield the nodes on which an unreadable pod needs the space no more that is nominated or assumed for it."""
+        nominated, pod_info = self.cluster.nomination(malformed.uid), self.cluster.pod_info(malformed.uid)
+        if nominated is not None:
+            yield nominated[0], nominated[1].pod
+        if pod_info is not None and pod_info.pod.node_name != malformed.node_name:
+            yield pod_info.pod.node_name, pod_info.pod
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self.scheduler_names and not pod.terminating

@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import attrs
+import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.kube.objects.base import Malformed
@@ -127,6 +128,43 @@ def test_pods_of_a_list_come_to_their_nodes_at_its_end(world: World) -> None:
     assert came == ["a", "b", "c", "a"]
 
 
+@pytest.mark.parametrize("bound_to", ["b", "c"])
+def test_a_nomination_ends_with_a_binding_that_cannot_be_read(world: World, bound_to: str) -> None:
+    """Others are tried for the nominated space, and the pod counts once: on its node."""
+    for name in ("b", "c"):
+        world.nodes.added(node(name, cpu=4000, created=1))
+    world.cluster.put_pod(pod("there", on="c", cpu=4000))
+    nominated = pod("nominated", scheduler_name="one", cpu=4000, priority=5)
+    world.pods.added(nominated)
+    world.cluster.nominate("b", Nomination(nominated))
+    world.pods.added(pod("lower", scheduler_name="one", cpu=3000))
+    assert "lower" in world.settle()
+    world.pods.malformed(Malformed("Pod", nominated.key, "bad", uid=nominated.uid, node_name=bound_to))
+    assert world.cluster.nomination(nominated.uid) is None
+    assert world.cluster.node_of(nominated.uid) == bound_to
+    assert "lower: placed" in world.settle()
+
+
+@pytest.mark.parametrize(("bound_to", "cores"), [("b", 0b11), ("c", None)])
+def test_an_assumed_pod_whose_binding_cannot_be_read_is_where_it_is_bound(
+    world: World, bound_to: str, cores: int | None
+) -> None:
+    """On the node that we chose it holds what we gave it; elsewhere that is unknown, and others may have its place."""
+    noticed: list[tuple[str, str]] = []
+    world.pods.noticed = lambda uid, node_name: noticed.append((uid, node_name))
+    for name in ("b", "c"):
+        world.nodes.added(node(name, "trn1.32xlarge", created=1))
+    waiting = pod("waiting", scheduler_name="one", devices=1)
+    world.pods.added(waiting)
+    world.cluster.assume(attrs.evolve(waiting, node_name="b"), CoreMask(0b11))
+    world.pods.malformed(Malformed("Pod", waiting.key, "bad", uid=waiting.uid, node_name=bound_to))
+    pod_info = world.cluster.pod_info(waiting.uid)
+    assert pod_info is not None
+    assert (pod_info.pod.node_name, pod_info.cores) == (bound_to, cores)
+    assert world.cluster.is_assumed(waiting.uid) is (bound_to == "b")
+    assert noticed == [(waiting.uid, bound_to)]
+
+
 def test_the_end_of_a_pod_that_cannot_be_read_is_noticed(world: World) -> None:
     """What waits for the node may have the space now; a pod that can be read again has been noticed as such."""
     noticed: list[tuple[str, str]] = []
@@ -134,11 +172,11 @@ def test_the_end_of_a_pod_that_cannot_be_read_is_noticed(world: World) -> None:
     odd = Malformed("Pod", "default/odd", "bad", uid="uid-odd", node_name="a")
     world.pods.malformed(odd)
     world.pods.no_longer_malformed(odd)
-    assert noticed == [("uid-odd", "a")]
+    assert noticed == [("uid-odd", "a")] * 2
     world.pods.malformed(odd)
     world.pods.added(pod("odd", on="a"))
     world.pods.no_longer_malformed(odd)
-    assert noticed == [("uid-odd", "a")] * 2
+    assert noticed == [("uid-odd", "a")] * 4
 
 
 def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:
