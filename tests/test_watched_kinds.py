@@ -335,6 +335,16 @@ async def test_space_that_a_pod_takes_by_growing_is_given_up(cpu: int, lost: boo
     assert world.tried_at_once() is lost
 
 
+@pytest.mark.parametrize(("cpu", "lost"), [(500, False), (7000, False), (7001, True)])
+async def test_a_pod_that_waits_for_its_space_may_be_resized(cpu: int, lost: bool) -> None:
+    """The space is kept for what it asks for now, and given up if the node has not so much without the victim."""
+    world = World()
+    world.pods.updated(world.wanted, attrs.evolve(world.wanted, requests={**world.wanted.requests, CPU: cpu}))
+    nominated = world.parts.cluster.nomination(world.wanted.uid)
+    assert (nominated is None) is lost
+    assert nominated is None or nominated[1].pod.requests[CPU] == cpu
+
+
 async def test_a_node_that_changes_is_taken_as_it_is() -> None:
     """A nomination that is only in the pod's status, which nobody has cleared yet, is not adopted again."""
     world = World()

@@ -154,6 +154,7 @@ class PreemptionExecutor:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self.clock() + LONGEST_TURN
         if isinstance(result, Preemption):
+            pod = queued.pod  # it may ask for more than when the search began
             nomination = confirmed(self.cluster, pod, profile, result) if pod.uid in self.queue else None
             if nomination is not None:
                 return self._begin(pod, result.node_name, nomination)

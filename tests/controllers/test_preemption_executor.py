@@ -6,6 +6,7 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.model.resources import CPU
@@ -192,6 +193,22 @@ async def test_a_pod_that_is_gone_preempts_nobody() -> None:
         after = await preemption_executor.post_filter(queued, refusal(world.cluster, BIG), PROFILE)
         assert after == PostFilter()
         assert not world.asked
+
+
+async def test_a_pod_that_grows_during_the_search_preempts_nobody_in_vain() -> None:
+    """What it asks for now counts: the search is repeated after the backoff."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        queued = world.pending()
+
+        def grow() -> list[DisruptionBudget]:
+            world.queue.update(attrs.evolve(BIG, requests={**BIG.requests, CPU: 10**9}), 0.0)
+            return []
+
+        preemption_executor.budgets = grow
+        assert await post_filter(world, preemption_executor, queued) == PostFilter()
+        await anyio.wait_all_tasks_blocked()
+        assert world.asked == []
+        assert world.cluster.nomination("uid-big") is None
 
 
 async def test_giving_up_drops_the_nomination() -> None:

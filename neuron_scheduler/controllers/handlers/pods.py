@@ -95,6 +95,7 @@ class PodHandler(ObjectHandler[Pod]):
             self._assumed_changed(new)
         elif self._is_ours(new):
             self.queue.update(new, self.clock())
+            self._resize_nomination(new)
         elif self._is_ours(old):
             self.queue.remove(new.uid)
             if self.cluster.clear_nomination(new.uid) is not None:
@@ -195,6 +196,14 @@ class PodHandler(ObjectHandler[Pod]):
         """Call `came`, now or at the end of the list that is being handed over."""
         if not self.defers(node_name):
             self.came(node_name)
+
+    def _resize_nomination(self, pod: Pod) -> None:
+        """Keep as much space for a waiting pod as it asks for now; upstream: `UpdateNominatedPod`."""
+        node_name, nomination = self.cluster.nomination(pod.uid) or ("", None)
+        if nomination is not None and nomination.pod.requests != pod.requests:
+            self.cluster.nominate(node_name, attrs.evolve(nomination, pod=pod))
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, pod, node_name=node_name)
+            self._came(node_name)
 
     def _places_given_up(self, malformed: Malformed) -> Iterator[tuple[str, Pod]]:
         """Yield the nodes on which an unreadable pod needs the space no more that is nominated or assumed for it."""
