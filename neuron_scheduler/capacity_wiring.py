@@ -44,7 +44,7 @@ def capacity_requester(
         errors=loop.errors,
     )
     loop.binding_cycle.withdrawals.behind = machines.behind
-    loop.binding_cycle.further_annotations = machines.annotations
+    loop.binding_cycle.further_annotations = machines.arrivals.annotations
     return CapacityRequester(
         machines=machines,
         cluster=loop.cluster,

@@ -14,6 +14,9 @@ from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import Operator
+from neuron_scheduler.telemetry import logs
+
+log = logs.logger(__name__)
 
 
 @attrs.frozen
@@ -32,6 +35,21 @@ def is_placeholder(pod: Pod) -> bool:
 def requested_by(pod: Pod) -> str:
     """Return for the pods of which scheduler name a placeholder asks."""
     return pod.labels.get(REQUESTED_BY, "")
+
+
+def is_seen_by_autoscalers(pod: Pod) -> bool:
+    """Return whether a placeholder asks: it is complete, not about to go, and nobody has bound it."""
+    return pod.scheduled is not None and not pod.terminating and not pod.node_name
+
+
+def warn_of_foreign(placeholder: Pod) -> None:
+    """Warn of a placeholder that perhaps nobody looks after."""
+    log.warning(
+        "A placeholder is left alone: no profile has its scheduler name",
+        pod=placeholder.key,
+        schedulerName=requested_by(placeholder),
+        hint="delete it, unless another installation serves this name",
+    )
 
 
 def adopted_machine(pod: Pod) -> AdoptedMachine | None:

@@ -2,8 +2,8 @@
 The brake on a chase with an autoscaler's consolidation, which removes a machine that it was asked for, with its pods.
 
 These pods wait because of fragmentation again, so the next machine would be asked for, and removed in turn. So no
-machine of that size is asked for for a while, longer each time. Refuses to keep an autoscaler from anything, and to
-say which machines are needed.
+machine of that size is asked for for a while, longer each time. A replica on standby follows, so that a new leader goes
+on braking. Refuses to keep an autoscaler from anything, and to say which machines are needed.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,10 +11,9 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.capacity.limits import owner_of
+from neuron_scheduler.capacity.limits import Owner, owner_of
 from neuron_scheduler.capacity.machine_need import MachineNeed
 from neuron_scheduler.capacity.machine_node import is_used
-from neuron_scheduler.capacity.requests import Request
 from neuron_scheduler.capacity.waits import LONGEST, doubled
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.capacity_policy import Policy
@@ -22,10 +21,10 @@ from neuron_scheduler.model.wording import span
 from neuron_scheduler.telemetry import logs
 
 CHASE: Final = 600.0
-"""Seconds: a machine that is removed earlier after it served, with its pods, is one that it was asked for in vain."""
+"""Seconds: a machine that is removed earlier after its first pod came, with its pods, was asked for in vain."""
 LEAVING: Final = frozenset({"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"})
 """Keys of the taints with which an autoscaler begins to remove a node."""
-REMEDY: Final = "set consolidationPolicy: WhenEmpty, or the annotation karpenter.sh/do-not-disrupt on the pods"
+REMEDY: Final = "if it consolidates, set consolidationPolicy: WhenEmpty, or karpenter.sh/do-not-disrupt on the pods"
 
 log = logs.logger(__name__)
 
@@ -45,20 +44,31 @@ class Brake:
     level: int = 1
 
 
+@attrs.define(eq=False)
+class _Machine:
+    """A node that has joined for a request; `used_since` is None before its first pod with Neuron."""
+
+    owner: Owner
+    need: MachineNeed
+    used_since: float | None = None
+
+
 @attrs.define(eq=False, kw_only=True)
 class ConsolidationBrake:
     """
-    Remembers the machines that have served lately, and what was removed again.
+    Remembers the machines that have come, and what was removed again.
 
     Attributes:
         policies: of the profiles that ask for machines, by scheduler name.
         clock: seconds that never jump.
+        leads: whether this replica does; a standby tells nobody.
     """
 
     cluster: Cluster
     policies: Mapping[str, Policy]
     clock: Callable[[], float]
-    _served: dict[str, tuple[Request, float]] = attrs.field(factory=dict, init=False)  # by the node's name, with when
+    leads: Callable[[], bool]
+    _machines: dict[str, _Machine] = attrs.field(factory=dict, init=False)  # by the node's name
     _brakes: dict[object, Brake] = attrs.field(factory=dict, init=False)  # by profile and silicon
 
     def on(self, need: MachineNeed) -> Brake | None:
@@ -66,38 +76,47 @@ class ConsolidationBrake:
         brake = self._brakes.get(_kind(owner_of(need).scheduler_name, need))
         return brake if brake is not None and self.clock() < brake.until else None
 
-    def served(self, request: Request) -> None:
-        """Note that the pods of a request are on its machine."""
-        self._served[request.node_name] = request, self.clock()
+    def came(self, node_name: str, owner: Owner, need: MachineNeed) -> None:
+        """Note that a node has joined for a request."""
+        if node_name not in self._machines:
+            self._machines[node_name] = _Machine(owner, need)
+            self.pod_came(node_name)
+
+    def pod_came(self, node_name: str) -> None:
+        """Note that a pod is on a node, whichever request it was waiting for."""
+        machine, node_info = self._machines.get(node_name), self.cluster.node(node_name)
+        if machine is not None and machine.used_since is None and node_info is not None and is_used(node_info):
+            machine.used_since = self.clock()
 
     def node_changed(self, name: str) -> None:
         """Note that a node has changed: an autoscaler may begin to remove it."""
-        node_info = self.cluster.node(name) if name in self._served else None
+        node_info = self.cluster.node(name) if name in self._machines else None
         if node_info is None or not any(taint.key in LEAVING for taint in node_info.node.taints):
             return
-        request, since = self._served.pop(name)
-        policy, served = self.policies.get(request.owner.scheduler_name), self.clock() - since
-        if policy is None or served >= CHASE or not is_used(node_info):
+        machine = self._machines.pop(name)
+        policy, since = self.policies.get(machine.owner.scheduler_name), machine.used_since
+        if policy is None or since is None or self.clock() - since >= CHASE or not is_used(node_info):
             return
-        self._ask_for_no_more(request, policy.give_up)
-        log.warning(
-            "The autoscaler removes a machine that it was asked for, with its pods; asking for no more for a while",
-            machine=request.machine,
-            node=name,
-            served=span(served),
-            hint=REMEDY,
-        )
+        self._ask_for_no_more(machine, name, policy.give_up)
+        if self.leads():
+            log.warning(
+                "The autoscaler removes a machine that it was asked for, with its pods; asking for no more for a while",
+                machine=machine.need.instance_types[0],
+                node=name,
+                served=span(self.clock() - since),
+                hint=REMEDY,
+            )
 
     def node_gone(self, name: str) -> None:
         """Note that a node is gone."""
-        self._served.pop(name, None)
+        self._machines.pop(name, None)
 
-    def _ask_for_no_more(self, request: Request, first: float) -> None:
+    def _ask_for_no_more(self, machine: _Machine, node_name: str, first: float) -> None:
         """Brake for `first` seconds at the first time; if that happens again soon after, for twice as long."""
-        now, key = self.clock(), _kind(request.owner.scheduler_name, request.need)
+        now, key = self.clock(), _kind(machine.owner.scheduler_name, machine.need)
         before = self._brakes.get(key)
         level = before.level + 1 if before is not None and now < before.until + LONGEST else 1
-        reason = f"the autoscaler removes node {request.node_name} again, which it was asked for; {REMEDY}"
+        reason = f"the autoscaler removes node {node_name} again, which it was asked for; {REMEDY}"
         self._brakes[key] = Brake(reason, now + doubled(first, level), level)
 
 

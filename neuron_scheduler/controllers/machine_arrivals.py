@@ -5,7 +5,8 @@ As soon as its node joins, ready or not, what asks for the machine is deleted: i
 one. Refuses to end requests, and to give machines up: that is for `machine_requests`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import attrs
 
@@ -14,10 +15,15 @@ from neuron_scheduler.capacity.machine_node import takes_pods
 from neuron_scheduler.capacity.requests import Request, Requests
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
+from neuron_scheduler.controllers.capacity_policy import Policy
+from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.consolidation_brake import ConsolidationBrake
 from neuron_scheduler.controllers.machine_orders import MachineOrders
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
+
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 log = logs.logger(__name__)
 
@@ -29,14 +35,18 @@ class MachineArrivals:
 
     Attributes:
         orders: the objects of the requests.
+        policies: of the profiles that ask for machines, by scheduler name.
         clock: seconds that never jump.
+        brake: is told which nodes have joined for requests.
         unneeded: called with a request whose machine takes pods when no pod is known that it is for.
     """
 
     cluster: Cluster
     table: Requests
     orders: MachineOrders
+    policies: Mapping[str, Policy]
     clock: Callable[[], float]
+    brake: ConsolidationBrake
     unneeded: Callable[[Request], None]
     _young: dict[str, float] = attrs.field(factory=dict, init=False)  # when nodes joined during requests, by name
     _given: set[str] = attrs.field(factory=set, init=False)  # names of nodes that have joined for a request
@@ -45,6 +55,13 @@ class MachineArrivals:
     def is_given(self, node_name: str) -> bool:
         """Return whether a node has joined for a request."""
         return node_name in self._given
+
+    def annotations(self, commitment: Commitment) -> Mapping[str, str]:
+        """Return the annotations that a Binding to a machine that was asked for gets in addition."""
+        policy = self.policies.get(commitment.pod.scheduler_name)
+        if policy is None or not policy.do_not_disrupt or not self.is_given(commitment.node_name):
+            return {}
+        return {DO_NOT_DISRUPT: policy.do_not_disrupt}
 
     def closing(self, node_name: str) -> str:
         """Return the name of the request that a node has joined for while its objects may be there; else empty."""
@@ -103,6 +120,7 @@ class MachineArrivals:
         if request is None:
             return
         self._given.add(node.name)
+        self.brake.came(node.name, request.owner, request.need)
         if request.name in self.orders.names:
             self._closing[node.name] = request.name
             self.orders.withdraw(request.name)

@@ -19,10 +19,17 @@ from neuron_scheduler.capacity.machine_need import MachineNeed
 from neuron_scheduler.capacity.requests import Outcome, Request, Requests
 from neuron_scheduler.capacity.waits import FIRST_REFUSAL
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.adopted_machines import adopted_machine, is_placeholder, requested_by
+from neuron_scheduler.controllers.adopted_machines import (
+    adopted_machine,
+    is_placeholder,
+    is_seen_by_autoscalers,
+    requested_by,
+    warn_of_foreign,
+)
 from neuron_scheduler.controllers.capacity_policy import Policy, Reporter
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.consolidation_brake import ConsolidationBrake
+from neuron_scheduler.controllers.followed_machines import FollowedMachines
 from neuron_scheduler.controllers.machine_arrivals import MachineArrivals
 from neuron_scheduler.controllers.machine_deadlines import MachineDeadlines
 from neuron_scheduler.controllers.machine_orders import MachineOrders, order_of
@@ -34,7 +41,6 @@ from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
-DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 NO_MACHINE: Final = "The autoscaler cannot be asked for a machine for this pod"
 
 log = logs.logger(__name__)
@@ -56,6 +62,7 @@ class MachineRequests:
         arrivals: the nodes that have joined for them.
         deadlines: for what takes too long.
         brake: on a chase with the autoscaler's consolidation.
+        followed: what this replica sees on standby.
     """
 
     cluster: Cluster
@@ -73,6 +80,7 @@ class MachineRequests:
     arrivals: MachineArrivals = attrs.field(init=False)
     deadlines: MachineDeadlines = attrs.field(init=False)
     brake: ConsolidationBrake = attrs.field(init=False)
+    followed: FollowedMachines = attrs.field(init=False)
     _leading: bool = attrs.field(default=False, init=False)
     _seen: dict[str, Pod] = attrs.field(factory=dict, init=False)  # placeholders by uid
     _leaving: dict[str, tuple[Owner, MachineNeed]] = attrs.field(factory=dict, init=False)  # ended, by name
@@ -81,11 +89,17 @@ class MachineRequests:
 
     def __attrs_post_init__(self) -> None:
         self.orders = MachineOrders(clock=self.clock, listener=self, errors=self.errors)
+        self.brake = ConsolidationBrake(
+            cluster=self.cluster, policies=self.policies, clock=self.clock, leads=lambda: self._leading
+        )
+        self.followed = FollowedMachines(brake=self.brake, clock=self.clock)
         self.arrivals = MachineArrivals(
             cluster=self.cluster,
             table=self.table,
             orders=self.orders,
+            policies=self.policies,
             clock=self.clock,
+            brake=self.brake,
             unneeded=partial(self.end, outcome=Outcome.SERVED),
         )
         self.deadlines = MachineDeadlines(
@@ -96,7 +110,6 @@ class MachineRequests:
             give_up=self.give_up,
             taken=partial(self.end, outcome=Outcome.WITHDRAWN),
         )
-        self.brake = ConsolidationBrake(cluster=self.cluster, policies=self.policies, clock=self.clock)
 
     @property
     def outstanding(self) -> list[tuple[Owner, MachineNeed]]:
@@ -140,8 +153,6 @@ class MachineRequests:
         if request.name in self.orders.names:
             self._leaving[request.name] = request.owner, request.need
             self.orders.withdraw(request.name)
-        if outcome is Outcome.SERVED:
-            self.brake.served(request)
         self.metrics.capacity_request_ended(outcome.value)
         log.info("Request for a machine has ended", machine=request.machine, name=request.name, outcome=outcome.value)
         if not len(self.table):
@@ -173,6 +184,8 @@ class MachineRequests:
     def gone(self, uid: str) -> None:
         """Note that a pod is gone."""
         placeholder = self._seen.pop(uid, None)
+        if placeholder is not None and not self._leading:
+            self.followed.gone(placeholder)
         if placeholder is not None and self.orders.vanished(placeholder.name, uid):
             request = self.table.get(placeholder.name)
             if request is not None:
@@ -186,6 +199,7 @@ class MachineRequests:
         pod_info = self.cluster.pod_info(uid)
         if pod_info is not None:
             self.seen(pod_info.pod)
+        self.brake.pod_came(node_name)
         self._left(uid)
 
     def behind(self, commitment: Commitment) -> str:
@@ -202,22 +216,17 @@ class MachineRequests:
                 closing = closing or request.name
         return closing if closing in self.orders.names else ""
 
-    def annotations(self, commitment: Commitment) -> Mapping[str, str]:
-        """Return the annotations that a Binding to a machine that was asked for gets in addition."""
-        policy = self.policies.get(commitment.pod.scheduler_name)
-        if policy is None or not policy.do_not_disrupt:
-            return {}
-        return {DO_NOT_DISRUPT: policy.do_not_disrupt} if self.arrivals.is_given(commitment.node_name) else {}
-
     # Called by the handler of nodes
 
     def node_came(self, node: Node) -> None:
         """Note that a node has joined."""
         self.arrivals.came(node)
+        self._follow(node.name)
 
     def node_changed(self, name: str) -> None:
         """Note that a node has changed."""
         self.arrivals.changed(name)
+        self._follow(name)
         self.brake.node_changed(name)
 
     def node_gone(self, name: str) -> None:
@@ -268,17 +277,11 @@ class MachineRequests:
             return
         if scheduler_name not in self.scheduler_names:
             if self._told(pod.uid, "left alone"):
-                log.warning(
-                    "A placeholder is left alone: no profile has its scheduler name",
-                    pod=pod.key,
-                    schedulerName=scheduler_name,
-                    hint="delete it, unless another installation serves this name",
-                )
+                warn_of_foreign(pod)
             return
         self.orders.adopt(pod.name, pod.uid if visible else "", form)
         machine = adopted_machine(pod)
-        unfinished = pod.scheduled is None  # no autoscaler has seen it
-        if scheduler_name not in self.policies or machine is None or unfinished or pod.terminating or pod.node_name:
+        if scheduler_name not in self.policies or machine is None or not is_seen_by_autoscalers(pod):
             if pod.node_name:
                 self._was_bound(pod)
             else:
@@ -290,6 +293,12 @@ class MachineRequests:
         request = self.table.adopt(pod.name, machine.owner, machine.need, self.clock())
         log.info("Took over a request for a machine", machine=request.machine, name=request.name)
         self.arrivals.taken_over(pod, request.need)
+
+    def _follow(self, node_name: str) -> None:
+        """Look on standby whether a node has joined for the leader."""
+        node_info = None if self._leading else self.cluster.node(node_name)
+        if node_info is not None:
+            self.followed.look_at(node_info.node, self._seen.values())
 
     def _was_bound(self, placeholder: Pod) -> None:
         """Give up the machine of a placeholder that somebody has bound: it holds a machine, and asks for none."""

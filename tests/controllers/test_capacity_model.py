@@ -58,7 +58,7 @@ def remembered(model: Model) -> dict[str, object]:
         "requests": machines.table._requests,
         "waits": machines.table.waits._by_uid,
         "objects": machines.orders._standing,
-        "served": machines.brake._served,
+        "machines": machines.brake._machines,
         "held Bindings": fence._waiting,
         "their ends": fence._until,
         "pods about to go": model.scheduler.rounds._leaving,

@@ -3,11 +3,15 @@
 import attrs
 import pytest
 
+from neuron_scheduler.capacity.machine_need import MachineNeed
+from neuron_scheduler.controllers.adopted_machines import adopted_machine
 from neuron_scheduler.controllers.consolidation_brake import REMEDY
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint
-from tests.controllers.test_machine_requests import TRN1, World
+from tests.controllers.test_machine_requests import TRN1, World, placeholder
 from tests.support.builders import node, pod
+
+DISRUPTED = (Taint("karpenter.sh/disrupted", Effect.NO_SCHEDULE),)
 
 
 @pytest.fixture
@@ -53,6 +57,72 @@ def test_an_autoscaler_that_takes_a_machine_away_again(
         world.cluster.remove_pod("uid-a")
         world.cluster.remove_node("new")
         world.requests.node_gone("new")
+
+
+def test_a_machine_that_pods_of_another_request_took(world: World) -> None:
+    """Pods take the machine that is ready first: whose request it ended does not matter."""
+    request, other = world.ask("a"), world.ask("b")
+    world.join(node("new", TRN1, devices=0))
+    world.join(node("newer", TRN1))
+    world.cluster.put_pod(pod("a", devices=4, on="newer", ids=range(4)))
+    world.requests.noticed("uid-a", "newer")
+    assert world.ended == ["withdrawn"]
+    world.cluster.put_pod(pod("b", devices=4, on="new", ids=range(4)))
+    world.requests.noticed("uid-b", "new")
+    world.cluster.put_node(node("new", TRN1, taints=DISRUPTED))
+    world.requests.node_changed("new")
+    assert world.requests.brake.on(request.need) is not None
+    assert other.node_name == "newer"
+
+
+def test_a_machine_that_was_there_when_this_replica_began_to_lead() -> None:
+    """It has joined for a placeholder of the last leader, and its pods are on it already."""
+    world = World(now=1000.0)
+    world.requests.seen(placeholder())
+    world.cluster.put_node(node("new", TRN1, created=200.0))
+    world.cluster.put_pod(pod("b", devices=4, on="new", ids=range(4)))
+    world.requests.lead()
+    world.cluster.put_node(node("new", TRN1, created=200.0, taints=DISRUPTED))
+    world.requests.node_changed("new")
+    assert world.requests.brake.on(adopted_need()) is not None
+
+
+@pytest.mark.parametrize(
+    ("shown", "created", "pause", "want"),
+    [
+        pytest.param(("placeholder", "node", "gone"), 200.0, 0.0, True, id="in their order"),
+        pytest.param(("placeholder", "gone", "node"), 200.0, 1.0, True, id="the node comes late"),
+        pytest.param(("placeholder", "gone", "node"), 200.0, 31.0, False, id="another node, later"),
+        pytest.param(("placeholder", "node", "gone"), 100.0, 0.0, False, id="a node that was there before"),
+    ],
+)
+def test_a_standby_follows(
+    shown: tuple[str, ...], created: float, pause: float, *, want: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It sees what the leader asks for and what comes, and says nothing; when it leads, it goes on braking."""
+    world = World(now=1000.0)
+    for event in shown:
+        if event == "placeholder":
+            world.requests.seen(placeholder())
+        elif event == "gone":
+            world.requests.gone("uid-capacity-x-0")
+        else:
+            world.now += pause
+            world.join(node("new", TRN1, created=created))
+    world.cluster.put_pod(pod("a", devices=4, on="new", ids=range(4)))
+    world.requests.noticed("uid-a", "new")
+    world.cluster.put_node(node("new", TRN1, created=created, taints=DISRUPTED))
+    world.requests.node_changed("new")
+    assert not [record for record in caplog.records if "removes a machine" in record.message]
+    world.requests.lead()
+    assert (world.requests.brake.on(adopted_need()) is not None) is want
+
+
+def adopted_need() -> MachineNeed:
+    """Return the need that the placeholder stands for."""
+    machine = adopted_machine(placeholder())
+    assert machine is not None
+    return attrs.evolve(machine.need, pods=(pod("w", scheduler_name="my-scheduler"),))
 
 
 def test_what_a_brake_is_for(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -281,11 +281,11 @@ def test_pods_that_autoscalers_leave_alone(world: World) -> None:
         commitment: Any = attrs.make_class("Commitment", ["pod", "node_name"])(
             pod("a", scheduler_name="my-scheduler"), node_name
         )
-        return world.requests.annotations(commitment)
+        return world.requests.arrivals.annotations(commitment)
 
     assert annotations("new") == {}
     policy = attrs.evolve(world.requests.policies["my-scheduler"], do_not_disrupt="true")
-    world.requests.policies = {"my-scheduler": policy}
+    world.requests.arrivals.policies = {"my-scheduler": policy}
     assert annotations("new") == {"karpenter.sh/do-not-disrupt": "true"}
     assert annotations("old") == {}
 
