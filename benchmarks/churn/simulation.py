@@ -116,13 +116,20 @@ class Simulation:
             self._come += 1
 
     def _schedule(self) -> None:
-        while (queued := self.queue.pop(self.now)) is not None:
+        while (queued := self._popped()) is not None:
             self.attempts += 1
             decision = schedule_pod(self.cluster, queued.pod, self.profile)
             if isinstance(decision, FitError):
                 self.queue.unschedulable(queued, decision.plugins, self.now)
             else:
                 self._place(queued, decision)
+
+    def _popped(self) -> QueuedPod | None:
+        """Return the next pod; the queue may need several calls to look at the events."""
+        queued = self.queue.pop(self.now)
+        while queued is None and (time := self.queue.next_time()) is not None and time <= self.now:
+            queued = self.queue.pop(self.now)
+        return queued
 
     def _place(self, queued: QueuedPod, decision: Decision) -> None:
         arrival = self._by_uid[queued.pod.uid]

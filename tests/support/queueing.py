@@ -42,3 +42,10 @@ def refuse_all(queue: SchedulingQueue, now: float, plugins: frozenset[str] = FIT
 def counts(queue: SchedulingQueue) -> dict[str, int]:
     """Return the number of pods in each place, without zeros."""
     return {place.value: count for place in Place if (count := queue.count(place))}
+
+
+def apply_events(queue: SchedulingQueue, now: float) -> None:
+    """Wake the pods that the events so far may help, and pop none."""
+    queue._begin_batch()
+    while not queue._batch.finished:
+        queue._batch.proceed(now)

@@ -49,4 +49,4 @@ class InFlightEvents:
     def may_help(self, queued: QueuedPod, group: Group, row: RowOf) -> bool:
         """Return whether one of the events may help the pod, now that it is known what refused it."""
         wake_ups = self.events.wake_ups((group,), row) if self.queued is queued else ()
-        return any(wake_up.concerns(queued.pod) for wake_up in wake_ups)
+        return any(wake_up is not None and wake_up.concerns(queued.pod) for wake_up in wake_ups)

@@ -133,34 +133,44 @@ class PendingEvents:
         before = on.before if earlier is None else (*earlier.before, *on.before)
         changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
 
-    def wake_ups(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp]:
-        """Yield the groups that each event may help, for the nodes as they are now; `groups` may change meanwhile."""
+    def wake_ups(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
+        """Yield for each event and group that the event may help the two, with the nodes as they are now; else None."""
         for event in sorted(self._pods):
             yield from self._wake_ups(event, groups, row)
         for event in sorted(self._claims):
-            for group in [group for group in groups if group.plugins & CONCERNED_BY[event]]:
-                yield WakeUp(event, group, claims=self._claims[event])
-
-    def _wake_ups(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> list[WakeUp]:
-        """Return the groups that the event may help; all of them if a hint fails, as upstream does with an error."""
-        try:
-            return list(self._hinted(event, groups, row))
-        except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
-            return [WakeUp(event, group) for group in groups]
-
-    def _hinted(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp]:
-        pods, changes = self._pods[event], self._changes[event]
-        if changes is None or len(changes) * len(groups) > _MOST_CHECKS:
             for group in groups:
-                if may_help(event, pods, group.plugins, group.interest):
-                    yield WakeUp(event, group)
-            return
-        changes = {name: NodeChange(row(name) or change.node_info, change.before) for name, change in changes.items()}
+                concerned = group.plugins & CONCERNED_BY[event]
+                yield WakeUp(event, group, claims=self._claims[event]) if concerned else None
+
+    def _wake_ups(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
+        """Yield for each group how the event may help it; also if a hint fails, as upstream does with an error."""
+        changes = self._changes[event]
+        if changes is not None and len(changes) * len(groups) > _MOST_CHECKS:
+            changes = None
+        if changes is not None:
+            changes = {name: NodeChange(row(name) or known.node_info, known.before) for name, known in changes.items()}
         for group in groups:
-            takers: list[str] = []
-            ask = partial(_takers, group, changes, takers)
-            if may_help(event, pods, group.plugins, group.interest, local=ask):
-                yield WakeUp(event, group, tuple(takers) or None)
+            try:
+                wake_up = _wake_up(event, self._pods[event], changes, group)
+            except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
+                wake_up = WakeUp(event, group)
+            yield wake_up
+
+
+def _wake_up(
+    event: ClusterEvent,
+    pods: AbstractSet[PodChange | None],
+    changes: Mapping[str, NodeChange] | None,
+    group: Group,
+) -> WakeUp | None:
+    """Return how an event may help a group; None if it does not. `changes` is None if the nodes are not known."""
+    if changes is None:
+        return WakeUp(event, group) if may_help(event, pods, group.plugins, group.interest) else None
+    takers: list[str] = []
+    ask = partial(_takers, group, changes, takers)
+    if not may_help(event, pods, group.plugins, group.interest, local=ask):
+        return None
+    return WakeUp(event, group, tuple(takers) or None)
 
 
 def any_acceptable(group: Group, nodes: list[str], row: RowOf) -> bool:

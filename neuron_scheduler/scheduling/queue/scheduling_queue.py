@@ -9,7 +9,8 @@ jumps. Pods of higher priority come first, then older ones: a refused pod keeps 
 they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
 (`pending_events`, `unschedulable_pods`). Events during a long decision are kept for its pod. A pod whose victims are
 being asked to leave is held until all of them have been asked. The queue waits for nothing itself: `on_change` says
-when it is worth calling `pop` again.
+when it is worth calling `pop` again. `pop` does a part of the work at a time, so that no step is long with thousands of
+different pods: it returns None where more is left, and `next_time` says that it is time already.
 """
 
 import math
@@ -23,6 +24,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
+from neuron_scheduler.scheduling.queue.event_batch import AT_ONCE, EventBatch
 from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.in_flight_events import InFlightEvents
 from neuron_scheduler.scheduling.queue.pending_events import PendingEvents, RowOf, group_of, unknown_row
@@ -68,6 +70,7 @@ class SchedulingQueue:
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
     _events: PendingEvents = attrs.field(factory=PendingEvents)
+    _batch: EventBatch = attrs.field(init=False)
     _in_flight: InFlightEvents = attrs.field(factory=InFlightEvents)
     _arrivals: int = 0
     _began: bool = False
@@ -77,6 +80,7 @@ class SchedulingQueue:
     def __attrs_post_init__(self) -> None:
         self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
         self._unschedulable = UnschedulablePods(self._places, self._row)
+        self._batch = EventBatch(self._unschedulable, self._row)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -191,7 +195,7 @@ class SchedulingQueue:
 
     def pop(self, now: float) -> QueuedPod | None:
         """
-        Return the next pod to schedule, now in flight; None if all wait for time or events.
+        Return the next pod to schedule, now in flight; None if all wait, or if it is not known yet (`next_time`).
 
         If no pod is active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
         """
@@ -202,16 +206,15 @@ class SchedulingQueue:
         self._began = True
         if self._unschedulable.to_go_on:
             self._unschedulable.go_on(now)
-        if self._events:
-            self._apply_events(now)
-        self._flush(now)
-        while (queued := self._places.first()) is not None:
-            if self._unschedulable.is_worth_a_try(queued):
-                self._move(queued, Place.IN_FLIGHT)
-                queued.attempts += 1
-                queued.missed = queued.prepared = False
+        while True:
+            self._begin_batch()
+            self._batch.proceed(now)
+            if not self._batch.finished:
+                return None
+            self._flush(now)
+            queued = self._taken()
+            if queued is not None or not self._events:
                 return queued
-        return None
 
     def keep_events(self, queued: QueuedPod) -> None:
         """Keep the events from now on for a popped pod whose decision takes a while, until it is put back."""
@@ -242,8 +245,7 @@ class SchedulingQueue:
         queued.cause = cause
         self._places.backoff.refused(queued, now)
         group = group_of(queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination)
-        if self._events:
-            self._apply_events(now)  # for the others: they are older than this refusal, or are kept for this pod
+        self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
         queued.held = held
         queued.missed |= self._in_flight.may_help(queued, group, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
@@ -269,6 +271,8 @@ class SchedulingQueue:
         if self._paused_until:
             return self._paused_until
         if self._unschedulable.to_go_on:
+            return -math.inf
+        if not self._batch.finished:
             return -math.inf
         times = [time for time in (self._places.backoff.next_time(),) if time is not None]
         if self._unschedulable:
@@ -299,17 +303,29 @@ class SchedulingQueue:
         self._unschedulable.remove(queued)
         self._places.put(queued, place)
 
-    def _apply_events(self, now: float) -> None:
-        events, self._events = self._events, PendingEvents()
-        for wake_up in events.wake_ups(self._unschedulable.groups, self._row):
-            for line in self._unschedulable.lines(wake_up.group):
-                self._unschedulable.wake(line, wake_up, now)
+    def _taken(self) -> QueuedPod | None:
+        """Take the best pod that is worth a try, if there is one."""
+        while (queued := self._places.first()) is not None:
+            if self._unschedulable.is_worth_a_try(queued):
+                self._move(queued, Place.IN_FLIGHT)
+                queued.attempts += 1
+                queued.missed = queued.prepared = False
+                return queued
+        return None
+
+    def _begin_batch(self) -> None:
+        """Begin to evaluate the events; those that come meanwhile wait for the next batch, after the next pod."""
+        if self._events and self._batch.finished:
+            events, self._events = self._events, PendingEvents()
+            self._batch.begin(events)
 
     def _flush(self, now: float) -> None:
         self._places.end_backoffs(now)
         if now >= self._next_flush:
-            self._next_flush = now + _FLUSH_PERIOD
-            for queued in list(self._unschedulable.refused_before(now - self.max_unschedulable)):
+            late = list(islice(self._unschedulable.refused_before(now - self.max_unschedulable), AT_ONCE))
+            if len(late) < AT_ONCE:
+                self._next_flush = now + _FLUSH_PERIOD
+            for queued in late:
                 self._wake(queued, now, "UnschedulableTimeout")
 
     def _shrunk(self, queued: QueuedPod, before: Pod) -> bool:

@@ -35,6 +35,7 @@ class Line:
         ahead: the pod that is tried next; it is active or in backoff.
         woken_by: the event that may have helped; empty if there was none since the latest refusal.
         nodes: names of the nodes that may take one of them; None if unknown or too many.
+        batch: the number of the last batch of events that had begun before the latest refusal of any of them.
     """
 
     signature: Signature
@@ -44,6 +45,7 @@ class Line:
     ahead: QueuedPod | None = None
     woken_by: str = ""
     nodes: list[str] | None = None
+    batch: int = 0
 
     def wake(self, wake_up: WakeUp) -> None:
         """Add an event that may help the pods."""
@@ -71,6 +73,7 @@ class UnschedulablePods:
     _lines: dict[Signature, Line] = attrs.field(factory=dict)
     _by_group: dict[Group, dict[Signature, Line]] = attrs.field(factory=dict)
     _line_of: dict[QueuedPod, Line] = attrs.field(factory=dict)
+    _batches: int = 0
 
     def __bool__(self) -> bool:
         return bool(self._lines)
@@ -93,13 +96,18 @@ class UnschedulablePods:
         """Return the line of a pod."""
         return self._line_of.get(queued)
 
+    def begin_batch(self) -> int:
+        """Return the number of a new batch of events."""
+        self._batches += 1
+        return self._batches
+
     def add(self, queued: QueuedPod, signature: Signature, group: Group) -> None:
         """Add a pod that has just been refused; the pods that are in its line already wait for the same."""
         line = self._lines.get(signature)
         if line is None:
             line = self._lines[signature] = Line(signature, group, queued.cause)
         self._ungroup(line)
-        line.group, line.cause = group, queued.cause
+        line.group, line.cause, line.batch = group, queued.cause, self._batches
         line.pods.push(queued, queued.rank)
         self._line_of[queued] = line
         self.make_wait(line)
@@ -183,12 +191,12 @@ class UnschedulablePods:
         return counts
 
     def refused_before(self, time: float) -> Iterator[QueuedPod]:
-        """Yield the pods that are not ahead and whose last attempt ended at this time or earlier."""
+        """Yield the pods that nothing is going to wake and whose last attempt ended at this time or earlier."""
         for line in self._lines.values():
             for queued in line.pods:
                 if queued.since > time:
                     break  # they are in the order of their refusals
-                if queued is not line.ahead:
+                if queued is not line.ahead and not (queued.held and queued.missed):
                     yield queued
 
     def _ungroup(self, line: Line) -> None:

@@ -8,7 +8,7 @@ from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
-from tests.support.queueing import FIT, GONE, counts, drain, popped, queue_of, refuse_all
+from tests.support.queueing import FIT, GONE, apply_events, counts, drain, popped, queue_of, refuse_all
 
 
 def refused(now: float = 0.0) -> SchedulingQueue:
@@ -99,7 +99,7 @@ def test_a_removed_pod_is_gone_from_everywhere(place: str) -> None:
             queue.unschedulable(queued, FIT, 0.0)
         if place == "backoff":
             queue.note(GONE)
-            queue._apply_events(0.0)
+            apply_events(queue, 0.0)
     queue.remove("uid-a")
     queue.remove("uid-a")
     assert "uid-a" not in queue

@@ -9,7 +9,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
-from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of, refuse_all
+from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, popped, queue_of, refuse_all
 
 # Order
 
@@ -206,7 +206,7 @@ def test_no_number_of_refusals_overflows(refusals: int) -> None:
     queued.refusals = refusals
     queue.unschedulable(queued, FIT, 0.0)
     queue.note(GONE)
-    queue._apply_events(0.0)
+    apply_events(queue, 0.0)
     assert queue.next_time() == min(10.0, 2.0 ** (min(refusals, 20) - 1))
 
 
