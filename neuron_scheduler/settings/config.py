@@ -1,10 +1,10 @@
 """
-All settings of the process, their defaults, and which combinations are refused.
+All settings of the process, and their defaults.
 
 A setting is declared once, here: `cli.py` derives the flags from these fields, `config_file.py` the file's format. Only
 the composition root sees the whole `Config`; all other parts get the few values that they need. Refuses contradictions
-when it is built, so that a process never starts half-configured, and reads no file and no environment: `check_files`
-looks at the files that the settings name.
+when it is built (`contradictions`), so that a process never starts half-configured, and reads no file and no
+environment: `check_files` looks at the files that the settings name.
 """
 
 from typing import Any, Final
@@ -13,19 +13,17 @@ import attrs
 
 from neuron_scheduler import lease_times
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings import endpoint_ports, extender_port
+from neuron_scheduler.settings import contradictions, extender_port
 from neuron_scheduler.settings.profile_config import (
     COUNT_ONLY,
     UNKNOWN_ALLOCATIONS,
     VOLUME_BIND_TIMEOUT,
     ProfileConfig,
-    require_distinct,
-    require_usable_requests,
 )
 from neuron_scheduler.settings.setting import (
     FILE,
     between,
-    camel,
+    declared,
     duration,
     flag,
     ip_address,
@@ -268,36 +266,7 @@ class Config:
     profiles: tuple[ProfileConfig, ...] = attrs.field(default=attrs.Factory(_only_profile, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
-        for field in settings():
-            _require(field.name, flag(field.name), getattr(self, field.name))
-        self._check_profiles()
-        self._check_backoff()
-        if self.leader_elect:
-            lease_times.require_order(
-                lease=self.leader_elect_lease_duration,
-                renew=self.leader_elect_renew_deadline,
-                retry=self.leader_elect_retry_period,
-            )
-        endpoint_ports.require_consistent(
-            port=self.port,
-            secure_port=self.secure_port,
-            cert_file=self.tls_cert_file,
-            key_file=self.tls_private_key_file,
-            authorize_metrics=self.authorize_metrics,
-        )
-        endpoint_ports.require_reachable(
-            answer_questions=self.answer_questions,
-            serve_page=self.serve_page,
-            listens=bool(self.port) or self.serves_tls,
-        )
-        extender_port.require_consistent(
-            self.extender_bind_address,
-            cert_file=self.extender_tls_cert_file,
-            key_file=self.extender_tls_private_key_file,
-            client_ca_file=self.extender_client_ca_file,
-            others={"--port": self.port, "--secure-port": self.secure_port if self.serves_tls else 0},
-            needed=not self.queue,
-        )
+        contradictions.require_usable(self, of_a_profile=OF_A_PROFILE)
 
     @property
     def serves_tls(self) -> bool:
@@ -326,33 +295,10 @@ class Config:
             if complaint := unreadable(getattr(self, name)):
                 raise ConfigurationError(f"{flag(name)}: {complaint}")
 
-    def _check_profiles(self) -> None:
-        for profile in self.profiles:
-            _require("scheduler_name", "schedulerName", profile.scheduler_name)
-        require_distinct(self.profiles)
-        for profile in self.profiles:
-            for name in OF_A_PROFILE:
-                _require(name, f"{camel(name)} of {profile.scheduler_name!r}", getattr(profile, name))
-            require_usable_requests(profile, queue=self.queue)
-
-    def _check_backoff(self) -> None:
-        if self.pod_initial_backoff_seconds > self.pod_max_backoff_seconds:
-            raise ConfigurationError(
-                f"--pod-initial-backoff-seconds ({self.pod_initial_backoff_seconds:g}) is longer than"
-                f" --pod-max-backoff-seconds ({self.pod_max_backoff_seconds:g})"
-            )
-
 
 def settings() -> "tuple[attrs.Attribute[Any], ...]":
     """Return the fields that are flags."""
-    return tuple(field for field in attrs.fields(Config) if "parse" in field.metadata)
-
-
-def _require(name: str, described: str, value: object) -> None:
-    """Raise ConfigurationError if the setting of this name may not have this value."""
-    complaint = attrs.fields_dict(Config)[name].metadata["check"](value)
-    if complaint:
-        raise ConfigurationError(f"{described} {complaint}")
+    return declared(Config)
 
 
 OF_A_PROFILE: Final = tuple(field.name for field in settings() if field.name in attrs.fields_dict(ProfileConfig))

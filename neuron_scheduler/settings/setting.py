@@ -96,6 +96,11 @@ def setting(
     return attrs.field(default=default, metadata=metadata)
 
 
+def declared(kind: type[Any]) -> "tuple[attrs.Attribute[Any], ...]":
+    """Return the fields of a class that are settings."""
+    return tuple(field for field in attrs.fields(kind) if "parse" in field.metadata)
+
+
 def flag(name: str) -> str:
     """Return the flag of a field: `--bind-address` for `bind_address`."""
     return "--" + name.replace("_", "-")
