@@ -22,7 +22,8 @@ import anyio
 import attrs
 
 from neuron_scheduler.controllers.identity import identity
-from neuron_scheduler.controllers.leader_elector import RELEASE_TIMEOUT, LeaderElector, Leases, boot_time
+from neuron_scheduler.controllers.leader_elector import RELEASE_TIMEOUT, LeaderElector, boot_time
+from neuron_scheduler.controllers.lease_waiting import Leases
 from neuron_scheduler.errors import LeaseLostError
 from neuron_scheduler.lease_times import DURATION, RENEW_DEADLINE, RETRY_PERIOD
 from neuron_scheduler.telemetry import logs

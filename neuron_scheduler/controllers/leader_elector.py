@@ -4,9 +4,8 @@ Take the Lease, renew it, and stop when it is lost.
 Upstream: `client-go/tools/leaderelection`, with a gap closed: the deadline counts from the *send time* of the last
 successful renewal. The holder of the Lease may bind until `renew_deadline` after that; others can take it
 `lease_duration` after they last saw it change, so there is time between for a Binding that was already sent.
-Other candidates watch the Lease and try exactly at its expiry, or at once when it is released. Time is local and
-monotonic. The Lease is neither taken nor renewed while the work for which it is held does not answer. Refuses to know
-what that work is.
+Other candidates wait for its expiry or release (`lease_waiting`). Time is local and monotonic. The Lease is neither
+taken nor renewed while the work for which it is held does not answer. Refuses to know what that work is.
 """
 
 import datetime as dt
@@ -14,12 +13,13 @@ import math
 import random as randomness
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import attrs
 
 from neuron_scheduler.controllers.identity import identity
+from neuron_scheduler.controllers.lease_waiting import Leases, LeaseWaiting, is_missing
 from neuron_scheduler.controllers.observed_lease import ObservedLease
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
@@ -27,30 +27,9 @@ from neuron_scheduler.lease_times import DURATION, JITTER, RENEW_DEADLINE, RETRY
 from neuron_scheduler.telemetry import logs
 
 SOONER: Final = 4.0  # times the retry period may be divided by, near the deadline
-WATCH_SECONDS: Final = 300
 RELEASE_TIMEOUT: Final = 3.0
 
 log = logs.logger(__name__)
-
-
-class Leases(Protocol):
-    """The Lease at the API server."""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-
-    async def get(self, *, within: float) -> Record:
-        """Read it."""
-
-    async def create(self, record: Record, *, within: float) -> Record:
-        """Create it."""
-
-    async def update(self, record: Record, *, within: float) -> Record:
-        """Replace it if it has not changed."""
-
-    async def watch(self, resource_version: str, seen: Callable[[Record | None], bool], *, seconds: int) -> None:
-        """Follow its changes."""
 
 
 def boot_time() -> float:
@@ -65,11 +44,6 @@ def utc_now() -> dt.datetime:
 
 def _always() -> bool:
     return True
-
-
-def _is_missing(error: ApiError) -> bool:
-    """Return whether the API server says that there is no Lease; a proxy's 404 does not count."""
-    return error.status == 404 and error.reason == "NotFound"
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -102,16 +76,15 @@ class LeaderElector:
     random: Callable[[], float] = randomness.random
     _renewed_at: float | None = attrs.field(default=None, init=False)
     _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
-    _seen_free: bool = attrs.field(default=False, init=False)  # by the watch, since the last attempt
     _lease: ObservedLease = attrs.field(init=False)
+    _waiting: LeaseWaiting = attrs.field(init=False)
     _trouble: logs.Trouble = attrs.field(init=False)
-    _watch_trouble: logs.Trouble = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._lease = ObservedLease(self.identity, self.clock)
         pairs = {"lease": self.leases.key}
         self._trouble = logs.Trouble(log, "Lease can be taken again", self.clock, pairs=pairs)
-        self._watch_trouble = logs.Trouble(log, "", self.clock, verbosity=2, pairs=pairs)
+        self._waiting = LeaseWaiting(leases=self.leases, lease=self._lease)
         if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
             raise ConfigurationError(
                 f"leader election needs lease duration > renew deadline > {JITTER} * retry period, and they are "
@@ -159,15 +132,14 @@ class LeaderElector:
 
     async def _attempt(self) -> bool:
         """Take the Lease if it is free, else wait for the moment when it may be; True when it is ours."""
-        seen_free, self._seen_free = self._seen_free, False
         try:
-            if not seen_free:  # what the watch shows need not be read again: the write fails if it is out of date
-                await self._look()
+            if not self._waiting.seen_free():
+                await self._waiting.look(within=self.renew_deadline)
             wait = self._lease.expires_in()
             if wait > 0:
                 self._trouble.over()
                 self.waits()
-                await self._wait(wait)
+                await self._waiting.wait(wait, pause=self._retry_pause)
                 return False
             if self.answering():
                 return await self._take()
@@ -177,36 +149,11 @@ class LeaderElector:
         except UnreachableError as error:
             self._trouble.met("Could not reach the lease, retrying", error)
         self.waits()
-        await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))
+        await anyio.sleep(self._retry_pause())
         return False
 
-    async def _look(self) -> None:
-        try:
-            self._observe(await self.leases.get(within=self.renew_deadline))
-        except ApiError as error:
-            if not _is_missing(error):
-                raise
-            self._observe(None)
-
-    def _observe(self, record: Record | None) -> None:
-        if self._lease.observe(record):
-            log.info("New leader elected", lease=self.leases.key, identity=self.holder)
-
-    async def _wait(self, seconds: float) -> None:
-        """Return when the Lease has expired, or at once when it is released or deleted."""
-        with anyio.move_on_after(seconds) as scope:
-
-            def seen(record: Record | None) -> bool:
-                self._observe(record)
-                scope.deadline = anyio.current_time() + self._lease.expires_in()
-                self._seen_free = self._lease.holder == ""
-                return self._lease.expires_in() <= 0
-
-            try:
-                await self.leases.watch(self._lease.version, seen, seconds=WATCH_SECONDS)
-            except (ApiError, UnreachableError) as error:
-                self._watch_trouble.met("Watch of the lease broke off", error)
-            await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))  # a server that hangs up at once
+    def _retry_pause(self) -> float:
+        return self.retry_period * (1 + JITTER * self.random())
 
     async def _take(self) -> bool:
         """Write ourselves as the holder; False after losing the race to another."""
@@ -290,7 +237,7 @@ class LeaderElector:
         try:
             lease = await self.leases.get(within=limit)
         except ApiError as error:
-            if _is_missing(error):
+            if is_missing(error):
                 raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
             raise
         self._lease.record = lease
