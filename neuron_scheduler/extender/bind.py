@@ -24,7 +24,7 @@ from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.turn import in_turns
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.extender.bind_call import BindCall, Reporter
-from neuron_scheduler.extender.protocol import ExtenderBindingArgs
+from neuron_scheduler.extender.protocol import LONGEST_NAME, ExtenderBindingArgs
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.pod import Pod
@@ -137,7 +137,9 @@ class Bind:
             return ""
         self.counted("failed")
         if self._lines.take_now():
-            log.error("Could not bind pod for kube-scheduler", pod=_key(args), node=args.node, err=answer)
+            log.error(
+                "Could not bind pod for kube-scheduler", pod=_key(args), node=args.node[:LONGEST_NAME], err=answer
+            )
         return answer
 
     async def _bind(self, args: ExtenderBindingArgs) -> None:
@@ -284,7 +286,8 @@ class Bind:
 
 
 def _key(args: ExtenderBindingArgs) -> str:
-    return f"{args.pod_namespace}/{args.pod_name}"
+    """Return the key of a pod, also for the log, which names of any length must not fill."""
+    return f"{args.pod_namespace[:LONGEST_NAME]}/{args.pod_name[:LONGEST_NAME]}"
 
 
 def _require_names(args: ExtenderBindingArgs) -> None:

@@ -23,15 +23,14 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.turn import LONGEST_TURN, in_turns
 from neuron_scheduler.extender.earlier_answers import EarlierAnswers, Room
 from neuron_scheduler.extender.protocol import (
-    NULL,
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
     MalformedRequestError,
     MetaPod,
     MetaVictims,
 )
+from neuron_scheduler.extender.requested_pod import requested_pod
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -104,14 +103,11 @@ class Preempt:
         return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
 
     async def _answer(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, MetaVictims]:
-        """Return the victims by node; while they are chosen, the same pod may have been asked for."""
+        """Return the victims of the node where they cost least, or of the node where room is being made."""
         room = self._earlier.room_for(pod, proposed)
         if room is not None:
             return self._once_more(pod, room, proposed)
         candidates = await self._candidates(pod, proposed)
-        room = self._earlier.room_for(pod, proposed)
-        if room is not None:
-            return self._once_more(pod, room, proposed)
         in_vain = self._earlier.in_vain(pod.uid)
         best = min(candidates, key=lambda name: (name in in_vain, candidates[name].cost), default=None)
         log.info(
@@ -175,9 +171,7 @@ class Preempt:
 
 
 def _pod_of(args: ExtenderPreemptionArgs) -> Pod:
-    if bytes(args.pod) == bytes(NULL):
-        raise MalformedRequestError("it has no Pod")
-    value = PODS.decode(args.pod).value
+    value = requested_pod(args.pod)
     if isinstance(value, Malformed):
         raise MalformedRequestError(f"Pod: {value.reason}")
     if value is None:

@@ -19,7 +19,7 @@ from neuron_scheduler.controllers.turn import in_turns
 from neuron_scheduler.endpoints.exchange import NO_FIELDS
 from neuron_scheduler.extender.candidates import concerns_us, filter_nodes, prioritize_nodes
 from neuron_scheduler.extender.protocol import (
-    NULL,
+    LONGEST_NAME,
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
@@ -34,10 +34,10 @@ from neuron_scheduler.extender.protocol import (
     in_pieces,
     names_of,
 )
+from neuron_scheduler.extender.requested_pod import requested_pod
 from neuron_scheduler.extender.second_look import SecondLook
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses
-from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -130,6 +130,7 @@ class Verbs:
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
     _one_at_a_time: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)  # so that heartbeats come in between
+    _one_preemption: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)  # many take no more turns than one
 
     async def answer(self, verb: str, body: bytes, *, forwarded: bool = False) -> Answer:
         """
@@ -162,7 +163,8 @@ class Verbs:
         if verb == BIND:
             error = await self.bind.bind(decode(body, ExtenderBindingArgs))
             return Answer(200, (encode(ExtenderBindingResult(error=error)),))
-        return Answer(200, (encode(await self.preempt.preempt(decode(body, ExtenderPreemptionArgs))),))
+        async with self._one_preemption:
+            return Answer(200, (encode(await self.preempt.preempt(decode(body, ExtenderPreemptionArgs))),))
 
     async def _answer_from_cache(self, verb: str, args: ExtenderArgs) -> Answer:
         pod, complaint = _pod_of(args)
@@ -201,6 +203,8 @@ class Verbs:
             return await finish_with_pauses(names_of(args.nodes.items or []))
         if args.node_names is None:
             raise MalformedRequestError("it has neither Nodes nor NodeNames")
+        if max(map(len, args.node_names), default=0) > LONGEST_NAME:
+            raise MalformedRequestError(f"a name in NodeNames is longer than {LONGEST_NAME} characters")
         return args.node_names
 
 
@@ -209,11 +213,9 @@ def _pod_of(args: ExtenderArgs) -> tuple[Pod | None, str]:
     Return the pod of a request, or None and the reason why no node can take it.
 
     Raises:
-        MalformedRequestError: there is none.
+        MalformedRequestError: there is none, or there cannot be one like it.
     """
-    if bytes(args.pod) == bytes(NULL):
-        raise MalformedRequestError("it has no Pod")
-    value = PODS.decode(args.pod).value
+    value = requested_pod(args.pod)
     if isinstance(value, Malformed):
         return None, f"pod cannot be read: {value.reason}"
     return (None, _ENDED) if value is None else (value, "")

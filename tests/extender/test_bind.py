@@ -10,6 +10,7 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.extender import bind as bind_module
 from neuron_scheduler.extender.bind import NOT_LEADING
+from neuron_scheduler.extender.protocol import ExtenderBindingArgs
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone, Refused
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
@@ -91,6 +92,17 @@ async def test_a_flood_of_bad_calls_fills_neither_the_log_nor_the_api_server(
     assert len(lines) == 100
     assert most == 8
     assert road.counted == ["failed"] * 300
+
+
+async def test_names_of_any_length_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body may have 96 MB."""
+    fields = list[dict[str, str]]()
+    monkeypatch.setattr(bind_module, "log", mock.Mock(error=lambda _, **values: fields.append(values)))
+    async with serving() as road:
+        long = "x" * 100_000
+        answer = await road.verb.bind(ExtenderBindingArgs(long, long, long, long))
+    assert answer.startswith("PodName is 'xxx")
+    assert sum(len(value) for values in fields for value in values.values()) < 1000
 
 
 BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {

@@ -12,6 +12,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs, ExtenderPreemptionArgs, ExtenderPreemptionResult
+from neuron_scheduler.extender.requested_pod import requested_pod
 from neuron_scheduler.extender.second_look import WAIT, SecondLook
 from neuron_scheduler.extender.verbs import Answer, Role, Verbs
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
@@ -36,6 +37,8 @@ class Leader:
     error: str = ""
     crash: bool = False
     answers: tuple[int, bytes] = (200, b'{"Error":""}')
+    reads_pods: bool = False
+    pause: anyio.Event | None = None
 
     async def bind(self, args: ExtenderBindingArgs) -> str:
         """Answer `bind`."""
@@ -45,8 +48,12 @@ class Leader:
         return self.error
 
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
-        """Answer `preempt`."""
+        """Answer `preempt`, at once or when a test says so."""
+        if self.reads_pods:
+            requested_pod(args.pod)
         self.asked.append(args)
+        if self.pause is not None:
+            await self.pause.wait()
         return ExtenderPreemptionResult(node_name_to_meta_victims={})
 
     async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
@@ -250,6 +257,40 @@ async def test_what_cannot_be_read(replica: Replica, verb: str, body: Any, compl
     status, text = await replica.ask(verb, body)
     assert (status, replica.leader.asked) == (400, [])
     assert complaint in text
+
+
+LONG = "x" * 254
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+async def test_names_and_pods_that_cannot_exist(replica: Replica, verb: str, lines: io.StringIO) -> None:
+    """They would fill the log and the memory; nothing is done with them."""
+    pod_of_long_name = pod_manifest("p") | {"metadata": {"name": LONG}}
+    huge = pod_manifest("p") | {"metadata": {"name": "p", "annotations": {"a": "x" * (4 << 20)}}}
+    requests = [by_names(pod_of_long_name), by_names(huge)]
+    replica.leader.reads_pods = True
+    if verb != "preempt":
+        requests.append(by_names(pod_manifest("p", neuron=1), ["trn1", LONG]))
+    for request in requests:
+        status, text = await replica.ask(verb, request)
+        assert status == 400
+        assert "more than" in text or "longer than" in text
+        assert len(text) < 200
+    assert messages(lines) == []
+
+
+async def test_one_preemption_at_a_time(replica: Replica) -> None:
+    """However many calls there are, they take the turns of one task, and bodies that wait are not read yet."""
+    replica.leader.pause = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(replica.ask, "preempt", {"Pod": pod_manifest("p")})
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        assert len(replica.leader.asked) == 1
+        assert await replica.ask("bind", BIND) == (200, {"Error": ""})
+        replica.leader.pause.set()
+    assert len(replica.leader.asked) == 6
 
 
 @pytest.mark.parametrize(

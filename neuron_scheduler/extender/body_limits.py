@@ -1,0 +1,87 @@
+"""
+How many values a request may have: two bytes of JSON can become seventy of memory.
+
+A body of 96 MB would take more than the container has, and seconds in which nothing else runs. So a long one is read
+twice: first only its outline, in which the parts are skipped and their commas counted. Refuses to know what the parts
+mean.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+MOST_NODES: Final = 100_000
+"""Nodes of a request; Kubernetes supports fewer."""
+MOST_VICTIMS: Final = 250_000
+"""Values in a request of `preempt` by uids."""
+MOST_WHOLE_VICTIMS: Final = 1_000_000
+"""Values in one by whole pods, each of which has some hundreds."""
+
+_PIECE: Final = 256 << 10
+_NULL: Final = Raw(b"null")
+
+
+class TooManyValuesError(ValueError):
+    """A request has more values than one can have; the text says where."""
+
+
+class _Name(msgspec.Struct, gc=False):
+    name: str
+
+
+class _Node(msgspec.Struct, gc=False):
+    """The least that a node has, so that nothing shorter counts as one."""
+
+    metadata: _Name
+
+
+class _Nodes(msgspec.Struct):
+    items: list[_Node] | None = None
+
+
+class _Outline(msgspec.Struct, rename="pascal"):
+    """The parts of all requests."""
+
+    pod: Raw = _NULL
+    nodes: Raw = _NULL
+    node_names: Raw = _NULL
+    node_name_to_victims: Raw = _NULL
+    node_name_to_meta_victims: Raw = _NULL
+
+
+def require_few_values(text: bytes) -> None:
+    """
+    Refuse a request of more values than one can have.
+
+    Raises:
+        TooManyValuesError: it has more.
+        ValueError: it cannot be read; also those of msgspec.
+        RecursionError: likewise.
+    """
+    total = text.count(b",")
+    if total <= MOST_NODES:
+        return
+    outline = msgspec.json.decode(text, type=_Outline)
+    nodes = msgspec.json.decode(outline.nodes, type=_Nodes | None)
+    _require_at_most(MOST_NODES, 0 if nodes is None else len(nodes.items or ()), "Nodes.items")
+    rest = total - _commas(outline.nodes) - _commas(outline.pod)
+    for value, most, name in (
+        (outline.node_names, MOST_NODES, "NodeNames"),
+        (outline.node_name_to_meta_victims, MOST_VICTIMS, "NodeNameToMetaVictims"),
+        (outline.node_name_to_victims, MOST_WHOLE_VICTIMS, "NodeNameToVictims"),
+    ):
+        commas = _commas(value)
+        _require_at_most(most, commas, name)
+        rest -= commas
+    _require_at_most(MOST_NODES, rest, "what is given twice, or is unknown,")  # the last of two counts above
+
+
+def _require_at_most(most: int, count: int, name: str) -> None:
+    if count > most:
+        raise TooManyValuesError(f"{name} has more than {most} values")
+
+
+def _commas(value: Raw) -> int:
+    view = memoryview(value)
+    return sum(bytes(view[start : start + _PIECE]).count(b",") for start in range(0, len(view), _PIECE))
