@@ -135,10 +135,12 @@ class PreemptionExecutor:
 
     def nomination_lost(self, pod: Pod) -> None:
         """Try a pod again that has lost its nomination, to another pod or with the node; only its owner writes that."""
-        node_name = self.cluster.clear_nomination(pod.uid)
-        if pod.uid not in self.queue:
+        node_name = self.cluster.clear_nomination(pod.uid) or ""
+        queued = self.queue.get(pod.uid)
+        if queued is None:
             return  # kube-scheduler tries it again
-        log.info("Pod has lost its nominated node; trying it again", v=2, pod=pod.key, node=node_name or "")
+        queued.given_up = node_name
+        log.info("Pod has lost its nominated node; trying it again", v=2, pod=pod.key, node=node_name)
         self.reporter.nomination_lost(pod)
         self.queue.activate(pod.uid, self.clock())
 
@@ -146,23 +148,23 @@ class PreemptionExecutor:
         """Search for victims and begin to evict them; returns before they have ended."""
         self.metrics.preemption_attempted()
         self.queue.keep_events(queued)
-        pod = queued.pod
         result: Preemption | NoPreemption | None = None
         turn_ends = self.clock() + LONGEST_TURN
-        for result in search(self.cluster, pod, profile, refused=refused, budgets=self.budgets()):
+        for result in search(self.cluster, _nominated(queued), profile, refused=refused, budgets=self.budgets()):
             if result is None and self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self.clock() + LONGEST_TURN
+        pod = queued.pod  # it may ask for more than when the search began
         if isinstance(result, Preemption):
-            pod = queued.pod  # it may ask for more than when the search began
             nomination = confirmed(self.cluster, pod, profile, result) if pod.uid in self.queue else None
             if nomination is not None:
+                queued.given_up = ""
                 return self._begin(pod, result.node_name, nomination)
             queued.missed = True  # the result is outdated: search again after the backoff
             return PostFilter()
         if result is None:
             raise AssertionError("a search ends with a result")
-        change = self._drop_nomination(pod) if result.gives_up else KEEP
+        change = self._drop_nomination(queued) if result.gives_up else KEEP
         return PostFilter(result.text, nomination=change, plugins=result.plugins)
 
     def _waiting(self, uid: str) -> Pod | None:
@@ -198,9 +200,17 @@ class PreemptionExecutor:
         nominations = node_info.nominations if node_info is not None else ()
         return [nomination.pod for nomination in nominations if nomination.pod.priority < pod.priority]
 
-    def _drop_nomination(self, pod: Pod) -> NominationChange:
+    def _drop_nomination(self, queued: QueuedPod) -> NominationChange:
         """Drop the pod's nomination, because no eviction can make it fit anywhere; return what to write."""
+        pod = queued.pod
+        queued.given_up = pod.nominated_node_name
         if self.cluster.clear_nomination(pod.uid) is not None:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod)
             return CLEAR
         return CLEAR if pod.nominated_node_name else KEEP
+
+
+def _nominated(queued: QueuedPod) -> Pod:
+    """Return a pod without the nominated node that has been given up, as its status will say."""
+    given_up = queued.given_up and queued.pod.nominated_node_name == queued.given_up
+    return attrs.evolve(queued.pod, nominated_node_name="") if given_up else queued.pod

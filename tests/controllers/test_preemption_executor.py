@@ -211,6 +211,43 @@ async def test_a_pod_that_grows_during_the_search_preempts_nobody_in_vain() -> N
         assert world.cluster.nomination("uid-big") is None
 
 
+async def test_a_pod_whose_space_was_given_up_waits_for_nobody_there() -> None:
+    """Its status names the node until that is written, and victims are ending there; it preempts elsewhere."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        await nominated(world, preemption_executor)
+        world.queue.update(attrs.evolve(BIG, nominated_node_name="n"), 100.0)
+        for name, first in (("a", 0), ("b", 8)):
+            world.cluster.put_pod(half(name, first, terminating=True, preempted=True))
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("cheap", on="m", devices=16, ids=range(16), priority=-1))
+        world.cluster.remove_pod("uid-a")
+        world.cluster.assume(pod("higher", on="n", devices=4, priority=1), CoreMask(0xFF))
+        preemption_executor.recheck("n")
+        after = await post_filter(world, preemption_executor, popped(world.queue, 100.0))
+        assert after.nomination == Nominate("m")
+
+
+async def test_a_new_leader_goes_on_with_the_evictions_once_the_first_victims_have_ended() -> None:
+    """The old one has died between two deletions; meanwhile nobody else leaves, and its pod is woken in time."""
+    async with preempting(half("a", 0, terminating=True, preempted=True), half("b", 8)) as (world, preemption_executor):
+        world.may_answer.set()
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("cheap", on="m", devices=16, ids=range(16), priority=-1))
+        queued = world.pending(attrs.evolve(BIG, nominated_node_name="n"))
+        preemption_executor.adopt(queued, PROFILE)
+        after = await post_filter(world, preemption_executor, queued)
+        assert after.text.endswith("a terminating pod on the nominated node.")
+        gone = world.cluster.pod_info("uid-a")
+        assert gone is not None
+        world.cluster.remove_pod("uid-a")
+        world.cluster.put_pod(pod("cheap", on="m", devices=16, ids=range(16), priority=5))
+        world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone.pod, on=NodeChange(world.row("n")))
+        again = popped(world.queue, 120.0)
+        assert (await post_filter(world, preemption_executor, again)).nomination == Nominate("n")
+        await anyio.wait_all_tasks_blocked()
+        assert world.asked == ["b"]
+
+
 async def test_giving_up_drops_the_nomination() -> None:
     """No eviction can help any more: the status names no node, and other pods may get the space."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):

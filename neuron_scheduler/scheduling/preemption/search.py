@@ -38,6 +38,7 @@ WAITING = "not eligible due to a terminating pod on the nominated node."
 MOST_ROUNDS = 4
 """Questions to all nodes; where there are more priorities, several are taken together."""
 
+NOBODY: frozenset[str] = frozenset()
 _AT_ONCE = 16
 """Nodes whose pods' budgets are looked at in a row; then other tasks may run."""
 
@@ -101,16 +102,20 @@ def search(
 
 
 def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination] | None, helpful: NodeSet) -> str:
-    """Return why no pod may be evicted for this pod now; empty if they may."""
+    """
+    Return why no pod may be evicted for this pod now; empty if they may.
+
+    After a restart in the middle of the evictions, only the pod's status names its node: it does not fit there yet.
+    """
     if pod.never_preempts:
         return NEVER
-    slot = cluster.view.slot(nomination[0]) if nomination is not None else None
-    if nomination is None or slot is None or not helpful >> slot & 1:
+    name, victims = (pod.nominated_node_name, NOBODY) if nomination is None else (nomination[0], nomination[1].victims)
+    slot = cluster.view.slot(name)
+    if slot is None or not helpful >> slot & 1:
         return ""  # also if no eviction would help on the nominated node any more
     node_info = cluster.view.row(slot)
     waiting = any(
-        uid in nomination[1].victims or is_leaving(node_info.pod_infos[uid].pod)
-        for uid in evictable(node_info, pod.priority)
+        uid in victims or is_leaving(node_info.pod_infos[uid].pod) for uid in evictable(node_info, pod.priority)
     )
     return WAITING if waiting else ""
 

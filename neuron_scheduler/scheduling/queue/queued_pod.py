@@ -38,6 +38,7 @@ class QueuedPod:
         missed: an event that could have helped, or a change of the pod itself, came while it was in flight or held.
         prepared: the indexes for it have just been built (`side_lane`).
         cause: what it waits for since its last attempt.
+        given_up: the node whose space is not kept for it any more; its status may name it still.
     """
 
     pod: Pod
@@ -52,6 +53,7 @@ class QueuedPod:
     missed: bool = False
     prepared: bool = False
     cause: Cause = Cause.UNTRIED
+    given_up: str = ""
 
     @property
     def rank(self) -> tuple[int, tuple[float, ...]]:

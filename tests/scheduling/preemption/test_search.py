@@ -335,6 +335,28 @@ def nominate(cluster: Cluster, pending: Pod) -> Nomination:
     return nomination
 
 
+@pytest.mark.parametrize(
+    ("leaving", "changes", "waits"),
+    [
+        ({"terminating": True, "preempted": True}, {}, True),
+        ({"terminating": True}, {}, False),
+        ({"terminating": True, "preempted": True, "priority": 9}, {}, False),
+        ({"terminating": True, "preempted": True}, {"unschedulable": True}, False),
+    ],
+    ids=["a victim ends", "somebody ends by himself", "it is no victim of this pod", "the node is cordoned"],
+)
+def test_a_leader_that_takes_over_in_the_middle_of_evictions_evicts_nobody_elsewhere(
+    leaving: dict[str, Any], changes: dict[str, Any], waits: bool
+) -> None:
+    """One of two victims has not been asked yet, so only the pod's status names the node; upstream waits, too."""
+    fleet = [node("n", "trn1.32xlarge", **changes), node("m", "trn1.32xlarge", created=1)]
+    halves = [pod("a", on="n", devices=8, ids=range(8), **leaving), pod("b", on="n", devices=8, ids=range(8, 16))]
+    cluster = cluster_of(fleet, [*halves, pod("cheap", on="m", devices=16, ids=range(16), priority=-1)])
+    result = answer(cluster, pod("big", devices=16, priority=9, nominated_node_name="n"))
+    assert isinstance(result, NoPreemption) is waits
+    assert waits or (isinstance(result, Preemption) and result.node_name == "m")
+
+
 def test_the_nominated_block_is_kept_from_lower_pods() -> None:
     """While the victims leave and afterwards the nominated pod keeps its block, and other pods get what is left."""
     cluster = cluster_of([trn1()], [*rows(1, 1), held("other", *range(8, 12), priority=5)])
