@@ -25,9 +25,11 @@ from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError
 from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.lease_times import DURATION, JITTER, RENEW_DEADLINE, RETRY_PERIOD
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.line_formats import sentence
 
 SOONER: Final = 4.0  # times the retry period may be divided by, near the deadline
 RELEASE_TIMEOUT: Final = 3.0
+_NO_TRY: Final = "is the API server reachable?"
 
 log = logs.logger(__name__)
 
@@ -78,6 +80,7 @@ class LeaderElector:
     _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
     _lease: ObservedLease = attrs.field(init=False)
     _waiting: LeaseWaiting = attrs.field(init=False)
+    _failure: str = attrs.field(default=_NO_TRY, init=False)  # of the last renewal
     _trouble: logs.Trouble = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -210,7 +213,7 @@ class LeaderElector:
         """Renew once, never beyond the deadline; after a failure in time `hold` tries again."""
         left, answering = self._time_left(), self.answering()
         if left <= 0:
-            why = "is the API server reachable?" if answering else "the scheduler did not answer; was it frozen?"
+            why = self._failure if answering else "the scheduler did not answer; was it frozen?"
             raise LeaseLostError(
                 f"lease {self.leases.key} could not be renewed within {self.renew_deadline:g} s; {why}"
             )
@@ -222,8 +225,10 @@ class LeaderElector:
             with anyio.fail_after(left):
                 record = await self._renewed()
         except (ApiError, UnreachableError, TimeoutError) as error:
-            log.warning("Could not renew the lease, retrying", lease=self.leases.key, exc=error)
+            self._failure = f"no answer within {left:.1f} s" if isinstance(error, TimeoutError) else sentence(error)
+            log.warning("Could not renew the lease, retrying", err=self._failure, lease=self.leases.key)
             return
+        self._failure = _NO_TRY
         self._lease.record, self._renewed_at = record, sent_at
 
     async def _renewed(self) -> Record:
