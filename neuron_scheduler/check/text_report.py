@@ -18,6 +18,7 @@ from neuron_scheduler.telemetry.paragraphs import Paragraphs
 NAMED: Final = 5
 """So many objects of a finding are named; `-o json` has them all."""
 
+_COMPLETE: Final = frozenset({"account-lacks-rights"})  # their messages name all objects
 _LABELS: Final = {severity: severity.value.replace("-", " ") for severity in Severity}
 _COLOURS: Final = {
     Severity.OK: "32",
@@ -60,7 +61,7 @@ class TextReport:
         lines = list(self._paragraphs.wrapped(finding.message, first=first, rest=below))
         yield lines[0].replace(label, self._paragraphs.coloured(label, _COLOURS[finding.severity]), 1)
         yield from lines[1:]
-        if finding.severity is not Severity.UNCHECKED:  # its message names all
+        if finding.severity is not Severity.UNCHECKED and finding.code not in _COMPLETE:
             yield from self._objects(finding, below)
         if finding.advice:
             yield from self._paragraphs.wrapped(f"{finding.advice}.", first=below, rest=below)

@@ -142,11 +142,14 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
         if not lacking:
             return
         await anyio.sleep(_PAUSE)  # for a moment after its start an API server knows no rights
-    raise ConfigurationError(
-        f"the API server does not allow this process to {', '.join(lacking)}; apply manifests/base/rbac.yaml"
-        " (for --authorize-metrics also manifests/components/secure-metrics, for --answer-questions"
-        " manifests/components/questions) and run under its ServiceAccount"
-    )
+    if all(right in map(str, REVIEWING) for right in lacking):
+        advice = (
+            "apply manifests/components/questions (for --answer-questions) or manifests/components/secure-metrics"
+            " (for --authorize-metrics)"
+        )
+    else:
+        advice = "apply manifests/base/rbac.yaml or the chart, and run under its ServiceAccount"
+    raise ConfigurationError(f"the API server does not allow this process to {', '.join(lacking)}; {advice}")
 
 
 async def missing(client: Api, rights: tuple[Right, ...]) -> list[str]:

@@ -23,6 +23,7 @@ from neuron_scheduler.settings.setting import flag
 API_VERSION: Final = "neuron-scheduler/v1"
 KIND: Final = "NeuronSchedulerConfiguration"
 
+_WORDS: Final = {"`$.": "`", "Object contains unknown": "unknown", ' in "<unicode string>",': " at"}
 _FLAG: Final = re.compile(r"--([a-z][a-z-]*)")
 
 
@@ -61,7 +62,14 @@ def read(path: str) -> ConfigFile:
     try:
         return _parsed(path, text)
     except (msgspec.MsgspecError, yaml.YAMLError, ValueError) as error:
-        raise ConfigurationError(f"{path}: {' '.join(str(error).replace('`$.', '`').split())}") from None
+        raise ConfigurationError(f"{path}: {' '.join(_plain(str(error)).split())}") from None
+
+
+def _plain(complaint: str) -> str:
+    """Return a complaint of msgspec or PyYAML without what only their users understand."""
+    for theirs, ours in _WORDS.items():
+        complaint = complaint.replace(theirs, ours)
+    return complaint
 
 
 def _parsed(path: str, text: str) -> ConfigFile:
@@ -97,6 +105,8 @@ def _format(version: object, kind: object) -> type[msgspec.Struct]:
             f"apiVersion {version} is no longer supported, not by kube-scheduler either;"
             f" write {kube_scheduler_kind.API_VERSION}"
         )
+    if kind == "ConfigMap":
+        raise ValueError("this is a ConfigMap; write the text under its data into a file, and name that file")
     raise ValueError(
         f"apiVersion {version!r}, kind {kind!r} is not supported; write {API_VERSION}, {KIND}"
         f" or {kube_scheduler_kind.API_VERSION}, {kube_scheduler_kind.KIND}"

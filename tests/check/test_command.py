@@ -106,10 +106,12 @@ async def test_no_rights_at_all(tmp_path: Path) -> None:
 async def test_nobody_answers(tmp_path: Path) -> None:
     """One sentence on stderr and exit code 2."""
     path = tmp_path / "kubeconfig"
-    path.write_text(kubeconfig(f"http://127.0.0.1:{free_port()}"))
+    port = free_port()
+    path.write_text(kubeconfig(f"http://127.0.0.1:{port}"))
     code, out, err = await run("--kubeconfig", path, "-o", "json")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("neuron-scheduler: nothing could be checked: ")
+    assert f"cannot connect to 127.0.0.1:{port}: " in err
 
 
 @pytest.mark.parametrize(

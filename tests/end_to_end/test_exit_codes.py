@@ -32,8 +32,7 @@ async def test_missing_rights_are_named(plane: ControlPlane, tmp_path: Path, gra
         assert await scheduler.ended() == 2
     assert scheduler.lines[-1] == (
         f"neuron-scheduler: the API server does not allow this process to {missing};"
-        " apply manifests/base/rbac.yaml (for --authorize-metrics also manifests/components/secure-metrics, for"
-        " --answer-questions manifests/components/questions) and run under its ServiceAccount"
+        " apply manifests/base/rbac.yaml or the chart, and run under its ServiceAccount"
     )
     assert not scheduler.lines_with("Traceback")
 

@@ -115,6 +115,7 @@ async def test_the_right_to_ask_is_asked_for(plane: ControlPlane, empty: RestCli
     async with secured(plane, tmp_path, plane.server) as (scheduler, _):
         assert await scheduler.ended() == 2
     assert "create tokenreviews.authentication.k8s.io" in scheduler.lines[-1]
+    assert "apply manifests/components/questions (for --answer-questions)" in scheduler.lines[-1]
     assert "manifests/components/secure-metrics" in scheduler.lines[-1]
 
 

@@ -112,9 +112,8 @@ async def test_without_any_one_of_them_the_process_does_not_start(installed: Con
             tasks.start_soon(start, missing, f"lacking-{number}")
     assert said == {
         missing: (
-            f"the API server does not allow this process to {missing}; apply manifests/base/rbac.yaml (for"
-            " --authorize-metrics also manifests/components/secure-metrics, for --answer-questions"
-            " manifests/components/questions) and run under its ServiceAccount"
+            f"the API server does not allow this process to {missing}; apply manifests/base/rbac.yaml or the chart,"
+            " and run under its ServiceAccount"
         )
         for missing in needed()
     }

@@ -85,7 +85,7 @@ def reading(most_bytes: int) -> Pieces[Answer]:
     elif framing.length is not None:
         body = yield from _of_length(framing.length, received, most_bytes)
     else:
-        raise ValueError("an answer without a length may be incomplete")
+        raise ValueError(f"an answer with status {status} and without a length, which may be incomplete")
     return Answer(status, head[0], body, not framing.closes and not received)
 
 

@@ -155,14 +155,24 @@ def unreachable(error: Exception, target: str) -> UnreachableError:
     if isinstance(error, TimeoutError):
         return ApiTimeoutError(f"no answer in time to {target}")
     if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
-        return UnreachableError(f"certificate of the API server is not trusted: {_short(error)}; check the CA")
+        cause = _short(getattr(error, "certificate_error", error))
+        return UnreachableError(
+            f"certificate of the API server is not trusted: {cause};"
+            " check certificate-authority in the kubeconfig, or ca.crt of the service account"
+        )
     if isinstance(error, aiohttp.http_exceptions.LineTooLong):
         return OversizedLineError(f"endless line in the answer to {target}: {_short(error)}")
     if isinstance(error, TooLongError):
         return OversizedAnswerError(f"answer to {target} is too long: {error}")
-    known = isinstance(error, OSError | ValueError | aiohttp.ClientError)
-    reason = _short(error) if known else repr(error)[:LONGEST_REASON]
-    return UnreachableError(f"connection failed during {target}: {reason or type(error).__name__}")
+    return UnreachableError(f"connection failed during {target}: {_reason(error) or type(error).__name__}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):  # its own text has the repr of an SSLContext
+        return f"cannot connect to {error.host}:{error.port}: {error.os_error}"[:LONGEST_REASON]
+    if isinstance(error, OSError | ValueError | aiohttp.ClientError):
+        return _short(error)
+    return repr(error)[:LONGEST_REASON]
 
 
 def _short(error: Exception) -> str:

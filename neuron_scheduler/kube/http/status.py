@@ -16,7 +16,10 @@ import msgspec
 from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.objects import wire
 
-UNKNOWN_USER: Final = "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
+UNKNOWN_USER: Final = (
+    "the API server does not accept our credentials (401); check the user and the token in the kubeconfig;"
+    " in a pod: restart it if its ServiceAccount was created again"
+)
 """The sentence for a person whose request was answered with 401."""
 EXCERPT: Final = 500  # bytes of an error body that is no Status
 LONGEST_MESSAGE: Final = 4096  # characters of a Status's message, which may quote an object; longer ones are cut

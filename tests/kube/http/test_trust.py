@@ -107,8 +107,10 @@ async def test_what_is_not_trusted(method: str, sentence: str, tmp_path: Path) -
     """Host name, chain and dates are checked, and the error names the certificate."""
     issued, trusted, server_name = REFUSED[sentence](Authority())
 
-    with pytest.raises(UnreachableError, match="certificate of the API server is not trusted"):
+    with pytest.raises(UnreachableError, match="certificate of the API server is not trusted") as raised:
         await asked(method, issued, tmp_path, trusted, server_name)
+    assert "check certificate-authority" in str(raised.value)
+    assert "Cannot connect" not in str(raised.value)
 
 
 @pytest.mark.parametrize("trusted", [True, False])
