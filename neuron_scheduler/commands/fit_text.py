@@ -45,8 +45,8 @@ class FitText:
             yield from self._section("Where they go")
             yield from self._nodes(fit)
         if fit.limit is not None:
-            what = "the rest" if fit.fitting < fit.asked else "more of them"
-            yield from self._section(f"What limits {what} ({fit.limit.cause.replace('_', ' ')})")
+            title = "What limits the rest" if fit.fitting < fit.asked else "Why no more fit"
+            yield from self._section(f"{title} ({fit.limit.cause.replace('_', ' ')})")
             yield from self._wrapped(fit.limit.message)
         if fit.purchases:
             yield from self._section("What new nodes would give")

@@ -7,7 +7,7 @@ does.
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -21,6 +21,8 @@ from neuron_scheduler.commands.why_text import WhyText
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation, Verdict
 from neuron_scheduler.explain.answers.lists import Waiting
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.paragraphs import Paragraphs
 from neuron_scheduler.telemetry.terminal import terminal
 
@@ -111,7 +113,19 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
         and pod.scheduler_name != RESERVED  # it asks an autoscaler for a machine, and waits for nothing else
         and (arguments.all_namespaces or pod.namespace == reading.namespace)
     ]
-    return waiting_list(reading.capture.cluster, pods, reading.profile_for)
+    waiting = waiting_list(reading.capture.cluster, pods, reading.profile_for)
+    return attrs.evolve(waiting, notes=(*waiting.notes, *_decided_by_others(pods, reading)))
+
+
+def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
+    """Yield a note on the pods that the scheduler never tries; a misspelt schedulerName is a common cause."""
+    names = [
+        f"{pod.key} ({pod.scheduler_name})"
+        for pod in pods
+        if reading.profile_for(pod).scheduler_name not in ("", pod.scheduler_name)
+    ]
+    if names:
+        yield f"Another scheduler decides these pods, by their schedulerName: {few_names(names)}"
 
 
 def _asked(arguments: argparse.Namespace) -> _Answered:

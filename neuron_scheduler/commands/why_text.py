@@ -40,13 +40,13 @@ CAUSES: Final[Mapping[str, str]] = {
     Cause.UNTRIED: "It has not been tried yet.",
     Cause.GATED: "Its scheduling gates must be removed first, by whoever set them.",
     Cause.ERROR: "The last attempt ended in an error; it is tried again.",
-    Cause.CAPACITY: "Too few Neuron devices or cores are free. It waits until pods end or nodes join.",
+    Cause.CAPACITY: "Too few Neuron devices or cores are free, or no node has so many.",
     Cause.FRAGMENTATION: "Enough Neuron devices or cores are free, but in pieces: no node has such a free block.",
     Cause.INVALID_COUNT: "No node serves that number of Neuron devices or cores, even when it is empty.",
     Cause.UNKNOWN_HOLDER: "Pods whose device ids are unknown may hold what it needs. It waits until they end.",
     Cause.UNHEALTHY: "The nodes report a problem with a Neuron device.",
     Cause.NOMINATED: "Space is free, but it is kept for pods of the same or a higher priority.",
-    Cause.RESOURCES: "The nodes lack cpu, memory, room for another pod, or a host port.",
+    Cause.RESOURCES: "The nodes lack cpu, memory or another resource, room for another pod, or a host port.",
     Cause.TAINTS: "The nodes are cordoned, or have taints that the pod does not tolerate.",
     Cause.AFFINITY: "Rules exclude the nodes: its node selector, affinity or topology spread, or rules of other pods.",
     Cause.VOLUMES: "Its volumes cannot be used on the nodes, or cannot be bound.",
@@ -107,7 +107,7 @@ class WhyText:
         yield from self._notes(explanation.notes)
 
     def _title(self, pod: PodSummary, verdict: Verdict) -> Iterator[str]:
-        about = [pod.asks or "no Neuron", f"priority {pod.priority}"]
+        about = [*filter(None, [pod.asks]), f"priority {pod.priority}"]
         old = age(self.now - pod.created) if pod.created and self.now else ""
         states = {
             Verdict.FITS: ("fits", GREEN),

@@ -29,6 +29,10 @@ _IN_PIECES: Final = (
     " They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
 )
 
+_IF: Final = (
+    ", if its cpu, memory, labels and taints suit the pod. The cluster has no such node, so these were not checked."
+)
+
 
 def find(question: Question) -> Iterator[Found]:
     """Yield the smallest type of which a new node would take the pod; types of the cluster come first."""
@@ -111,9 +115,8 @@ def _change(question: Question, fresh: FreshNode, others: list[str]) -> Change:
     waits_for_victims = question.cluster.nomination(question.pod.uid) is not None
     seen = not (question.refused.new_node_cannot_help or question.pod.gates or waits_for_victims)
     sentences = [
-        f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod.",
+        f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod{'.' if fresh.like else _IF}",
         f"{any_of(others)} would do, too." if others else "",
-        "" if fresh.like else "The cluster has none: its cpu, memory, labels and taints are assumed to suit the pod.",
         "Karpenter and Cluster Autoscaler see from the pod's condition that a node is needed."
         if seen
         else "Karpenter and Cluster Autoscaler do not see from the pod's status that a node is needed.",

@@ -303,7 +303,10 @@ def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
     """If no type of the cluster would do, the smallest of the catalog is offered, with what is assumed."""
     found, _ = answer([node("n", "inf2.xlarge")], [], pod(devices=12))
     assert found[ChangeKind.NEW_NODE].instance_type == "inf2.48xlarge"
-    assert "The cluster has none" in found[ChangeKind.NEW_NODE].sentence
+    assert (
+        "if its cpu, memory, labels and taints suit the pod. The cluster has no such node"
+        in found[ChangeKind.NEW_NODE].sentence
+    )
 
 
 def test_a_new_node_in_a_zone_without_nodes() -> None:
