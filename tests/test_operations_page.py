@@ -46,11 +46,11 @@ def lines() -> Iterator[str]:
     """Yield the messages of log lines that report a problem."""
     for module in MODULES:
         for call in calls(module):
-            name = call.func
-            if not (isinstance(name, ast.Attribute) and name.attr in PROBLEMS and isinstance(name.value, ast.Name)):
-                continue
-            if name.value.id == "log":
-                yield from texts(module, call.args[0])
+            match call.func:
+                case ast.Attribute(value=ast.Name(id="log"), attr=method) if method in PROBLEMS:
+                    yield from texts(module, call.args[0])
+                case ast.Attribute(value=ast.Attribute(attr="_trouble"), attr="met"):
+                    yield from texts(module, call.args[0])
 
 
 def texts(module: ast.Module, message: ast.expr) -> Iterator[str]:
@@ -119,7 +119,7 @@ def test_nothing_is_explained_that_is_not_there() -> None:
 
 def test_the_search_finds_what_it_should() -> None:
     """A search that finds too little would hide what is missing."""
-    assert {"Watch failed", "Skipping malformed node", "Leaderelection lost"} <= {*LINES}
+    assert {"Watch failed", "Skipping malformed node", "Leaderelection lost", "Credential plugin fails"} <= {*LINES}
     assert len(LINES) > 40
     assert {"Scheduled", "FailedScheduling", "NeuronConflict"} <= {*EVENTS}
     assert len(METRICS) > 40

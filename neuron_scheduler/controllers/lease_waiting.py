@@ -58,10 +58,10 @@ class LeaseWaiting:
     leases: Leases
     lease: ObservedLease
     _seen_free: bool = attrs.field(default=False, init=False)  # by the watch, since the last attempt
-    _trouble: logs.Trouble = attrs.field(init=False)
+    _watch_trouble: logs.Trouble = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._trouble = logs.Trouble(log, "", self.lease.clock, verbosity=2, pairs={"lease": self.leases.key})
+        self._watch_trouble = logs.Trouble(log, "", self.lease.clock, verbosity=2, pairs={"lease": self.leases.key})
 
     def seen_free(self) -> bool:
         """
@@ -94,7 +94,7 @@ class LeaseWaiting:
             try:
                 await self.leases.watch(self.lease.version, seen, seconds=WATCH_SECONDS)
             except (ApiError, UnreachableError) as error:
-                self._trouble.met("Watch of the lease broke off", error)
+                self._watch_trouble.met("Watch of the lease broke off", error)
             await anyio.sleep(pause())  # a server that hangs up at once
 
     def _observe(self, record: Record | None) -> None:
