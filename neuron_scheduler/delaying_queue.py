@@ -2,7 +2,7 @@
 A queue of work with due times, in which the namespaces take turns.
 
 client-go's delaying queue (`util/workqueue`), made fair: a failed item is put back with a due time, so that no worker
-sleeps, and a namespace with a thousand failing objects delays no other. Refuses to know what the items are, and to drop
+sleeps, and a namespace with a thousand failing objects delays no other. Does not depend on what the items are or drop
 any.
 """
 

@@ -1,7 +1,7 @@
 """
 Let a command of a person end when it is interrupted.
 
-SIGINT (Ctrl-C) and SIGTERM cancel the work, so that its connections are closed and a screen is given back. Refuses to
+SIGINT (Ctrl-C) and SIGTERM cancel the work, so that its connections are closed and a screen is given back. Does not
 be used by the scheduler's process, whose requests to stop are in `stopping`.
 """
 

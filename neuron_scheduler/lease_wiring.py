@@ -1,7 +1,7 @@
 """
 Builds the parts that share the Lease: the election, and what passes requests on to the replica that holds it.
 
-The election's thread has a client of its own, so that a busy event loop loses no Lease. Refuses to run it: `app` does.
+The election's thread has a client of its own, so that a busy event loop loses no Lease. Does not run it: `app` does.
 """
 
 import os

@@ -1,7 +1,7 @@
 """
 The present state of all parts as /metrics shows it: what takes long is counted before, in small steps.
 
-It only reads. Refuses to compute what decisions compute: free blocks and what fits are `explain.inventory`'s, what pods
+It only reads. Does not compute what decisions compute: free blocks and what fits are `explain.inventory`'s, what pods
 wait for is `explain.waiting`'s.
 """
 

@@ -1,7 +1,7 @@
 """
 The profiles of a configuration, by scheduler name.
 
-The process schedules with them, and the commands explain with them. Refuses to read a configuration: `settings` does.
+The process schedules with them, and the commands explain with them. Does not read a configuration: `settings` does.
 """
 
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile

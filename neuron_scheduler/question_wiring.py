@@ -1,7 +1,7 @@
 """
 Builds what the ports serve beside health and metrics: the answers to questions, and the page.
 
-Refuses to build them unless the settings say so: nothing of the cluster is shown by default.
+Does not build them unless the settings say so: nothing of the cluster is shown by default.
 """
 
 import time

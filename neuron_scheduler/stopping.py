@@ -4,7 +4,7 @@ Requests to stop: SIGTERM and SIGINT, handled from the first import until the in
 The event loop handles signals only while it runs. Before and after that a signal kills the process: it would exit with
 143, and might not release the Lease. Python's handlers also run while one step blocks the event loop. Before the
 scheduler listens there is no Lease yet, and the process ends at once with 0; after the scheduler has ended, a signal
-does not change the exit code. Refuses to know how to stop: `app` does. Imports little, so that nothing slow comes
+does not change the exit code. Does not depend on how to stop: `app` does. Imports little, so that nothing slow comes
 before `install`.
 """
 

@@ -1,7 +1,7 @@
 """
 Builds every part of the process from the settings and connects it with the parts that it calls.
 
-What is watched is listed in `watched_kinds`, and `lease_wiring` builds what shares the Lease. Refuses to run or send
+What is watched is listed in `watched_kinds`, and `lease_wiring` builds what shares the Lease. Does not run or send
 anything: `app` does.
 """
 

@@ -2,7 +2,7 @@
 Which needs may be asked for now, and why the others may not: machines and devices, in all and for each namespace.
 
 A request counts for the profile and for the namespace of its most urgent pod, the one that it is asked for. It counts
-until its machine serves or is given up, and what asks for it is deleted. Refuses to split a need: a machine is asked
+until its machine serves or is given up, and what asks for it is deleted. Does not split a need: a machine is asked
 for as a whole or not at all.
 """
 

@@ -2,7 +2,7 @@
 Waiting pods in lines: pods of one line are alike to every filter, so one refusal answers for all of them.
 
 Lines are in the order in which machines are packed: large requests first, because what is left beside them still serves
-small ones. Refuses to decide anything.
+small ones. Does not decide anything.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """
 One whole machine that waiting pods need, in the terms in which an autoscaler can be asked for it.
 
-It names what the machine must have and which pods it is for. Refuses to say how it is asked for: as a placeholder pod
+It names what the machine must have and which pods it is for. Does not say how it is asked for: as a placeholder pod
 or as a CapacityBuffer.
 """
 

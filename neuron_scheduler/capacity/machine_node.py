@@ -1,7 +1,7 @@
 """
 Whether a node is the machine that a request is for, whether it takes pods already, and whether it has any.
 
-Refuses to say which of several requests gets it (`requests`).
+Does not say which of several requests gets it (`requests`).
 """
 
 from collections.abc import Container, Iterable

@@ -2,7 +2,7 @@
 The machines that an autoscaler could add: of the types that the cluster has, and of those that pods name.
 
 Each is an empty node as `cluster.fresh_node` shapes it, in one zone. A pod that no such node takes may need one in a
-zone where the cluster has none of its type, so those are tried last. Refuses to guess a type that no node has and no
+zone where the cluster has none of its type, so those are tried last. Does not guess a type that no node has and no
 pod names: the autoscaler may not have it.
 """
 

@@ -3,7 +3,7 @@ Pods packed onto machines that do not exist yet, by the real rules: each is deci
 
 Machines are filled one after the other. The next one is opened for the first pod that is left: of those that could be
 added and take this pod it is the one that serves most together, and the smallest of several. Requests are packed large
-ones first, which needs the fewest machines where the sizes divide each other, as blocks of a torus do. Refuses to try
+ones first, which needs the fewest machines where the sizes divide each other, as blocks of a torus do. Does not try
 other orders: for runs of any length on a line it is first-fit-decreasing, with its known bound.
 """
 

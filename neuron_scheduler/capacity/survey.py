@@ -1,7 +1,7 @@
 """
 What a plan has to know of all nodes: which pods are about to go, and in which units the types are in use.
 
-Refuses to keep an index: a plan is made once a minute, and looks at the rows a few at a time.
+Does not keep an index: a plan is made once a minute, and looks at the rows a few at a time.
 """
 
 from collections.abc import Generator, Iterable, Mapping

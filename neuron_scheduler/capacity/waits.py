@@ -1,7 +1,7 @@
 """
 For which pods no machine is asked for at present, because the last one was refused or given up; longer each time.
 
-Refuses to know requests: it is told which pods one was for.
+Does not read requests: the caller names the pods that one was for.
 """
 
 from collections.abc import Collection

@@ -48,7 +48,7 @@ class Scope:
 
 @attrs.define(eq=False)
 class Scopes:
-    """Which pods may share a machine: those for which one of them can speak."""
+    """Which pods may share a machine: those of which one can represent all."""
 
     _packing: Packing
 
@@ -58,7 +58,7 @@ class Scopes:
         return scope is not None
 
     def of(self, offer: Offer, load: Loaded) -> Generator[None, None, Scope | None]:
-        """Return the scope of the pods of a machine; None if none of them can speak for all."""
+        """Return the scope of the pods of a machine; None if none of them can represent all."""
         taking: list[tuple[Pod, tuple[Offer, ...]]] = []
         for line, pod in {id(line): (line, pod) for line, pod in load}.values():
             taking.append((pod, (yield from self._packing.taking(line, pod))))

@@ -1,7 +1,7 @@
 """
 A cluster as it was at one time, as a value.
 
-Unlike the running process, it has no queue: pods of all schedulers are found by their names. Refuses to follow changes.
+Unlike the running process, it has no queue: pods of all schedulers are found by their names. Does not follow changes.
 """
 
 import difflib

@@ -3,7 +3,7 @@ Collects decoded objects of all kinds, and makes a `Capture` of them.
 
 The handlers of the running process keep the objects, in the order in which its informers would hand them over, so both
 have the same cluster. Only what concerns the process's own work is left out: assumed pods, rejected pods, the queue.
-Refuses to read: that is for `live` and `files`.
+Does not read: that is for `live` and `files`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -2,7 +2,7 @@
 Follows a cluster with watches, for a picture that is drawn again and again.
 
 Only nodes and pods are followed: the picture of the fleet shows nothing else. The handlers are those of a capture, so
-the picture is that of a cluster which was read once. Refuses to decide anything.
+the picture is that of a cluster which was read once. Does not decide anything.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,7 @@
 """
 Reads what asking the autoscaler for machines needs, if a profile asks: the namespace, the priority, rights there.
 
-Refuses to read anything where no profile asks: what is not used needs no right of the person who checks.
+Does not read anything where no profile asks: what is not used needs no right of the person who checks.
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 Reads a cluster once into a `Snapshot`: a LIST in pages for each kind, and reviews of our ServiceAccount's rights.
 
 A request that is refused or fails becomes `Unread`, and the rest is still read. A kind that the API server does not
-serve has no objects. Refuses to judge what it has read, and to write: a review creates no object.
+serve has no objects. Does not judge what it has read. It writes nothing: a review creates no object.
 """
 
 import time

@@ -1,5 +1,5 @@
 """
-The findings of all subjects, and the exit code that follows from them. Refuses to print.
+The findings of all subjects, and the exit code that follows from them. Does not print.
 """
 
 from typing import Final

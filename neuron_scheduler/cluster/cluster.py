@@ -7,8 +7,8 @@ A pod's life here:
                              |                                        ^
                              +--forget--> (pending)   (bound by others)--put_pod
 
-There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Refuses to know where
-nodes and pods come from, and to forget an assumption by itself. Questions about all nodes at once are for `view`.
+There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Does not depend on where
+nodes and pods come from or forget an assumption by itself. Questions about all nodes at once are for `view`.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@ Overlays: the rows as they would be in another case, such as without the pods of
 all nodes.
 
 An overlay is a hashable value, because it is part of the definition of the indexes that answer the question. Its marks
-show which rows it changes: if they are few, only these are computed. Refuses to change a row in the cluster.
+show which rows it changes: if they are few, only these are computed. Does not change a row in the cluster.
 """
 
 from collections.abc import Callable, Hashable

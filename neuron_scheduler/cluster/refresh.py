@@ -2,7 +2,7 @@
 A row after a change outside of it: of its node's object, or of the storage that its pods refer to.
 
 The devices and cores that a pod holds depend on the machine; the volumes that it holds depend on claims, volumes and
-classes. Refuses to look for the rows that are affected: `cluster` finds them.
+classes. Does not look for the rows that are affected: `cluster` finds them.
 """
 
 import attrs

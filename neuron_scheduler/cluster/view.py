@@ -1,7 +1,7 @@
 """
 What can be read of the cluster: node sets, columns and rows, as they are or under an overlay.
 
-Plugins read the cluster only through this. Refuses to change anything: that is for `cluster`, which owns the tables.
+Plugins read the cluster only through this. Does not change anything: that is for `cluster`, which owns the tables.
 Slots and node sets are valid until the next `await` (`tables.nodes` says why).
 """
 

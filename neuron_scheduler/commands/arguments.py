@@ -2,7 +2,7 @@
 The arguments that several commands share: which cluster, which namespace, which form of output.
 
 Their names are kubectl's, and they mean the same; a flag of kubectl that is missing here has no meaning for a program
-that only reads. Refuses to connect: that is for `reading`.
+that only reads. Does not connect: that is for `reading`.
 """
 
 import argparse

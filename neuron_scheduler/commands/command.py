@@ -2,7 +2,7 @@
 One command of the program: its name, what it is for, and the module that knows its arguments and runs it.
 
 The module is imported when the command is named, so that `--help` and a question of a few milliseconds do not wait for
-the imports of all others. Refuses to know which commands there are: that is for `cli`.
+the imports of all others. Does not depend on which commands there are: that is for `cli`.
 """
 
 import argparse

@@ -3,7 +3,7 @@ Completion for shells: the candidates for the word that is being written, from t
 
 `neuron-scheduler completion SHELL` prints a script that calls the program for each word, so the script never becomes
 stale. The lines are those of kubectl's plugins (spf13/cobra, `__complete`): a candidate with its description after a
-tab, and at the end a directive. Refuses to fail: a person who is writing gets no candidates in place of an error.
+tab, and at the end a directive. Does not fail: a person who is writing gets no candidates in place of an error.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """
 The answer to "how many more fit?" as text for a person.
 
-Refuses to compute a figure: all are in the answer.
+Does not compute a figure: all are in the answer.
 """
 
 from collections.abc import Iterator, Sequence

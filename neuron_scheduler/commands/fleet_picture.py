@@ -1,7 +1,7 @@
 """
 The fleet of a cluster, and its lines on a screen: for the map that is printed once, and for the one that is watched.
 
-Refuses to read a cluster.
+Does not read a cluster.
 """
 
 import argparse

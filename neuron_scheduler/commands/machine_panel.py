@@ -2,7 +2,7 @@
 One machine as a picture: a character for each core, a letter for each pod, and below it which pod each letter is.
 
 A torus is drawn as its 4x4 grid, a ring as two rows that close, any other machine as rows of devices. Every state has
-a character of its own, so nothing is lost without colour. Refuses to use more than the standard library, because the
+a character of its own, so nothing is lost without colour. Does not use more than the standard library, because the
 map has to work wherever the scheduler is installed.
 """
 

@@ -1,7 +1,7 @@
 """
 `neuron-scheduler map`: the devices of all nodes, who holds them, and what is withheld; once, or as long as one looks.
 
-Refuses to count anything: the figures are those of `explain.fleet`, as in the metrics.
+Does not count anything: the figures are those of `explain.fleet`, as in the metrics.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 The fleet for a terminal: pictures of a few machines, a line for each of many, the worst first.
 
 The lines of many machines are cut, because nobody reads hundreds of them: those that are left out are the better ones
-and are counted. Refuses to compute what is free: the answer has it, and the sums are those of the metrics.
+and are counted. Does not compute what is free: the answer has it, and the sums are those of the metrics.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
 """
 `neuron-scheduler map --watch`: draws the map again when it has changed, until Ctrl-C, or until its reader leaves.
 
-Refuses to list the cluster again and again: it watches. The running scheduler is asked again.
+Does not list the cluster again and again: it watches. The running scheduler is asked again.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """
 How an answer is printed: text for a person, or one JSON or YAML document for a program.
 
-Text from the cluster cannot control the terminal: what is not printable is an escape, in every form. Refuses to choose
+Text from the cluster cannot control the terminal: what is not printable is an escape, in every form. Does not choose
 the words of an answer.
 """
 

@@ -1,7 +1,7 @@
 """
 The names of pods, for a shell that completes one: those of the namespace that the words before name.
 
-Refuses to make a person wait: no answer in a few seconds is no name.
+Does not make a person wait: no answer in a few seconds is no name.
 """
 
 import argparse

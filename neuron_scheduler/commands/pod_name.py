@@ -1,7 +1,7 @@
 """
 Which pod a person means: `NAME`, `NAMESPACE/NAME` or `pod/NAME`, as kubectl takes them.
 
-A name that does not exist is an error with the names that are like it. Refuses to guess one.
+A name that does not exist is an error with the names that are like it. Does not guess one.
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 From the arguments to a cluster that can be asked: the profiles, and a capture from files or from the API server.
 
 One question is short, so the collector of garbage rests while it is answered, and Ctrl-C ends it at once. An error is
-one sentence. Refuses to write to the cluster.
+one sentence. Does not write to the cluster.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """
 `neuron-scheduler replay`: make the decisions of a journal again, also with another profile.
 
-The exit code is an answer, too, as with `diff`: 1 means that decisions differ. Refuses to connect to a cluster.
+The exit code is an answer, too, as with `diff`: 1 means that decisions differ. Does not connect to a cluster.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """
 What came of a replay, as text for a person.
 
-Refuses to compute a figure: all are in the answer.
+Does not compute a figure: all are in the answer.
 """
 
 import time

@@ -2,7 +2,7 @@
 Pictures that follow one another on standard output.
 
 On a terminal each is drawn over the one before, on the second screen, so nothing flickers and nothing is left behind;
-in a file or a pipe they follow one another. Refuses to know what is drawn.
+in a file or a pipe they follow one another. Does not depend on what is drawn.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """
 The pods that wait, as a table like kubectl's: a line for each, with its age and the cause.
 
-Refuses to wrap a line: a table is read by programs such as grep, too.
+Does not wrap a line: a table is read by programs such as grep, too.
 """
 
 from collections.abc import Iterator, Sequence

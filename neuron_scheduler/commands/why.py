@@ -1,7 +1,7 @@
 """
 `neuron-scheduler why`: why a pod waits, what each filter says of one node, or what waits at all.
 
-The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod waits. Refuses to compute reasons: `explain`
+The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod waits. Does not compute reasons: `explain`
 does.
 """
 

@@ -1,7 +1,7 @@
 """
 An explanation as text for a person: the sentence of the Event, the cause in plain words, the nodes, what would help.
 
-Short by default: the largest groups of each reason and a few names; `-o wide` has all of them. Refuses to compute a
+Short by default: the largest groups of each reason and a few names; `-o wide` has all of them. Does not compute a
 figure: all are in the answer.
 """
 

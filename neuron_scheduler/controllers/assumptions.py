@@ -2,7 +2,7 @@
 The step that makes a decision count at once: the pod is on its node for every later decision.
 
 Nothing here awaits, and neither does what comes between the decision and this step, so no event comes in between.
-Refuses to decide, and to send anything.
+Does not decide or send anything.
 """
 
 from collections.abc import Callable, Mapping

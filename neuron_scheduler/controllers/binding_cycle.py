@@ -4,7 +4,7 @@ From an assumed decision to its definite outcome: bind the pod's volumes, then s
 Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Many workers send Bindings for the first time, in the order
 of the decisions. A Binding that has to wait for another pod of its node (`allocate_fence`) occupies no worker. A
 Binding without a definite outcome keeps its pod's place and does not occupy these workers any more: a few other ones
-send it again when it is due, and serve the namespaces in turns. Refuses to decide, and to apply an outcome: that is
+send it again when it is due, and serve the namespaces in turns. Does not decide or apply an outcome: that is
 `binding_outcomes`.
 """
 

@@ -1,7 +1,7 @@
 """
 What the definite outcome of an attempt means for the cluster, the log, and the requester of the commitment.
 
-Upstream: the end of `bindingCycle` in `pkg/scheduler/schedule_one.go`. Refuses to send anything to the API server, and
+Upstream: the end of `bindingCycle` in `pkg/scheduler/schedule_one.go`. Does not send anything to the API server, and
 to know what a requester does with an outcome.
 """
 

@@ -1,7 +1,7 @@
 """
 What capacity requests are given: when machines may be asked for, and whom to tell.
 
-Refuses to know where the values are set: `settings` has them, and `capacity_wiring` passes them on.
+Does not depend on where the values are set: `settings` has them, and `capacity_wiring` passes them on.
 """
 
 from collections.abc import Mapping

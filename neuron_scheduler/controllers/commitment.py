@@ -2,7 +2,7 @@
 A decision on its way to the API server, which the parts of the binding cycle pass to each other, and why it may fail.
 
 It knows its requester, who is told its outcome: an attempt of the scheduling loop, or a call of kube-scheduler's.
-Refuses to apply an outcome: that is `binding_outcomes`.
+Does not apply an outcome: that is `binding_outcomes`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 
 class Requester(Protocol):
-    """Who asked for a node for a pod, and is told how the Binding ends; exactly one of the last four is called."""
+    """Asked for a node for a pod, and gets the outcome of the Binding: exactly one of the last four is called."""
 
     @property
     def pod(self) -> Pod:

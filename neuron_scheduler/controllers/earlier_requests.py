@@ -3,7 +3,7 @@ Finds what an earlier leader asks an autoscaler for with objects that no watch s
 
 A leader asks for nothing before it knows that: it would ask for the same machines once more. So it waits for an API
 server that does not answer, and says so. A leader whose profiles ask for nothing any more looks as well, because an
-autoscaler goes on buying for what is left. Refuses to decide what becomes of the objects (`machine_requests`).
+autoscaler goes on buying for what is left. Does not decide what becomes of the objects (`machine_requests`).
 """
 
 import random as randomness

@@ -6,7 +6,7 @@ queue, or another pod of kube-scheduler's, would take their devices one by one: 
 free, but no block. So the nomination is adopted from the status, as our own is after a restart, with the cores that
 come free. It ends with the pod, when the status changes, when a pod of higher priority takes the space, for as long as
 the node would refuse the pod, and in any case after `LONGEST`. Every replica follows the watch, so a follower's answers
-to `filter` are those of the leader. Refuses to write anything: the status is kube-scheduler's.
+to `filter` are those of the leader. Does not write anything: the status is kube-scheduler's.
 """
 
 from collections.abc import Callable

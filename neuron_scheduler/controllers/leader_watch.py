@@ -2,7 +2,7 @@
 Watches a leader: its Lease may be renewed as long as the event loop runs, and one that does not schedule is ended.
 
 Without this, a leader that hangs would renew its Lease for ever, and no other replica would schedule in its place.
-Refuses to end anything itself: `run` raises.
+Does not end anything itself: `run` raises.
 """
 
 from collections.abc import Callable

@@ -7,7 +7,7 @@ A Binding that names an amount waits for
   that Bindings arrive in the order of their times;
 - every pod on the node with an amount in common that its kubelet has not admitted, `LONGEST` seconds at most.
 
-Which pods those are follows from the cluster and from the Bindings on their way. Refuses to send a Binding, and to
+Which pods those are follows from the cluster and from the Bindings on their way. Does not send a Binding or
 decide when to look again: that is `allocate_fence`.
 """
 

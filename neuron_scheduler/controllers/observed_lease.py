@@ -2,7 +2,7 @@
 The Lease as one candidate sees it: who holds it, and when it may be taken.
 
 Upstream: `observedRecord` and `observedTime` of `client-go/tools/leaderelection`. Another machine's clock is never
-compared with ours: the holder's time counts from the moment when we last saw the Lease change. Refuses to read it.
+compared with ours: the holder's time counts from the moment when we last saw the Lease change. Does not read it.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ How long each plugin takes: one decision in ten is timed, as in kube-scheduler (
 Decisions have no clock. For the timed ones the loop passes a copy of the profile whose steps measure themselves; all
 others run as if this module did not exist. What is measured goes to the histograms later, before a scrape, as in
 kube-scheduler (`MetricAsyncRecorder`). A filter is asked about all nodes at once, so one figure stands where
-kube-scheduler has one for each node. Refuses to change what a step returns.
+kube-scheduler has one for each node. Does not change what a step returns.
 """
 
 import random

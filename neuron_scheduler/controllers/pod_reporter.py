@@ -5,7 +5,7 @@ Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedul
 are tried again and again would overload etcd, so a message that differs from the last one only in numbers becomes an
 Event at most every 30 s (the condition writer has the same limit); a changed reason is reported at once. A new leader
 may find thousands of bound pods with a problem. Their Events must not delay those of attempts, so only some are
-written. Refuses to decide what a message says.
+written. Does not decide what a message says.
 """
 
 import re

@@ -9,7 +9,7 @@ quarter of an hour.
 
 Only a pod that left the watch before it had started may have been rejected. The API server is asked whether it was
 (`kube/pod_failures`), at a limited rate: of ten thousand pods that are deleted by force it is asked about a few, and
-the others are counted. Nothing is stored: a new leader starts without marks. Refuses to keep pods off a node: a mark is
+the others are counted. Nothing is stored: a new leader starts without marks. Does not keep pods off a node: a mark is
 only a preference (`scheduling/plugins/node_rejections`).
 """
 

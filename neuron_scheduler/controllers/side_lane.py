@@ -3,7 +3,7 @@ Builds the indexes for pods that need long, so that other pods do not wait for t
 
 A pod with many terms about other pods is compared with all of them before it is decided: up to some seconds in a large
 cluster. That happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
-Refuses to decide.
+Does not decide.
 """
 
 from collections import deque

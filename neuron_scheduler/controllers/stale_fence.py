@@ -5,7 +5,7 @@ The fence, a policy on Bindings (`manifests/base/admission_bindings.yaml`), read
 watch of Leases. When the last policy with a Lease as parameter is deleted, that watch ends until the server is
 restarted (kubernetes/kubernetes#130887). From then on every Binding is refused, although this replica holds the Lease,
 and only a person can change that. So one sentence says what to do, and the queue is paused between the attempts.
-Refuses to explain a refusal that has another cause: another replica holds the Lease, or the server is a moment behind.
+Does not explain a refusal that has another cause: another replica holds the Lease, or the server is a moment behind.
 """
 
 import math

@@ -4,7 +4,7 @@ Holds a Binding back until what asked the autoscaler for a machine is deleted.
 A placeholder that is still there when its pod is bound makes the autoscaler buy a second machine. So a Binding to the
 node that has joined for a request, or of the last pod that a request was for, waits for the answer to the deletion; but
 never for longer than `LONGEST`: an API server that does not delete must not keep a pod from its node. A Binding that
-waits occupies no worker. Refuses to delete, and to send Bindings.
+waits occupies no worker. Does not delete or send Bindings.
 """
 
 from collections.abc import Callable

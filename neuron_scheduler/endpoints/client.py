@@ -1,7 +1,7 @@
 """
 One client's connection as the event loop sees it: the head of its request, the body if that is wanted, and the answer.
 
-Keeps no more than a head and the body that a page has asked for. Refuses to understand either, and to measure time:
+Keeps no more than a head and the body that a page has asked for. Does not interpret either, and measures no time:
 `listener` ends a connection that takes too long.
 """
 

@@ -3,7 +3,8 @@ Listens on one of the process's own ports, so that no client can slow the schedu
 
 Every pod of the cluster can connect, and the event loop that answers also schedules. So the work that clients can cause
 is limited: an unread connection waits, which costs a few microseconds; a limited number of connections per second is
-read and answered (`turns` says whose); each of them ends after a few seconds. Refuses to know what the requests mean.
+read and answered (`turns` says whose); each of them ends after a few seconds. Does not depend on what the requests
+mean.
 """
 
 import asyncio

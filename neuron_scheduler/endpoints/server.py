@@ -3,7 +3,7 @@ The process's own endpoints: /healthz, /livez, /readyz and /metrics, over HTTP a
 
 The answers are like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` or
 if one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
-have synced, leader or not. Refuses to know what a check does: each is a function that returns what is wrong, or
+have synced, leader or not. Does not depend on what a check does: each is a function that returns what is wrong, or
 None. Nothing secret is served, so clients need no token, except for /metrics if there is an `Access`. Other rooms add
 their pages by path.
 """

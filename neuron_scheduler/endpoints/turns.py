@@ -2,7 +2,7 @@
 Which client is served next when more wait than can be served: peers take turns, however many connections each opens.
 
 The kubelet asks a few times a minute, from an address that no pod has, so its probe is always among the next, whatever
-the pods of the cluster do. Refuses to wait, to know the time, and to know what the items are.
+the pods of the cluster do. Does not wait, and does not depend on the time or on what the items are.
 """
 
 from collections import deque

@@ -2,7 +2,7 @@
 The figures behind a refusal, in one sentence for each node: a row of the table for each plugin.
 
 A reason has no figures, so that equal reasons can be counted; what one node lacks is in its row. Nodes with equal
-sentences are one group. A plugin that is not in the table gets its own words; a test finds it. Refuses to decide: which
+sentences are one group. A plugin that is not in the table gets its own words; a test finds it. Does not decide: which
 nodes are refused, and why, comes from the filters.
 """
 

@@ -2,7 +2,7 @@
 How many more replicas of a workload fit, where they go, what limits the rest, and what new nodes would give.
 
 Every figure is found by placing pods on a fork, one after the other, by the decision of the running scheduler. The fork
-is made in the first step, so later changes of the cluster do not count. Refuses to evict: pods stay where they are, and
+is made in the first step, so later changes of the cluster do not count. Does not evict: pods stay where they are, and
 space that is kept for pending pods is not free. Pods that wait already are not placed first.
 """
 

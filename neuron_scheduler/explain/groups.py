@@ -2,7 +2,7 @@
 Every node of the cluster in exactly one group: those that lack the same for the same reason, or that take the pod.
 
 It starts from the refusals of the decision and looks at each node once, for the figures; it yields when other tasks may
-run. Refuses to run on a cluster that changes meanwhile: slots and node sets must stay valid, so callers pass a fork.
+run. Does not run on a cluster that changes meanwhile: slots and node sets must stay valid, so callers pass a fork.
 """
 
 from collections.abc import Generator, Iterable, Sequence

@@ -2,7 +2,7 @@
 Which of the claims that replicas would create for themselves can be considered before they exist.
 
 A claim whose class waits for its first consumer is provisioned where the pod goes, so the decision reads it. Any other
-claim is provisioned at once, at a place that nobody can know now: it is left out, and a note says so. Refuses to guess
+claim is provisioned at once, at a place that nobody can know now: it is left out, and a note says so. Does not guess
 the default class.
 """
 

@@ -2,7 +2,7 @@
 Place replicas one pod after the other on a fork, as the running scheduler would: decide, assume, next.
 
 The only place of `explain` that fills a fork. Each pod is decided by `schedule_pod` itself, so devices, spread
-constraints, host ports and claims count as they do for real pods. Refuses to evict anything, and to try another order.
+constraints, host ports and claims count as they do for real pods. Does not evict anything or try another order.
 """
 
 from collections.abc import Generator, Iterator, Mapping

@@ -1,7 +1,7 @@
 """
 What new nodes would give: the same replicas, placed on a fork that has these nodes too.
 
-Refuses to trust arithmetic: every figure was found by placing the replicas. New nodes are the youngest of the fork, so
+Does not trust arithmetic: every figure was found by placing the replicas. New nodes are the youngest of the fork, so
 they are used where no existing node is preferred.
 """
 

@@ -2,7 +2,7 @@
 The decision about one pod with all its reasons: the message, the counts, and every node in a group.
 
 The message is that of `FitError`, and the groups are made from the refusals of the same diagnosis, so their numbers
-cannot differ from what the Event and the condition say. Refuses to suggest what to do: that is for `changes`.
+cannot differ from what the Event and the condition say. Does not suggest what to do: that is for `changes`.
 """
 
 from collections.abc import Generator, Iterator

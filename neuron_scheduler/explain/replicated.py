@@ -1,7 +1,7 @@
 """
 The workload that the question "how many more fit?" is about: a template of pods, or several that go together.
 
-Refuses to know where it comes from: flags, a file or a request.
+Does not depend on where it comes from: flags, a file or a request.
 """
 
 import attrs

@@ -1,7 +1,7 @@
 """
 Run a computation of this room to its end, for callers that have no other task to let run.
 
-Each is a generator that yields None at its pauses, and its answer last. Refuses to pause: that is for `questions.lane`.
+Each is a generator that yields None at its pauses, and its answer last. Does not pause: that is for `questions.lane`.
 """
 
 from collections.abc import Iterator

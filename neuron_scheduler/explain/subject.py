@@ -1,7 +1,7 @@
 """
 What an explanation says of the pod itself, before any node is looked at.
 
-Refuses to read names for a reader: who may see them is for the caller to decide.
+Does not read names for a reader: who may see them is for the caller to decide.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A pod in a line: who it is, and what it asks for of Neuron. Refuses to say why it waits."""
+"""A pod in a line: who it is, and what it asks for of Neuron. Does not say why it waits."""
 
 from neuron_scheduler.explain.answers.explanation import PodSummary
 from neuron_scheduler.model.pod import Pod

@@ -2,7 +2,7 @@
 What every filter says of one node, also those that come after the first that refuses it.
 
 The decision stops at the first filter that refuses a node; who asks about one node wants all of them, or finds the next
-reason only after the first is gone. Refuses to look at other nodes.
+reason only after the first is gone. Does not look at other nodes.
 """
 
 from collections.abc import Iterable, Iterator

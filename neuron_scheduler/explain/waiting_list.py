@@ -2,7 +2,7 @@
 What waits, and for what: a line for each pod, without a queue that remembers the last attempt.
 
 Each pod is decided as if it were its turn. Pods that no filter can tell apart are decided once: replicas of a workload
-are many. Refuses to place one of them before the next: each line is true of the cluster as it is.
+are many. Does not place one of them before the next: each line is true of the cluster as it is.
 """
 
 from collections.abc import Callable, Iterable

@@ -3,8 +3,8 @@ Why one pod waits, or where it would go: the one answer behind the command, the 
 
 It runs in the scheduling process, too, so it pauses: no step takes longer than a heartbeat can wait. It works on a fork
 of the cluster, which shares everything until one of the two changes it and takes about as long as a decision. So the
-whole answer is true of one moment, although the cluster changes in the pauses. Refuses to decide by anything but the
-filters, and to change the cluster that it is asked about.
+whole answer is true of one moment, although the cluster changes in the pauses. Does not decide by anything but the
+filters or change the cluster that it is asked about.
 """
 
 from collections.abc import Iterator, Sequence

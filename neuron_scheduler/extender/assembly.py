@@ -1,7 +1,7 @@
 """
 Connects the verbs with the parts of our own queue, whose cluster, fence and Bindings they share.
 
-Refuses to build any of those: `wiring` does.
+Does not build any of those: `wiring` does.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """
 A Binding that kube-scheduler has asked for, from its assumption to its outcome, and those who wait for it.
 
-Refuses to send anything, and to decide how long to wait: `bind` does.
+Does not send anything or decide how long to wait: `bind` does.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 Connections to the extender's port: how many there may be, TLS, and how long an idle one is kept.
 
 aiohttp reads the requests, since kube-scheduler reuses connections and sends bodies; `endpoints.listener` is for
-clients that do neither. Whoever can connect can have pods bound, so clients may have to show a certificate. Refuses to
-know what a request means.
+clients that do neither. Whoever can connect can have pods bound, so clients may have to show a certificate. Does not
+depend on what a request means.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ meanwhile, and two replicas could send a request back and forth. When a replica 
 address and say 200 to everything; kube-scheduler would believe that its pod is bound, and never look at it again. So
 only an answer with the verb's own field counts. With TLS the leader must show a certificate of the clients' authority;
 if clients need none, the certificate that this replica serves, too, or one that is signed by an authority in the same
-file: they share a Secret. Refuses to repeat a request: kube-scheduler tries the pod again.
+file: they share a Secret. Does not repeat a request: kube-scheduler tries the pod again.
 """
 
 import ssl

@@ -3,7 +3,7 @@ A moment's wait before a pod is refused on all nodes, because kube-scheduler may
 
 kube-scheduler tries a refused pod again as soon as its watch shows that another pod has gone, and that may be some
 milliseconds before ours shows it. If we refused by the old state, the pod would sleep until something else happens, or
-for five minutes (upstream: `podMaxInUnschedulablePodsDuration`). Refuses to wait often: kube-scheduler decides one pod
+for five minutes (upstream: `podMaxInUnschedulablePodsDuration`). Does not wait often: kube-scheduler decides one pod
 after the other, so a wait delays all of them. Where more pods are refused, the next event comes soon.
 """
 

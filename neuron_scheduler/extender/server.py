@@ -3,7 +3,7 @@ The extender's requests over HTTP/1.1: which verb each is for, limits on bodies 
 
 Without `nodeCacheCapable` kube-scheduler sends whole nodes: tens of megabytes. The health endpoints answer here too,
 for probes of the Service's port. A request that cannot be served gets a status and a sentence, and a log line; a client
-that repeats it cannot flood the log. Refuses to know what a verb does.
+that repeats it cannot flood the log. Does not depend on what a verb does.
 """
 
 import asyncio

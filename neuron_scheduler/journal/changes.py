@@ -1,7 +1,7 @@
 """
 The changes of a `Cluster` as values: what was changed, and how to make the same change in another cluster.
 
-Refuses to know which change follows which: `recorded_cluster` notices them.
+Does not depend on which change follows which: `recorded_cluster` notices them.
 """
 
 from typing import assert_never

@@ -6,7 +6,7 @@ The lines of the journal: JSON objects, whose first field says what they are.
     {"record": "Decided", ...}   a decision: the pod, and the outcome
     {"record": "Lost", ...}      lines were dropped; the cluster begins again with the next file
 
-Fields with their default value are left out. Refuses to read a line of another format version.
+Fields with their default value are left out. Does not read a line of another format version.
 """
 
 import json

@@ -3,7 +3,7 @@ Ask how a pod ended after the watch has shown it as deleted.
 
 The watch leaves ended pods out: a pod that fails arrives as deleted, in the state *before* its failure. The version of
 that event is known, and the API server is asked for the pod at that version, so the answer is right even if a
-controller has deleted the pod meanwhile. A pod that was really deleted does not exist at that version. Refuses to judge
+controller has deleted the pod meanwhile. A pod that was really deleted does not exist at that version. Does not judge
 the failure.
 """
 

@@ -1,7 +1,7 @@
 """
 Read one pod from the API server as it is now, for a question that comes before the watch has shown the pod.
 
-Refuses to keep it: the watch shows it soon.
+Does not keep it: the watch shows it soon.
 """
 
 from typing import Final

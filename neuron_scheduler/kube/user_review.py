@@ -1,7 +1,7 @@
 """
 Ask the API server whose token it is, and what that user may do: TokenReview and SubjectAccessReview.
 
-Refuses to remember an answer and to decide what follows from it: that is for `endpoints.access`. What this process
+Does not remember an answer or decide what follows from it: that is for `endpoints.access`. What this process
 itself may do is for `access_review`.
 """
 

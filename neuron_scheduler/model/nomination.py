@@ -1,7 +1,7 @@
 """
 What a write does to `status.nominatedNodeName`: it names a node, it removes the name, or it leaves the field as it is.
 
-Refuses to know which space is kept on the node: that is `cluster.rows.node_info.Nomination`.
+Does not depend on which space is kept on the node: that is `cluster.rows.node_info.Nomination`.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """
 Counts, lists and amounts as people write them, for every text that the scheduler makes.
 
-Refuses to read them again: an amount that is read is a Kubernetes quantity (`quantity`).
+Does not read them again: an amount that is read is a Kubernetes quantity (`quantity`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """
 Ids of devices or cores as people read them: `devices 0-3, 8`.
 
-Refuses to read such a text: ids are read from annotations only (`neuron.annotations`).
+Does not read such a text: ids are read from annotations only (`neuron.annotations`).
 """
 
 from collections.abc import Collection, Iterable

@@ -6,7 +6,7 @@ aligned *blocks* of whole cells whose sizes divide one another. A line is one ce
 for each device and blocks of 4, 8 and 16 cells. Because blocks nest, placing the largest first never makes the others
 fit worse; only runs of different lengths need a search, which is bounded.
 
-Refuses to know pods, and to check whether a count is legal.
+Does not depend on pods or check whether a count is legal.
 """
 
 from collections.abc import Sequence

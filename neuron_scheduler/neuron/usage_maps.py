@@ -2,7 +2,7 @@
 What AWS's scheduler extension would remember of a node: its usage maps, as the annotations that it keeps on nodes.
 
 A device counts as used as soon as one of its cores is used, and a device that is used has all its cores used: the log
-in AWS's documentation shows both maps after a pod of nine cores. Refuses to read maps: they become stale.
+in AWS's documentation shows both maps after a pod of nine cores. Does not read maps: they become stale.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@ The page's files, as the process serves them: `/page` and what it needs, all fro
 
 The files are the same for everybody and hold nothing of the cluster: a browser that has them asks `/v1/...` for the
 answers, which are judged there. The policy allows no script, style or connection but our own, and no text that becomes
-HTML. Refuses to build anything: what is in `files/` is what a browser gets.
+HTML. Does not build anything: what is in `files/` is what a browser gets.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Builds the questions from the parts of the process. Refuses to know the settings."""
+"""Builds the questions from the parts of the process. Does not depend on the settings."""
 
 import secrets
 from collections.abc import Callable, Sequence

@@ -2,7 +2,7 @@
 The last decisions of the scheduling loop, for people who look at what happens now.
 
 Noting one costs a microsecond: what the loop has made already is kept as it is, and becomes an answer when somebody
-asks. Refuses to be a journal: there are `MOST` decisions, in memory.
+asks. It is no journal: there are `MOST` decisions, in memory.
 """
 
 from collections import deque

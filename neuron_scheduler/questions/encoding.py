@@ -2,7 +2,7 @@
 An answer as JSON for a client: in steps, compressed if the client allows it, and only if the client does not have it.
 
 A large fleet is megabytes; encoding it in one step would hold the scheduling loop up. The ETag says which answer it is:
-a client that has it already gets 304 without a body. Refuses to keep an answer.
+a client that has it already gets 304 without a body. Does not keep an answer.
 """
 
 import hashlib

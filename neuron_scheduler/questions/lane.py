@@ -2,8 +2,8 @@
 The share of the event loop that questions get: a few at a time, in steps, and each for a limited time.
 
 The event loop that answers also schedules, so every other task may run after each step. A single question is answered
-at once; many of them wait for their share. A question ends when nobody waits for its answer any more. Refuses to know
-what is asked.
+at once; many of them wait for their share. A question ends when nobody waits for its answer any more. Does not depend
+on what is asked.
 """
 
 import time

@@ -1,7 +1,7 @@
 """
 The parameters of a question's query, strictly: a name that is not known, or that is there twice, is an error.
 
-Refuses to know what they mean.
+Does not depend on what they mean.
 """
 
 from collections.abc import Collection

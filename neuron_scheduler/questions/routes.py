@@ -1,7 +1,7 @@
 """
 The paths below `/v1/` and what they have in common: who asks, the turn in the lane, and what goes wrong.
 
-Refuses to answer: each question has a module of its own.
+Does not answer: each question has a module of its own.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""With which profile a question about a pod is answered. Refuses to say that another scheduler would decide alike."""
+"""With which profile a question about a pod is answered. Does not say that another scheduler would decide alike."""
 
 from collections.abc import Mapping
 from typing import Final

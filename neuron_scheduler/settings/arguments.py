@@ -1,7 +1,7 @@
 """
 The settings as flags: kube-scheduler's names, read as Go reads them, over those of a configuration file.
 
-Refuses to start anything: a mistake is a `ConfigurationError` of one sentence.
+Does not start anything: a mistake is a `ConfigurationError` of one sentence.
 """
 
 import argparse

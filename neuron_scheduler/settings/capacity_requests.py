@@ -1,7 +1,7 @@
 """
 The settings of capacity requests: a group in a profile of the configuration file, `capacityRequests`.
 
-A profile without the group asks for nothing. Refuses to raise an error about a value: `Config` does, and names the
+A profile without the group asks for nothing. Does not raise an error about a value: `Config` does, and names the
 profile.
 """
 

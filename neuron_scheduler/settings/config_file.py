@@ -2,7 +2,7 @@
 Settings from a file: reads what `--config` names, strictly, and names the path of what is wrong.
 
 Our own kind has every setting, and several profiles; kube-scheduler's is accepted too. Refuses fields that neither of
-the two knows: a misspelt field that is silently skipped would be noticed too late. Refuses to judge the values:
+the two knows: a misspelt field that is silently skipped would be noticed too late. Does not judge the values:
 `Config` does.
 """
 

@@ -1,7 +1,7 @@
 """
 What the settings of the ports for health and metrics may be together, and of a certificate with its key.
 
-Refuses to know where they are declared: `config` is.
+Does not depend on where they are declared: `config` is.
 """
 
 from neuron_scheduler.errors import ConfigurationError

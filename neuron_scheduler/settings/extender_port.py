@@ -1,7 +1,7 @@
 """
 What the settings of the extender's port may be, by themselves and together.
 
-Refuses to know where they are declared: `config` is.
+Does not depend on where they are declared: `config` is.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings.endpoint_ports import require_pair
 
 DEFAULT: Final = ":12345"
-"""Where the command `extender` listens unless it is told otherwise: the port of AWS's extension."""
+"""The default address of the command `extender`, with the port of AWS's extension."""
 
 
 def address_and_port(text: str) -> tuple[str, int]:

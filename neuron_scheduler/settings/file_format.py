@@ -1,7 +1,7 @@
 """
 The format of the configuration file, derived from what `config.py` declares.
 
-A field that is not declared is refused, with its path. Refuses to read files, and to judge values beyond their type.
+A field that is not declared is refused, with its path. Does not read files or judge values beyond their type.
 """
 
 import difflib

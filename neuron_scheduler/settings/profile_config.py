@@ -2,7 +2,7 @@
 How the pods of one scheduler name are served: a profile of the configuration file, and which profiles are refused.
 
 The settings that are flags, too, are declared in `config.py`; a configuration without profiles has one, which the flags
-describe. Refuses to judge one value for itself: `Config` does.
+describe. Does not judge one value for itself: `Config` does.
 """
 
 from collections.abc import Sequence

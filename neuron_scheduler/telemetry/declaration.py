@@ -1,8 +1,8 @@
 """
 How a class declares its counters and histograms: one attrs field each, which says name, help text and labels.
 
-`fill` turns the fields of an object into metrics of a registry, in the order of their declaration. Refuses to know any
-particular metric.
+`fill` turns the fields of an object into metrics of a registry, in the order of their declaration. Does not depend on
+any particular metric.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """
 A log line as text: klog's format and the JSON of component-base, and an exception as one sentence.
 
-Formats: klog's `internal/serialize` and `klog.go` (text), component-base's `logs/json` (JSON). Refuses to write a
+Formats: klog's `internal/serialize` and `klog.go` (text), component-base's `logs/json` (JSON). Does not write a
 line: that is for `logs`.
 """
 

@@ -7,7 +7,7 @@ A line is a constant message and key/value pairs, so that it can be searched and
     log.info("Successfully bound pod to node", pod="default/a", node="n1", evaluatedNodes=16)
     log.v(4).info("Filtered nodes", nodes=names)
 
-Refuses to interpolate: values are never part of the message, so no value can forge a second line. The formats are
+Does not interpolate: values are never part of the message, so no value can forge a second line. The formats are
 in `line_formats`.
 """
 

@@ -1,7 +1,7 @@
 """
 Paragraphs for a terminal: wrapped to its width, in colour where it takes it, with nothing in them that controls it.
 
-Refuses to know what the text is about. A command is never wrapped, so that it can be copied.
+Does not depend on what the text is about. A command is never wrapped, so that it can be copied.
 """
 
 import textwrap

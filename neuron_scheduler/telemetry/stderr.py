@@ -4,7 +4,7 @@ A standard error that never makes its writers wait.
 The reader of the process's stderr (the container runtime) may stall. Then the pipe is full, and a write would block the
 event loop, including its signals. So lines go to a bounded buffer, and a thread writes them. Non-blocking writes would
 need no thread, but they change the pipe or terminal for all processes that share it. Lines that do not fit into the
-buffer are dropped and counted, and a line in their place says how many. Refuses to lose the last lines: `drain` writes
+buffer are dropped and counted, and a line in their place says how many. Does not lose the last lines: `drain` writes
 them at the end, in a second at most.
 """
 

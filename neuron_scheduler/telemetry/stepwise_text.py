@@ -3,7 +3,7 @@ The text of metrics with many series, written a few lines at a time before a scr
 
 A histogram of each plugin is hundreds of lines, and each takes ten microseconds: together longer than the event loop
 may be held up. The lines of a histogram without exemplars, and with no quote in its help text, are the same in
-both text formats. Refuses to decide which metrics are large.
+both text formats. Does not decide which metrics are large.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """
 Standard output for people: how wide it is, whether it takes colour, and a reader who may leave early.
 
-Colour is used on a terminal only, and never where NO_COLOR is set (no-color.org) or TERM is `dumb`. Refuses to know
+Colour is used on a terminal only, and never where NO_COLOR is set (no-color.org) or TERM is `dumb`. Does not depend on
 what is written.
 """
 

@@ -2,7 +2,7 @@
 What the API server fills in when a pod is written, as far as a decision reads it.
 
 Upstream: `SetDefaults_Pod` and `defaultHostNetworkPorts` in `pkg/apis/core/v1/defaults.go`. A pod that is read from the
-API server has these values already. Refuses to judge a spec: what has the wrong type is left as it is, for the reader.
+API server has these values already. Does not judge a spec: what has the wrong type is left as it is, for the reader.
 """
 
 from collections.abc import Mapping, Sequence

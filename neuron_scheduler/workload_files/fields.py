@@ -1,4 +1,4 @@
-"""The fields of a document, each with its path, so that an error says where it is. Refuses to know kinds."""
+"""The fields of a document, each with its path, so that an error says where it is. Does not depend on kinds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

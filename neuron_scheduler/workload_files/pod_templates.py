@@ -1,7 +1,7 @@
 """
 A pod template -> `PodSet`: the pod that a controller would make of it, read as the running process reads pods.
 
-Refuses to guess: what only admission or a controller could add is named in a note.
+Does not guess: what only admission or a controller could add is named in a note.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 A workload that is described by its size, such as 8 devices and 16 CPUs, and purchases that are written as `2xTYPE`.
 
 The pod is read like one from a file, so quantities are Kubernetes' own. It tolerates the taints that Neuron nodes
-usually have, as the admission plugin ExtendedResourceToleration would make it. Refuses to know flags.
+usually have, as the admission plugin ExtendedResourceToleration would make it. Does not depend on flags.
 """
 
 import re

@@ -2,7 +2,7 @@
 Workloads -> `Replicated`: where each kind keeps its pod templates, and how many pods it starts.
 
 Sources: `k8s.io/api` (batch/v1, apps/v1, core/v1), `jobset.x-k8s.io/v1alpha2`, `leaderworkerset.x-k8s.io/v1`. Pods get
-the labels and owners that the kinds' controllers give them, as far as a decision reads these. Refuses to read a pod:
+the labels and owners that the kinds' controllers give them, as far as a decision reads these. Does not read a pod:
 `pod_templates` does.
 """
 

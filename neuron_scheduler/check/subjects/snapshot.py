@@ -2,7 +2,7 @@
 A cluster as `check` has read it once: frozen values, and `Unread` in place of what could not be read.
 
 Only what some subject looks at is kept, so that a large cluster takes little memory: of 20,000 pods those that ask for
-Neuron and those of schedulers and device plugins. Refuses to judge anything.
+Neuron and those of schedulers and device plugins. Does not judge anything.
 """
 
 from collections.abc import Mapping

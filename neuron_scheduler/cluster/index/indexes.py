@@ -8,7 +8,7 @@ changed row contributed before is computed from the old row. Indexes are looked 
 a function, or a callable that exists once for each question (`labels.label`).
 
 An index *derives* from another one if it differs from it for a few rows only: it is made from a copy, at the cost of
-these rows. Derived indexes have a limit of their own. Refuses to know what a row is.
+these rows. Derived indexes have a limit of their own. Does not depend on what a row is.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

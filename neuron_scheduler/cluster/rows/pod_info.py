@@ -1,7 +1,7 @@
 """
 A pod on a node with what it holds there, read once when the pod is added.
 
-Refuses to treat an allocation that cannot be read as none: the pod is then an unknown holder.
+Does not treat an allocation that cannot be read as none: the pod is then an unknown holder.
 """
 
 from collections.abc import Mapping

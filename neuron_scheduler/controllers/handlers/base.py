@@ -3,7 +3,7 @@ What the handlers of all watched kinds share: an object that cannot be read is c
 it can be read again.
 
 The cluster keeps the last state that could be read; an object that was never readable is absent. A kind for which that
-is not enough overrides `take_unreadable`: the devices of a pod on a node are unknown then. Refuses to know a kind.
+is not enough overrides `take_unreadable`: the devices of a pod on a node are unknown then. Does not depend on a kind.
 """
 
 from abc import ABC, abstractmethod

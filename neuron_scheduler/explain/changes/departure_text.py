@@ -1,7 +1,7 @@
 """
 A departure in words: which pods have to go, what that means, and the command that ends them.
 
-Refuses to say that nothing else ends with them: a controller may start others in their place, and the sentence says so.
+Does not say that nothing else ends with them: a controller may start others in their place, and the sentence says so.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """
 Sets of pods on trial: does a node take the pod when they are gone, and which set of one node is the lightest?
 
-Counting says which sets may do (`leavers`), the filters decide. Refuses to ask more than so many questions: what is not
+Counting says which sets may do (`leavers`), the filters decide. Does not ask more than so many questions: what is not
 asked is not claimed.
 """
 

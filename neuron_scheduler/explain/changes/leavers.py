@@ -4,7 +4,7 @@ The pods that could leave one node, and how few of them must, as far as counting
 Every pod of the node may end, whatever its priority: pods with unknown ids and unreadable pods too, and pending pods
 for which space is kept there. Pods of DaemonSets and static pods are left out, because they come back at once. A pod
 that is terminating weighs next to nothing: it leaves anyway. Counting knows resources and cores only, so it says how
-few pods may do, never that they do. Refuses to ask the filters: that is for `departure`.
+few pods may do, never that they do. Does not ask the filters: that is for `departure`.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -4,7 +4,7 @@ What every search for a change starts from, and the trials that prove a change.
 A trial asks the filters of the decision itself. What a trial changes in the cluster is one row, for the time of one
 question, so a search runs on a fork or on a live cluster that changes whenever the search pauses: it keeps names across
 a pause, and proves a change in the step that yields it. A fork for each trial would cost more than the trial: it would
-have to build its indexes again. Refuses to judge by anything but the filters.
+have to build its indexes again. Does not judge by anything but the filters.
 """
 
 from collections.abc import Callable, Iterator

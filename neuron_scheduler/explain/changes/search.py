@@ -3,7 +3,7 @@ The smallest changes that would let a refused pod in, of every kind.
 
 The kinds are asked one after the other, in the order in which their changes are shown. The search pauses, and runs on
 the live cluster (`question` says why): each change was true when it was found, and its names are valid afterwards.
-Refuses to combine kinds: where no single change suffices, a note says so.
+Does not combine kinds: where no single change suffices, a note says so.
 """
 
 from collections.abc import Iterator, Sequence

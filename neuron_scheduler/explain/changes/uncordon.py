@@ -2,7 +2,7 @@
 UNCORDON: the cordon of one node is lifted, and that node then takes the pod.
 
 Smallest: one node, since no pod needs two. Of several nodes, the oldest is named first. Lifting a cordon also removes
-the taint that Kubernetes adds to a cordoned node. Refuses to say whether the node is fit for pods: somebody cordoned it
+the taint that Kubernetes adds to a cordoned node. Does not say whether the node is fit for pods: somebody cordoned it
 for a reason that no object tells.
 """
 

@@ -1,7 +1,7 @@
 """
 Parts of the sentences and commands that several kinds of changes have in common.
 
-Refuses to make text safe for a terminal: who prints it does that.
+Does not make text safe for a terminal: who prints it does that.
 """
 
 import re

@@ -1,7 +1,7 @@
 """
 The API server's address and our credentials, from a flag or from the environment.
 
-Settings that cannot work are refused here, before anything is sent; the error is one sentence. Refuses to guess between
+Settings that cannot work are refused here, before anything is sent; the error is one sentence. Does not guess between
 a kubeconfig and the cluster that it runs in.
 """
 

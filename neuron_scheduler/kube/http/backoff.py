@@ -1,4 +1,4 @@
-"""How long to wait before the next try: exponential, with jitter, reset after progress. Refuses to sleep itself."""
+"""How long to wait before the next try: exponential, with jitter, reset after progress. Does not sleep itself."""
 
 from collections.abc import Callable
 

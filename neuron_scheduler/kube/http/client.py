@@ -1,8 +1,8 @@
 """
 The only way to the API server: send bytes, check the status, return bytes.
 
-Refuses to know what a request means (`kube.objects` and `kube.writes` do), and to retry writes: only their callers know
-whether a repeat is harmless.
+Does not depend on what a request means (`kube.objects` and `kube.writes` do). Does not retry writes: only their callers
+know whether a repeat is harmless.
 """
 
 import asyncio

@@ -3,7 +3,7 @@ The Authorization header, renewed before it expires.
 
 client-go runs a plugin while a request waits for it, and kubernetes-asyncio reads a token once or refuses every request
 while a file is being replaced. Here the token in memory is used until it expires, and is replaced in the background
-before that: no request waits for a plugin while it has a token to send. Refuses to talk to the API server itself, and
+before that: no request waits for a plugin while it has a token to send. Does not talk to the API server itself, and
 to log a token.
 """
 

@@ -4,7 +4,7 @@ One run of a client-go credential plugin such as `aws eks get-token`.
 Source: `client-go/plugin/pkg/client/auth/exec/exec.go` and client.authentication.k8s.io/v1. A plugin is a foreign
 program: its output and its time are limited, and a child that it leaves behind is not waited for. It is run by
 a thread, because asyncio's child watchers differ by version and by loop, and some wait for every holder of the pipes.
-Refuses to repeat what a plugin prints on stdout or gets in its environment: both hold secrets.
+Does not repeat what a plugin prints on stdout or gets in its environment: both hold secrets.
 """
 
 import datetime as dt

@@ -2,7 +2,7 @@
 kubectl's connection flags, in place of what a kubeconfig says.
 
 Source: `client-go/tools/clientcmd` (`overrides.go`; `client_config.go`, getAuthInfo and getCluster). A flag for one way
-to authenticate replaces the others that cannot be used beside it. Refuses to read files: `kubeconfig` and `auth` do.
+to authenticate replaces the others that cannot be used beside it. Does not read files: `kubeconfig` and `auth` do.
 """
 
 import os

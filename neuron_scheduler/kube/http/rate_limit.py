@@ -1,4 +1,4 @@
-"""A limit on how often something may be done, such as writes under `--kube-api-qps`. Refuses to wait itself."""
+"""A limit on how often something may be done, such as writes under `--kube-api-qps`. Does not wait itself."""
 
 from collections.abc import Callable
 from typing import Final

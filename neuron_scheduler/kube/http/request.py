@@ -1,7 +1,7 @@
 """
 One request to the API server as a value, and its headers as text.
 
-Refuses to send: that is for `client`.
+Does not send: that is for `client`.
 """
 
 from collections.abc import Callable

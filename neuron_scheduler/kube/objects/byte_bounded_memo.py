@@ -2,7 +2,7 @@
 Keep the results of a function by its argument, in a bounded number of bytes.
 
 `functools.lru_cache` counts entries, and users choose how large an entry is: 4,096 specs of a megabyte are 4 GB. A hit
-costs the same as with `lru_cache`. Refuses to keep a large argument: its result is computed each time.
+costs the same as with `lru_cache`. Does not keep a large argument: its result is computed each time.
 """
 
 from collections.abc import Callable, Hashable

@@ -3,7 +3,7 @@ The name by which one object refers to another.
 
 The API server checks the names of objects, but not every reference to one: `claimName` of a pod's volume may be a
 megabyte of control characters. Such a text is in messages, Events and log lines that others read. So what cannot be a
-name is made short and printable here, in a form that is no object's name either. Refuses to say whether the object
+name is made short and printable here, in a form that is no object's name either. Does not say whether the object
 exists.
 """
 

@@ -1,7 +1,7 @@
 """
 Storage objects -> `model.volumes`, and how they are listed and watched.
 
-Refuses to follow references from one object to another: that is for `cluster.tables.volumes`.
+Does not follow references from one object to another: that is for `cluster.tables.volumes`.
 """
 
 from collections.abc import Iterable, Mapping

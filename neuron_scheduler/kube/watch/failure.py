@@ -2,7 +2,7 @@
 Why a resource cannot be listed or watched, in words for a person, with what to do.
 
 The words are ours: /readyz shows them to everybody, and the text of an answer may be a proxy's page, which is for the
-log. Refuses to judge whether the failure will pass.
+log. Does not judge whether the failure will pass.
 """
 
 from collections.abc import Mapping

@@ -4,8 +4,8 @@ Commit a decision with one POST of a Binding, and find out for certain what beca
 The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. If no answer
 comes (timeout, reset, 5xx), or one that is not the API server's (a proxy's page), the outcome is unknown: a stopped API
 server has committed a Binding after its client had given up. So the identical Binding is sent again until the answer is
-definite. Bindings that have no outcome when we must stop are counted, because the Lease must then expire. Refuses to
-wait between two tries, and to decide how many run at once: that is for the caller.
+definite. Bindings that have no outcome when we must stop are counted, because the Lease must then expire. Does not
+wait between two tries or decide how many run at once: that is for the caller.
 """
 
 import random as randomness

@@ -1,7 +1,7 @@
 """
 A Binding on the wire, and which annotations it may carry.
 
-The server merges them into the pod and does not validate them, so they are checked here. Refuses to send.
+The server merges them into the pod and does not validate them, so they are checked here. Does not send.
 """
 
 import re
@@ -26,7 +26,7 @@ _KEY: Final = re.compile(
 
 def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> bytes:
     """
-    Return the Binding as the server wants it.
+    Return the Binding's body.
 
     The uid is always in it, so that a late repeat never binds another pod of the same name. Without `target.kind` the
     server does not copy topology labels.

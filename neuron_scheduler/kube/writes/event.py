@@ -1,7 +1,7 @@
 """
 An Event of `events.k8s.io/v1` on the wire, and the limits of its fields.
 
-Refuses to know when an Event is written: that is for `event_recorder`.
+Does not depend on when an Event is written: that is for `event_recorder`.
 """
 
 import time

@@ -3,7 +3,7 @@ Report to the owners of pods what happened, through `events.k8s.io/v1`.
 
 Upstream: `client-go/tools/events`. Events are best effort, so recording never waits and never fails: an event that
 cannot be queued or written is dropped and counted. Equal events within six minutes become a series of one object. An
-event that cannot be written now is tried again later, and occupies no writer meanwhile. Refuses to decide what an Event
+event that cannot be written now is tried again later, and occupies no writer meanwhile. Does not decide what an Event
 says: that is for `controllers.pod_reporter`.
 """
 

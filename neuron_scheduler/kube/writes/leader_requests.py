@@ -1,7 +1,7 @@
 """
 Requests that only the leader may send, each checked for being answered by an API server.
 
-Refuses to send anything twice: only the caller knows whether a repeat is harmless.
+Does not send anything twice: only the caller knows whether a repeat is harmless.
 """
 
 from collections.abc import Callable, Mapping

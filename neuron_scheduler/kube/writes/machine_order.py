@@ -2,7 +2,7 @@
 One machine that an autoscaler is asked for, and what the API server may answer when the objects that ask are written.
 
 Two forms ask: a pod that waits (`placeholders`), or a CapacityBuffer (`capacity_buffers`). Their objects have the same
-name, labels and annotation. Refuses to decide which machine, and when to ask again.
+name, labels and annotation. Does not decide which machine, and when to ask again.
 """
 
 from typing import Any, Final, Protocol

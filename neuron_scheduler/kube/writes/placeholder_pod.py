@@ -2,7 +2,7 @@
 A placeholder on the wire: a pod that asks an autoscaler for one whole machine, and that nobody places.
 
 It has the scheduler name of no scheduler, asks for the silicon of the machine, and carries what the waiting pod
-requires of its node, so that an autoscaler buys a node that this pod can use. Refuses to send.
+requires of its node, so that an autoscaler buys a node that this pod can use. Does not send.
 """
 
 from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ Placeholders: create the pod, give it the condition by which autoscalers see it,
 The name is that of the request, so a creation that is sent again never makes a second pod: the API server answers that
 there is one. The process may end between the creation and the condition: autoscalers do not see such a pod, and the
 next leader deletes it. A finalizer of somebody else's may keep a deleted pod, and autoscalers see it as before; such a
-pod gets another condition, with which they do not. Refuses to wait between two tries: that is for the caller.
+pod gets another condition, with which they do not. Does not wait between two tries: that is for the caller.
 """
 
 import time

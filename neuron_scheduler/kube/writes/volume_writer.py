@@ -4,7 +4,7 @@ The two writes that volumes need before a pod can be bound: keep a volume for a 
 Each of them reads the object, checks that the decision still holds, and replaces the object under the version just
 read, so that no change of another writer is lost. Users choose how deep `managedFields` are nested: the object is
 written without them, and the API server keeps those that it has. A repeated write finds that the work is done. Few are
-sent at once, since they share the connections of Bindings. Refuses to wait until the controllers have bound the volume.
+sent at once, since they share the connections of Bindings. Does not wait until the controllers have bound the volume.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """
 What lists and watches read: tables as a store has them, or as a copy has them that follows the store.
 
-Refuses to write.
+Does not write.
 """
 
 from typing import Protocol

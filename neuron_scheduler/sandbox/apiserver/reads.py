@@ -2,7 +2,7 @@
 Where lists and watches come from.
 
 The real server has a cache of its own between clients and etcd, which may be late. The sandbox reads its store; a test
-may put a late copy in between. Refuses to know HTTP.
+may put a late copy in between. Does not depend on HTTP.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -2,7 +2,7 @@
 The four reviews: who a token's holder is, who a client is, and what either may do.
 
 The sandbox allows everything, and its own clients need no token. A token that a third party holds is reviewed, because
-a scheduler asks for it before it shows names. Refuses to look at what the right is.
+a scheduler asks for it before it shows names. Does not look at what the right is.
 """
 
 from collections.abc import Mapping

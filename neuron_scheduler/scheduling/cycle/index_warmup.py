@@ -4,7 +4,7 @@ Warm-up: the indexes that a kind of pod needs are built before the first such po
 An index is built when it is first asked for, which takes milliseconds; a first decision asks for a dozen. So the
 scheduling loop warms up for each new kind of pod, with pauses in which heartbeats and probes are answered. It warms up
 for a kind again if the cluster has dropped an index since, or if an index was not asked for so long that it has much
-to catch up with. The indexes that only a refusal needs are built when a pod is refused. Refuses to decide anything: the
+to catch up with. The indexes that only a refusal needs are built when a pod is refused. Does not decide anything: the
 cluster may change in the pauses.
 """
 

@@ -3,8 +3,8 @@ Whether a node still takes a pod that was decided for it and waits: to be bound,
 
 A Binding may wait for minutes, and the API server does not check whether the pod fits. A pod that the kubelet would
 reject, or a node that is being drained, must be noticed before the request. Space is kept as long as the victims take
-to end, and is of no use where the pod would be refused afterwards. Only the one node is looked at. Refuses to look for
-another node, and to revoke a decision for anything that kube-scheduler ignores during execution.
+to end, and is of no use where the pod would be refused afterwards. Only the one node is looked at. Does not look for
+another node or revoke a decision for anything that kube-scheduler ignores during execution.
 """
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pod

@@ -1,7 +1,7 @@
 """
 NodeResourcesFit: what the pod requests must be free, resource by resource; without Neuron, the emptiest node is best.
 
-Upstream: `plugins/noderesources/fit.go`. Refuses to look at which devices are free: `neuron_topology` does.
+Upstream: `plugins/noderesources/fit.go`. Does not look at which devices are free: `neuron_topology` does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -155,4 +155,4 @@ PLUGIN = Plugin(
     cause=Cause.RESOURCES,
 )
 BESIDE_KUBE_SCHEDULER = attrs.evolve(PLUGIN, filters=(Filter(_filter_beside, _fitting_beside),))
-"""The plugin for pods of kube-scheduler's, which may be told to ignore other resources, or to get them from drivers."""
+"""The plugin for pods of kube-scheduler's, whose configuration may ignore other resources, or get them from drivers."""

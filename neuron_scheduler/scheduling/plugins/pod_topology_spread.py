@@ -128,7 +128,7 @@ def _allowed(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeS
 
 
 def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
-    """Return whether there are as many eligible domains as the constraint wants."""
+    """Return whether there are as many eligible domains as the constraint requires."""
     domains = view.domains(constraint.topology_key)
     if constraint.min_domains > _FEW_DOMAINS:
         return domains.count_among(eligible) >= constraint.min_domains

@@ -2,7 +2,7 @@
 All plugins, each in its place: the only list of them.
 
 What else needs to know about plugins derives it from here: profiles and their plans, the queue and its hints, causes
-of waiting, signatures, the names in a configuration file. Refuses to say anything about a plugin but its place.
+of waiting, signatures, the names in a configuration file. Does not say anything about a plugin but its place.
 """
 
 from collections.abc import Iterable, Sequence

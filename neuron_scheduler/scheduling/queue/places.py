@@ -4,7 +4,7 @@ The place of each waiting pod: counts by place, and the order in which pods are 
     ACTIVE   tried now, best first
     BACKOFF  tried when the backoff is over, or sooner if no pod is active
 
-Upstream: `pkg/scheduler/backend/queue/active_queue.go` and its metrics recorders. Refuses to know why a pod moves.
+Upstream: `pkg/scheduler/backend/queue/active_queue.go` and its metrics recorders. Does not depend on why a pod moves.
 """
 
 from collections import Counter

@@ -40,7 +40,7 @@ _IDENTITY_AND_STATUS: Final = frozenset(
 )
 """Fields that no plugin reads to refuse a pod or a node."""
 _READ_BY_OTHERS: Final = frozenset({_POD.namespace.name, _POD.labels.name})
-"""Fields by which other pods, and plugins that look at other pods, know it."""
+"""Fields by which other pods refer to it, and plugins that look at other pods."""
 _PREFERRED: Final = frozenset(
     field.attribute
     for field in PodField
