@@ -2,7 +2,7 @@
 Which pods one node would have to lose for an incoming pod, and what that costs.
 
 Upstream: `SelectVictimsOnNode` and `pickOneNodeForPreemption` (`plugins/defaultpreemption`, `framework/preemption`).
-Neuron makes a difference: which cores become free depends on which pods leave, and and reprieves in order of importance
+Neuron makes a difference: which cores become free depends on which pods leave, and reprieves in order of importance
 may free any block, not the cheapest. So a candidate is a node *and* a legal block: the pods on the block's cores must
 leave, all others are reprieved in upstream's order, and blocks are compared by upstream's criteria, as nodes are.
 
