@@ -5,6 +5,7 @@ Which machines the waiting pods need beside those that the autoscaler adds by it
     on a fork without the pods that are about to go:
         all pods where the scheduler would place them now
         machines of open requests: the pods that they were asked for
+        hidden pods that have waited too long for others' machines, on what these machines have left
         machines that the autoscaler adds for the others
         hidden pods on what these machines have left
         hidden pods without a place: the needs                                     (`packing`, `whole_machine`)
@@ -19,9 +20,10 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.capacity.counting import Counted, counted, is_seen
+from neuron_scheduler.capacity.counting import counted, is_seen
+from neuron_scheduler.capacity.groups import Groups, grouped
 from neuron_scheduler.capacity.limits import Owner, owner_of
-from neuron_scheduler.capacity.lines import Line, leave, lines_of
+from neuron_scheduler.capacity.lines import Line, leave
 from neuron_scheduler.capacity.machine_need import MachineNeed
 from neuron_scheduler.capacity.offers import names_a_node, offers_of
 from neuron_scheduler.capacity.open_requests import OpenRequests
@@ -63,6 +65,7 @@ def planned(question: Question) -> Generator[None, None, Plan]:
     planning = yield from _prepared(question, base, seen)
     yield from planning.place_on_existing()
     yield from planning.fill_open_requests()
+    yield from planning.share_with_the_overdue()
     yield from planning.expect_others_machines()
     yield from planning.share_what_is_left()
     yield from planning.ask_for_the_rest()
@@ -85,7 +88,7 @@ def _prepared(question: Question, base: Cluster, seen: list[WaitingPod]) -> Gene
     types = [name for need in question.open.values() for name in need.instance_types]
     offers = yield from offers_of(base.view, pods, types)
     count = yield from counted(base.fork(), pods, question.profile_of, offers)
-    groups = yield from _grouped(question, base, seen, count)
+    groups = yield from grouped(question, base, seen, count)
     fork = base.fork()
     yield
     for uid in survey.terminating:
@@ -95,52 +98,6 @@ def _prepared(question: Question, base: Cluster, seen: list[WaitingPod]) -> Gene
     return _Planning(question, base, survey, groups, Packing(fork, offers), [waiting.pod for waiting in seen])
 
 
-def _grouped(
-    question: Question, cluster: Cluster, seen: list[WaitingPod], count: Counted
-) -> Generator[None, None, "_Groups"]:
-    """Put the pods into lines by what the autoscaler does for them."""
-    ripe: list[Pod] = []
-    unripe: list[Pod] = []
-    others: list[Pod] = []
-    rest: list[Pod] = []
-    for waiting in seen:
-        uid = waiting.pod.uid
-        ignored = names_a_node(waiting.pod.constraints)
-        if uid in count.hidden or ignored or (uid in count.preferring and not waiting.expects_own):
-            (ripe if waiting.may_ask else unripe).append(waiting.pod)
-        else:
-            (others if waiting.expects_own else rest).append(waiting.pod)
-    return _Groups(
-        ripe=(yield from lines_of(cluster, ripe, question.profile_of)),
-        unripe=(yield from lines_of(cluster, unripe, question.profile_of)),
-        others=(yield from lines_of(cluster, others, question.profile_of)),
-        rest=(yield from lines_of(cluster, rest, question.profile_of)),
-    )
-
-
-@attrs.frozen(kw_only=True)
-class _Groups:
-    """
-    The pods that wait, in lines.
-
-    Attributes:
-        ripe: hidden, and machines may be asked for.
-        unripe: hidden, and it is too early to ask.
-        others: the autoscaler adds machines for them by itself.
-        rest: it should have done so, and nothing came.
-    """
-
-    ripe: list[Line]
-    unripe: list[Line]
-    others: list[Line]
-    rest: list[Line]
-
-    @property
-    def all(self) -> list[Line]:
-        """All lines."""
-        return [*self.ripe, *self.unripe, *self.others, *self.rest]
-
-
 @attrs.define(eq=False)
 class _Planning:
     """A plan on its way: each step takes the pods that it finds a place for from their lines."""
@@ -148,7 +105,7 @@ class _Planning:
     _question: Question
     _base: Cluster
     _survey: Survey
-    _groups: _Groups
+    _groups: Groups
     _packing: Packing
     _seen: list[Pod]  # the most urgent first
     _needs: list[MachineNeed] = attrs.field(factory=list)
@@ -180,7 +137,11 @@ class _Planning:
 
     def fill_open_requests(self) -> Generator[None, None, None]:
         """Give the machine of each open request the pods that it was asked for."""
-        yield from self._requests.fill([*self._groups.ripe, *self._groups.unripe])
+        yield from self._requests.fill(self._groups.hidden)
+
+    def share_with_the_overdue(self) -> Generator[None, None, None]:
+        """Place pods that no longer count on others' machines, as long as there are none."""
+        yield from self._share(self._groups.overdue)
 
     def expect_others_machines(self) -> Generator[None, None, None]:
         """Add the machines that the autoscaler adds by itself."""
@@ -188,14 +149,10 @@ class _Planning:
 
     def share_what_is_left(self) -> Generator[None, None, None]:
         """Place hidden pods on what the new machines have left, those first for which machines may be asked for."""
-        for group, reason in ((self._groups.ripe, SHARED), (self._groups.unripe, "")):
-            for line in group:
-                while line.pods and (node_name := (yield from self._packing.place(line, line.pods[0]))):
-                    pod = line.pods.popleft()
-                    if not self._requests.note(node_name, pod) and reason:
-                        self._hopeless[pod.uid] = reason
-        self._requests.trust([*self._groups.ripe, *self._groups.unripe])
-        for number, line in enumerate((*self._groups.ripe, *self._groups.unripe)):
+        yield from self._share(self._groups.ripe, SHARED)
+        yield from self._share(self._groups.unripe)
+        self._requests.trust(self._groups.hidden)
+        for number, line in enumerate(self._groups.hidden):
             self._without_place.update([pod.uid for pod in line.pods])
             if number % LINES_A_STEP == 0:
                 yield
@@ -235,16 +192,23 @@ class _Planning:
     def released(self) -> Generator[None, None, None]:
         """Let go of the lines in pieces: to free thousands of them takes longer than a step may."""
         lines = self._groups.all
-        for group in (self._groups.ripe, self._groups.unripe, self._groups.others, self._groups.rest):
-            group.clear()
+        self._groups.clear()
         while lines:
             del lines[-LINES_A_STEP:]
             yield
 
+    def _share(self, lines: Iterable[Line], reason: str = "") -> Generator[None, None, None]:
+        """Place pods on machines that are to come; `reason` is why none is asked for those on others' machines."""
+        for line in lines:
+            while line.pods and (node_name := (yield from self._packing.place(line, line.pods[0]))):
+                pod = line.pods.popleft()
+                if not self._requests.note(node_name, pod) and reason:
+                    self._hopeless[pod.uid] = reason
+
     def _served_by_machines(self, shortages: Shortages) -> Generator[None, None, list[Line]]:
         """Return the lines whose pods may be asked for; of the others it is said why not."""
         lines: dict[int, Line] = {}
-        for number, line in enumerate(self._groups.ripe):
+        for number, line in enumerate([*self._groups.overdue, *self._groups.ripe]):
             if line.pods:
                 named = names_a_node(line.pods[0].constraints)
                 objection = NAMED_NODE if named else (yield from shortages.objection(line))

@@ -34,8 +34,8 @@ class WaitingPod:
     Attributes:
         pod: as it was last seen, with its condition.
         may_ask: it has waited long enough, its profile asks for machines, and no machine for it was given up lately.
-        expects_own: the autoscaler may still add a machine for it by itself; false after it has waited so long for one
-            that none will come.
+        expects_own: the autoscaler may still add a machine for it, or for others beside whom it has room; false after
+            it has waited so long for one that none will come.
     """
 
     pod: Pod

@@ -89,6 +89,23 @@ def test_nothing_is_expected_of_an_autoscaler_that_did_not_come() -> None:
     assert [len(need.pods) for need in plan.needs] == [4, 2]
 
 
+def test_a_pod_that_has_waited_too_long_counts_on_nobody() -> None:
+    """
+    Pods for which the autoscaler never adds a machine may come again and again: they delay others, not for ever.
+
+    What the machine of an open request has left is used all the same.
+    """
+    cluster = cluster_of(broken("a"))
+    other = waiting("other", 8, node_selector={INSTANCE_TYPE_LABEL: "trn2.48xlarge"})
+    pods = [WaitingPod(waiting("p", 4), expects_own=False), WaitingPod(other)]
+    (need,) = plan_for(cluster, pods).needs
+    assert names(need) == ["p"]
+    plan = plan_for(cluster, [WaitingPod(waiting("q", 4), expects_own=False), *pods], open_requests={"r": need})
+    assert (plan.needs, plan.serving) == ((), {"r": ("uid-p", "uid-q")})
+    patient = [attrs.evolve(each, expects_own=True) for each in pods]
+    assert plan_for(cluster, patient).hopeless == {"uid-p": SHARED}
+
+
 def test_each_pod_gets_the_type_that_it_selects() -> None:
     """Inferentia and Trainium are asked for apart, and the smaller requests share what is left of the others."""
     cluster = cluster_of(broken("a"), broken("b", INF2, EVERY_OTHER))
