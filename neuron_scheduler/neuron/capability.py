@@ -15,7 +15,7 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.catalog import Machine, machine_of_kind
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import MOST_REMEMBERED, ones
-from neuron_scheduler.neuron.topology import place
+from neuron_scheduler.neuron.topology import illegal_count, place, sets_side_by_side
 
 ANY_KIND: Final = 0
 """Instead of the kind of a machine: all kinds."""
@@ -79,7 +79,11 @@ def _cores(machine: Machine, size: NeuronRequest) -> int:
 
 @memoised(maxsize=MOST_REMEMBERED)
 def how_many(machine: Machine, free: CoreMask, size: NeuronRequest) -> int:
-    """Return how many pods of a size fit, placed one after the other."""
+    """Return how many pods of a size, which has one container, fit, placed one after the other."""
+    if illegal_count(machine, size) is not None:
+        return 0
+    if size.unit is Unit.DEVICE:  # each is cut from the end of a run, or is a block: no order leaves room for more
+        return sets_side_by_side(machine, free, size.total)
     count = 0
     while (placement := place(machine, free, size)) is not None:
         free &= ~placement.cores

@@ -17,7 +17,7 @@ from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.core_mask import CoreMask
 
-MOST_CORES = 4096
+MOST_CORES = 1024
 """A larger count is treated as a mistake: the largest known machine has 128 cores."""
 _WIDTH: Final = MOST_CORES.bit_length()
 _FIELD: Final = (1 << _WIDTH) - 1

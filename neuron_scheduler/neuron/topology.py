@@ -180,6 +180,14 @@ def largest_free_block(machine: Machine, free: CoreMask, unit: Unit) -> int:
     return min(1, longest) if machine.shape is Shape.FLAT else longest
 
 
+def sets_side_by_side(machine: Machine, free: CoreMask, devices: int) -> int:
+    """Return how many sets of so many devices fit side by side, if one container may have so many."""
+    free_ids = _free_ids(machine, free, Unit.DEVICE)
+    if devices > free_ids.cell or free_ids.cell == 1:
+        return len(free_ids.block_starts(free_ids.free, devices))
+    return sum(length // devices for _, length in free_ids.bins(free_ids.free))
+
+
 @memoised(maxsize=MOST_REMEMBERED)
 def free_blocks(machine: Machine, free: CoreMask, most: int) -> tuple[int, ...]:
     """

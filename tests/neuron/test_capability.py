@@ -11,10 +11,14 @@ import tracemalloc
 import pytest
 
 from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.neuron import capability
 from neuron_scheduler.neuron.capability import ANY_KIND, DEVICE, cost, how_many, losses, size_of
+from neuron_scheduler.neuron.catalog import MOST_CORES, Machine, Shape
 from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.topology import place
 from tests.support.builders import machine, request
 
+FLAT, BLOCKS = Machine("", Shape.FLAT, 5, 3), Machine("trn3.4", Shape.BLOCKS, 4, 4)
 SIZES = frozenset(map(request, (1, 2, 3, 4, 8, 12, 16)))
 
 
@@ -41,6 +45,26 @@ def _lost(kind: str, level: int, asked: NeuronRequest) -> dict[int, float]:
 def test_losses_by_hand(kind: str, level: int, asked: NeuronRequest, want: dict[int, float]) -> None:
     """Devices in the blocks that are lost, by size; one unit and the request's own size are left out."""
     assert _lost(kind, level, asked) == {size: amount for size, amount in want.items() if amount}
+
+
+@pytest.mark.parametrize("kind", ["trn1.32xlarge", "inf2.48xlarge", "inf1.6xlarge", "inf2.xlarge", "trn3.4", "unknown"])
+def test_as_many_fit_as_can_be_placed_one_after_the_other(kind: str) -> None:
+    """Of each size, whatever is free; a count that the machine never serves fits nowhere."""
+    dice = random.Random(kind)
+    for _ in range(300):
+        here = FLAT if kind == "unknown" else BLOCKS if kind == "trn3.4" else machine(kind)
+        free = CoreMask(dice.getrandbits(here.core_count) | dice.getrandbits(here.core_count))
+        size = dice.choice([request(dice.randint(1, here.devices)), request(cores=dice.randint(1, here.core_count))])
+        left, count = free, 0
+        while (placement := place(here, left, size)) is not None:
+            left, count = left & ~placement.cores, count + 1
+        assert how_many(here, free, size) == count, (free, size)
+
+
+def test_devices_are_counted_without_placing_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that claims to have hundreds of devices does not hold the event loop."""
+    monkeypatch.setattr(capability, "place", None)
+    assert how_many(Machine("", Shape.FLAT, MOST_CORES, 1), CoreMask((1 << 1000) - 2), request(1)) == 999
 
 
 def test_a_size_is_the_largest_container() -> None:
