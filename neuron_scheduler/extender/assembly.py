@@ -68,6 +68,7 @@ def assembled(
         role=lambda: _role(bind, loop, election),
         clock=loop.clock,
         second_look=SecondLook(clock=loop.clock),
+        own_names=loop.profiles.keys(),
         errors=loop.errors,
     )
 

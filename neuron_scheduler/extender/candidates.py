@@ -6,13 +6,15 @@ Both are pure functions of the cluster, and nothing is kept between them: kube-s
 Does not reserve anything: `bind` decides again.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, membership, slots_of
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.extender.protocol import MOST_PRIORITY
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
@@ -81,6 +83,29 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[s
             else:
                 filtered.failed[name] = own[0].reason
     return attrs.evolve(filtered, passing=passing)
+
+
+def counted_otherwise(cluster: Cluster, pod: Pod, names: Iterable[str], own_names: Container[str]) -> list[str]:
+    """
+    Return the nodes from which kube-scheduler has seen a pod go that we have not.
+
+    It sends only nodes with as many free devices as the pod asks for, by its count. Here there are too few beside the
+    pods that it must know: pods of our own queue, and those that are not bound yet, do not count.
+    """
+    return [name for name in names if _has_too_few(cluster, pod, cluster.node(name), own_names)]
+
+
+def _has_too_few(cluster: Cluster, pod: Pod, node_info: NodeInfo | None, own_names: Container[str]) -> bool:
+    if node_info is None:
+        return False
+    lacking = {name for name in NEURON_NAMES if node_info.free(name) < pod.requests.get(name, 0)}
+    if not lacking:
+        return False
+    used = Counter[str]()
+    for uid, pod_info in node_info.pod_infos.items():
+        if pod_info.pod.scheduler_name not in own_names and not cluster.is_assumed(uid):
+            used.update({name: pod_info.pod.requests.get(name, 0) for name in lacking})
+    return any(node_info.node.allocatable.get(name, 0) - used[name] < pod.requests[name] for name in lacking)
 
 
 def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[str]) -> list[int]:

@@ -6,7 +6,7 @@ holds the Lease, to which the others forward them. Errors that concern the pod a
 shows them to the pod's owner: of an HTTP error it shows the code only. Refuses to know HTTP beyond the code.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -17,7 +17,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.turn import in_turns
 from neuron_scheduler.endpoints.exchange import NO_FIELDS
-from neuron_scheduler.extender.candidates import concerns_us, filter_nodes, prioritize_nodes
+from neuron_scheduler.extender.candidates import concerns_us, counted_otherwise, filter_nodes, prioritize_nodes
 from neuron_scheduler.extender.protocol import (
     LONGEST_NAME,
     ExtenderArgs,
@@ -114,6 +114,7 @@ class Verbs:
         role: what this replica does with `bind` and `preempt`.
         clock: seconds that never jump.
         second_look: waits before a pod is refused on all nodes.
+        own_names: the scheduler names of the pods in our own queue.
         forward: None without leader election: then every replica leads.
         errors: reports unexpected exceptions.
     """
@@ -126,6 +127,7 @@ class Verbs:
     role: Callable[[], Role]
     clock: Callable[[], float]
     second_look: SecondLook
+    own_names: Container[str] = ()
     forward: Forward | None = None
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
@@ -186,10 +188,21 @@ class Verbs:
         filtered = filter_nodes(self.cluster, pod, self.profile, names)
         if filtered.failed and not filtered.passing and await self.second_look.is_due():
             filtered = filter_nodes(self.cluster, pod, self.profile, names)
+        while not filtered.passing and await self._has_caught_up(pod, filtered.failed):
+            filtered = filter_nodes(self.cluster, pod, self.profile, names)
         if concerns_us(pod):
             passing = [names[place] for place in filtered.passing]
             extension_log.answered(pod, passing, {**filtered.failed, **filtered.unresolvable})
         return _in_form_of(args, names, filtered.passing, filtered.failed, filtered.unresolvable)
+
+    async def _has_caught_up(self, pod: Pod, failed: Iterable[str]) -> bool:
+        """Wait until our watch shows an end that kube-scheduler has seen; False if there is none, or it stays away."""
+        others = counted_otherwise(self.cluster, pod, failed, self.own_names)
+
+        def changed() -> bool:
+            return len(counted_otherwise(self.cluster, pod, others, self.own_names)) < len(others)
+
+        return bool(others) and await self.second_look.until(changed)
 
     def _unreadable(self, verb: str, args: ExtenderArgs, names: Sequence[str], complaint: str) -> Answer:
         """Answer for a pod that no node can take, because it cannot be read."""

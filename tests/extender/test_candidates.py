@@ -16,6 +16,7 @@ from neuron_scheduler.extender.candidates import (
     UNKNOWN_NODE,
     Filtered,
     concerns_us,
+    counted_otherwise,
     filter_nodes,
     prioritize_nodes,
 )
@@ -208,3 +209,22 @@ def test_smallest_block_first() -> None:
     cluster.set_aside("rejecting", SetAside(1, NO_CORES))
 
     assert prioritize_nodes(cluster, pod(devices=1), OURS, names) == [8, 9, 10, 10, 7, 0]
+
+
+def test_where_kube_scheduler_has_seen_a_pod_go() -> None:
+    """It sends no node on which too few devices are free by the pods it knows; blocks and our own pods do not count."""
+    nodes = [node(name, "trn1.32xlarge") for name in ("full", "free", "broken", "ours", "assumed")]
+    cluster = cluster_of(
+        nodes,
+        [
+            pod("p", devices=13, ids=range(13), on="full"),
+            *(pod(f"b{i}", devices=1, ids=(i,), on="broken") for i in range(0, 16, 2)),
+            pod("o", devices=16, ids=range(16), on="ours", scheduler_name="my-scheduler"),
+        ],
+    )
+    cluster.assume(pod("a", devices=16, on="assumed"), CoreMask((1 << 32) - 1))
+    names = ["ghost", "full", "free", "broken", "ours", "assumed"]
+    assert counted_otherwise(cluster, pod(devices=4), names, {"my-scheduler"}) == ["full"]
+    assert counted_otherwise(cluster, pod(devices=4), names, ()) == ["full", "ours"]
+    assert counted_otherwise(cluster, pod(devices=1), names, ()) == ["ours"]
+    assert counted_otherwise(cluster, pod(cores=7), ["full"], ()) == []

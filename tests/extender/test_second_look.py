@@ -1,8 +1,9 @@
 """A refusal waits a moment, and only as often as kube-scheduler does not notice."""
 
 import attrs
+import pytest
 
-from neuron_scheduler.extender.second_look import A_SECOND, BURST, WAIT, SecondLook
+from neuron_scheduler.extender.second_look import A_SECOND, BURST, LONGER, LONGER_BURST, WAIT, SecondLook
 
 
 @attrs.define(eq=False)
@@ -41,3 +42,25 @@ async def test_of_kube_schedulers_time_little_is_taken() -> None:
         await look.is_due()
         waits.now += 0.01
     assert sum(waits.seconds) <= WAIT * (BURST + 3600 * A_SECOND) + WAIT
+
+
+async def test_a_change_is_waited_for_longer() -> None:
+    """The wait ends with the change, or after a second."""
+    waits = Waits()
+    look = second_look(waits)
+    assert await look.until(lambda: waits.now >= 6.5 * WAIT)
+    assert waits.seconds == [WAIT] * 7
+    waits.seconds.clear()
+    assert not await look.until(lambda: False)
+    assert sum(waits.seconds) == pytest.approx(LONGER)
+
+
+async def test_of_longer_waits_there_are_not_more() -> None:
+    """However often a change does not come, the waits are a small part of an hour; the shorter ones are not fewer."""
+    waits = Waits()
+    look = second_look(waits)
+    while waits.now < 3600:
+        await look.until(lambda: False)
+        waits.now += 0.01
+    assert sum(waits.seconds) <= WAIT * (LONGER_BURST + 3600 * A_SECOND) + 2 * LONGER
+    assert await look.is_due()

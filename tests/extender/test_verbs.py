@@ -13,7 +13,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs, ExtenderPreemptionArgs, ExtenderPreemptionResult
 from neuron_scheduler.extender.requested_pod import requested_pod
-from neuron_scheduler.extender.second_look import WAIT, SecondLook
+from neuron_scheduler.extender.second_look import LONGER, WAIT, SecondLook
 from neuron_scheduler.extender.verbs import Answer, Role, Verbs
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.telemetry import logs
@@ -166,6 +166,35 @@ async def test_a_pod_that_goes_while_another_is_refused(replica: Replica, lines:
     assert answer["NodeNames"] == ["trn1"]
     assert replica.waits == [WAIT]
     assert messages(lines)[0] == "POD new fits in Node:trn1"
+
+
+async def test_a_pod_that_kube_scheduler_has_seen_go(replica: Replica) -> None:
+    """By our count the node is full, and kube-scheduler has sent it: our watch is behind, and is waited for."""
+    replica.cluster.put_pod(pod("old", on="trn1", devices=16, ids=range(16)))
+
+    def goes() -> None:
+        if len(replica.waits) == 7:
+            replica.cluster.remove_pod("uid-old")
+
+    replica.meanwhile = goes
+    _, answer = await replica.ask("filter", by_names(pod_manifest("new", neuron=16), ["trn1"]))
+    assert answer["NodeNames"] == ["trn1"]
+    assert replica.waits == [WAIT] * 7
+
+
+async def test_a_pod_that_does_not_go_is_not_waited_for_longer_than_a_second(replica: Replica) -> None:
+    """Then the pod is refused; and if only the block is missing, nothing says that another pod has gone."""
+    replica.cluster.put_pod(pod("old", on="trn1", devices=16, ids=range(16)))
+    _, answer = await replica.ask("filter", by_names(pod_manifest("new", neuron=16), ["trn1"]))
+    assert answer["FailedNodes"] == {"trn1": "Insufficient aws.amazon.com/neuron"}
+    assert len(replica.waits) == 1 + round(LONGER / WAIT)
+    replica.waits.clear()
+    for device in range(0, 16, 2):
+        replica.cluster.put_pod(pod(f"b{device}", on="trn1", devices=1, ids=(device,)))
+    replica.cluster.remove_pod("uid-old")
+    _, answer = await replica.ask("filter", by_names(pod_manifest("new", neuron=8), ["trn1"]))
+    assert "free block" in answer["FailedNodes"]["trn1"]
+    assert replica.waits == [WAIT]
 
 
 @pytest.mark.parametrize(
