@@ -1,6 +1,12 @@
-"""What the whole suite shares: one uvloop event loop for async tests, settings of hypothesis, the number of workers."""
+"""
+What the whole suite shares.
+
+One uvloop event loop for async tests, settings of hypothesis, the number of workers, what a failed program printed.
+"""
 
 import os
+import subprocess
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -27,3 +33,16 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 def pytest_xdist_auto_num_workers() -> int:
     """Use one worker more than there are cores: some tests wait for a timeout or for a process."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what a program printed that failed: the message of Python's error has only its arguments and exit code."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, subprocess.CalledProcessError):
+        for output in (error.stdout, error.stderr):
+            if output:
+                error.add_note(output.decode(errors="replace") if isinstance(output, bytes) else output)
+    return (yield)
