@@ -6,6 +6,7 @@ A Status before the request has arrived stands for a server that refuses it; aft
 request again to another server and returns that one's answer.
 """
 
+import gzip
 import os
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -52,6 +53,44 @@ SPOILT: Final[Mapping[str, Spoilt]] = {
     "two-answers": Spoilt(lambda raw: raw + raw),
 }
 
+
+def _in_form(raw: bytes, *fields: bytes, body: bytes) -> bytes:
+    """Return an answer with another body, and header fields that say how to read it."""
+    return b"\r\n".join((raw.partition(b"\r\n")[0], b"Content-Type: application/json", *fields, b"", body))
+
+
+def _in_chunks(raw: bytes) -> bytes:
+    body = raw[_head_of(raw) :]
+    pieces = [body[start : start + 97] for start in range(0, len(body), 97)]
+    chunks = b"".join(b"%x;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    return _in_form(raw, b"Transfer-Encoding: chunked", body=chunks + b"0\r\n\r\n")
+
+
+def _packed(raw: bytes) -> bytes:
+    body = gzip.compress(raw[_head_of(raw) :])
+    return _in_form(raw, b"Content-Encoding: gzip", b"Content-Length: %d" % len(body), body=body)
+
+
+def _proxy(status: bytes, field: bytes) -> Spoilt:
+    """Return the page of a proxy with a header field."""
+    return Spoilt(lambda _: b"HTTP/1.1 %b\r\n%b\r\nContent-Length: 4\r\n\r\npage" % (status, field))
+
+
+# True answers in a form in which the API server does not send them.
+FORMS: Final[Mapping[str, Spoilt]] = {
+    "in-chunks": Spoilt(_in_chunks),
+    "in-chunks-that-are-cut": Spoilt(lambda raw: _in_chunks(raw)[:-5]),
+    "compressed": Spoilt(_packed),
+    "after-interim-answers": Spoilt(lambda raw: b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 3 + raw),
+}
+# Words of proxies alone.
+ODD: Final[Mapping[str, Spoilt]] = {
+    "503-for-a-day": _proxy(b"503 Busy", b"Retry-After: 86400"),
+    "503-until-a-date": _proxy(b"503 Busy", b"Retry-After: Wed, 21 Oct 2099 07:28:00 GMT"),
+    "429-for-ever": _proxy(b"429 Busy", b"Retry-After: " + b"9" * 400),
+    "307-elsewhere": _proxy(b"307 Moved", b"Location: http://127.0.0.1:1/"),
+}
+
 _LATE: Final[Mapping[str, Behaviour]] = {
     "delivered-twice": Behaviour(UNCHANGED, delivered=2),
     "delivered-twice-and-cut": Behaviour(CUT, delivered=2),
@@ -70,6 +109,11 @@ def _faults() -> Iterator[tuple[str, Behaviour]]:
     yield "truncated-in-the-body-before", instead(SPOILT["truncated-in-the-body"])
     for name, spoilt in SPOILT.items():
         yield f"{name}-after", Behaviour(spoilt)
+    for name, form in FORMS.items():
+        yield f"{name}-after", Behaviour(form)
+    for name, odd in ODD.items():
+        yield f"{name}-before", instead(odd)
+        yield f"{name}-after", Behaviour(odd)
     yield from _LATE.items()
 
 

@@ -7,7 +7,7 @@ the Lease, and for how long: that is for `leader_elector`.
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import attrs
 import msgspec
@@ -35,10 +35,17 @@ class _Spec(wire.Wire):
     lease_transitions: int | None = None
 
 
+class _Meta(wire.ObjectMeta):
+    """`metadata` of a Lease, with all that others may have written into it."""
+
+    finalizers: list[str] | None = None
+    owner_references: list[dict[str, Any]] | None = None  # type: ignore[assignment]  # whole, to be written again
+
+
 class _Lease(wire.Wire):
     """A Lease."""
 
-    metadata: wire.ObjectMeta
+    metadata: _Meta
     spec: _Spec | None = None
 
 
@@ -53,6 +60,7 @@ class Record:
         acquired, renewed: UTC; None if absent or unreadable. No decision depends on them.
         resource_version: of the object read; a write of this record fails if the object has changed since.
         labels, annotations: of the object, whoever wrote them; a write keeps them.
+        further: the same of `finalizers` and `ownerReferences`, by these names.
     """
 
     holder: str
@@ -63,6 +71,7 @@ class Record:
     resource_version: str = ""
     labels: Mapping[str, str] = NO_LABELS
     annotations: Mapping[str, str] = NO_LABELS
+    further: Mapping[str, Any] = NO_LABELS
 
     @property
     def extender_address(self) -> str:
@@ -150,7 +159,7 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
     It can always be stored, whatever others have written: the number of transitions stays at the highest one. As by
     client-go, `strategy` and `preferredHolder` are left out.
     """
-    metadata: dict[str, object] = {"namespace": namespace, "name": name}
+    metadata: dict[str, object] = {"namespace": namespace, "name": name, **record.further}
     if record.resource_version:
         metadata["resourceVersion"] = record.resource_version
     if record.labels:
@@ -180,6 +189,7 @@ def _as_record(lease: _Lease) -> Record:
             without a version replaces the Lease of any holder.
     """
     meta, spec = lease.metadata, lease.spec or _Spec()
+    further = {"finalizers": meta.finalizers, "ownerReferences": meta.owner_references}
     if not meta.resource_version:
         raise ValueError("the answer has no resourceVersion; is it a proxy's?")
     return Record(
@@ -191,6 +201,7 @@ def _as_record(lease: _Lease) -> Record:
         resource_version=meta.resource_version,
         labels=meta.labels or NO_LABELS,
         annotations=meta.annotations or NO_LABELS,
+        further={name: value for name, value in further.items() if value} or NO_LABELS,
     )
 
 

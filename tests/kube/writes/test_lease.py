@@ -187,9 +187,16 @@ def test_nothing_is_written_that_is_not_ours() -> None:
     assert b"resourceVersion" not in encode(Record("me", 15), namespace="a", name="b")
 
 
-async def test_labels_and_annotations_of_others_are_kept() -> None:
+async def test_what_others_have_written_into_the_metadata_is_kept() -> None:
     """A write replaces the object, and what it leaves out is gone."""
-    metadata = {**ON_WIRE["metadata"], "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "n", "uid": "u", "blockOwnerDeletion": True}
+    metadata = {
+        **ON_WIRE["metadata"],
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+        "finalizers": ["example.com/audit"],
+        "ownerReferences": [owner],
+    }
     lease = {**ON_WIRE, "metadata": metadata}
     async with scripted(answer(lease), answer(lease)) as (server, client):
         record = await LeaseClient(client=client).get(within=PATIENCE)
