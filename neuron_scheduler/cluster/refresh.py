@@ -8,11 +8,12 @@ classes. Does not look for the rows that are affected: `cluster` finds them.
 import attrs
 
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_only
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.cluster.tables.volumes import Volumes
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.volumes import NodeStorage
+from neuron_scheduler.neuron.catalog import machine_of
 
 
 def claims_on(node_info: NodeInfo) -> Values:
@@ -28,16 +29,14 @@ def pod_with_current_volumes(pod_info: PodInfo, volumes: Volumes) -> PodInfo:
 
 def with_current_volumes(node_info: NodeInfo, volumes: Volumes) -> NodeInfo:
     """Return the row with the volumes that its pods hold now."""
-    for uid, pod_info in node_info.pod_infos.items():
-        current = pod_with_current_volumes(pod_info, volumes)
-        if current is not pod_info:
-            node_info = with_pod(without_pod(node_info, uid), current)
-    return node_info
+    current = {uid: pod_with_current_volumes(pod_info, volumes) for uid, pod_info in node_info.pod_infos.items()}
+    changed = any(current[uid] is not pod_info for uid, pod_info in node_info.pod_infos.items())
+    return with_only(node_info, current) if changed else node_info
 
 
 def with_node(before: NodeInfo, node: Node, storage: NodeStorage) -> NodeInfo:
     """Return the row with a new node object; another machine changes what its pods hold and ends its nominations."""
-    machine = on_node(node).machine
+    machine = machine_of(node)
     if machine == before.machine:
         return attrs.evolve(before, node=node, storage=storage)
     pod_infos = {

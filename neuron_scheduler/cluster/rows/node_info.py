@@ -154,11 +154,33 @@ def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS) -> Node
 
     What the pods hold must have been read for this node's machine.
     """
-    machine = machine_of(node)
-    node_info = NodeInfo(node=node, machine=machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS))
+    return with_only(NodeInfo(node=node, machine=machine_of(node)), pod_infos)
+
+
+def with_only(node_info: NodeInfo, pod_infos: Mapping[str, PodInfo]) -> NodeInfo:
+    """Return the row with these pods and no others, in one pass: thousands may name a node before it exists."""
+    used, priorities = Counter[str](), Counter[int]()
+    ports, volumes = Counter[HostPort](), Counter[HeldVolume]()
+    last_alloc_time = node_info.last_alloc_time
     for pod_info in pod_infos.values():
-        node_info = with_pod(node_info, pod_info)
-    return node_info
+        pod = pod_info.pod
+        used.update(pod.requests)
+        used[PODS] += 1
+        ports.update(pod.host_ports)
+        volumes.update(pod_info.volumes)
+        if not pod_info.unreadable:
+            priorities[pod.priority] += 1
+        last_alloc_time = max(last_alloc_time, _alloc_time(pod_info))
+    return _with_pods(
+        node_info,
+        pod_infos,
+        used=dict(used),
+        ports=dict(ports),
+        volumes=dict(volumes),
+        neuron_usage=neuron_usage_of(node_info.machine, pod_infos),
+        priorities=dict(priorities),
+        last_alloc_time=last_alloc_time,
+    )
 
 
 def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
@@ -177,14 +199,13 @@ def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
         volumes=_more(node_info.volumes, pod_info.volumes),
         neuron_usage=neuron_usage_with(pod_info, node_info.neuron_usage, node_info.machine, pod_infos),
         priorities=node_info.priorities if pod_info.unreadable else _one_more(node_info.priorities, pod.priority),
-        last_alloc_time=max(node_info.last_alloc_time, (pod_info.cores != 0 and alloc_time_of(pod)) or 0),
+        last_alloc_time=max(node_info.last_alloc_time, _alloc_time(pod_info)),
     )
 
 
 def with_changed_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
     """Return the row with the new state of a pod that holds the same as before."""
-    pod, before = pod_info.pod, node_info.pod_infos[pod_info.pod.uid].pod
-    dated = pod_info.cores != 0 and pod.allocation != before.allocation
+    dated = pod_info.pod.allocation != node_info.pod_infos[pod_info.pod.uid].pod.allocation
     return _with_pods(
         node_info,
         {**node_info.pod_infos, pod_info.pod.uid: pod_info},
@@ -193,7 +214,7 @@ def with_changed_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
         volumes=node_info.volumes,
         neuron_usage=node_info.neuron_usage,
         priorities=node_info.priorities,
-        last_alloc_time=max(node_info.last_alloc_time, (dated and alloc_time_of(pod)) or 0),
+        last_alloc_time=max(node_info.last_alloc_time, _alloc_time(pod_info) if dated else 0),
     )
 
 
@@ -263,6 +284,11 @@ def _with_pods(
         set_aside=node_info.set_aside,
         last_alloc_time=last_alloc_time,
     )
+
+
+def _alloc_time(pod_info: PodInfo) -> int:
+    """Return when a pod was given its ids; 0 if it has none, or no credible time."""
+    return (pod_info.cores != 0 and alloc_time_of(pod_info.pod)) or 0
 
 
 def _one_more(counts: Mapping[int, int], key: int) -> Mapping[int, int]:

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.rows import node_info as rows
 from neuron_scheduler.cluster.rows.neuron_usage import NeuronUsage
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
@@ -19,6 +20,21 @@ def row(*pods: Pod) -> NodeInfo:
     """Return the row of an inf2.24xlarge with pods on it."""
     empty = on_node(INF2)
     return on_node(INF2, {p.uid: pod_info_of(p, empty.machine) for p in pods})
+
+
+def test_pods_that_came_before_their_node_are_summed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may create thousands of pods with the name of a node: they are not added one after the other."""
+    pods = [
+        pod("plain", on="n", cpu=1000, host_ports=(HostPort("TCP", 80),), priority=5),
+        pod("known", on="n", cpu=500, devices=2, ids=(1, 2), host_ports=(HostPort("TCP", 80),)),
+        pod("unknown", on="n", cores=3, volume_claims=("data",)),
+    ]
+    added = on_node(INF2)
+    for each in pods:
+        added = with_pod(added, pod_info_of(each, added.machine))
+    monkeypatch.setattr(rows, "with_pod", None)
+    assert row(*pods) == added
+    assert (row(*pods).pod_infos, row(*pods).last_alloc_time) == (added.pod_infos, added.last_alloc_time)
 
 
 @pytest.mark.parametrize(
