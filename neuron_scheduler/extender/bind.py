@@ -6,7 +6,7 @@ fence, the repeats of one in doubt, the fence at the API server. A node that doe
 which kube-scheduler schedules the pod again. Upstream: `extendersBinding` in `pkg/scheduler/schedule_one.go`.
 
 A call may come twice, and its client may hang up: calls for one pod and one node share one Binding, and one that still
-waits at the fence is withdrawn when nobody waits for it any more. Refuses to choose a node, and to bind volumes:
+waits at the fence is withdrawn when nobody waits for it any more. Does not choose a node or bind volumes:
 kube-scheduler has done both.
 """
 

@@ -2,8 +2,8 @@
 How many values a request may have: two bytes of JSON can become seventy of memory.
 
 A body of 96 MB would take more than the container has, and seconds in which nothing else runs. So a long one is read
-twice: first only its outline, in which the parts are skipped and their commas counted. Refuses to know what the parts
-mean.
+twice: first only its outline, in which the parts are skipped and their commas counted. Does not depend on what the
+parts mean.
 """
 
 from typing import Final

@@ -8,8 +8,8 @@ plugin DefaultPreemption, which looks at the pods of the nominated node as the c
 
 The answer counts until the node takes the pod no more even without the victims, and no longer than `UNSEEN` where
 nothing shows that kube-scheduler acts on it: the victims stay, or they are gone and it asks all the same. After a
-restart, or on another replica, the node in the pod's status is taken for it, with the pods that leave there. Refuses to
-choose a node, and to keep space from other pods: `foreign_nominations` does.
+restart, or on another replica, the node in the pod's status is taken for it, with the pods that leave there. Does not
+choose a node, or keep space from other pods: `foreign_nominations` does.
 """
 
 from collections.abc import Callable, Container, Iterable

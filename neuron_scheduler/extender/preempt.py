@@ -7,7 +7,7 @@ pods are leaving when kube-scheduler asks again for the same pod (`earlier_answe
 `pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a node it did not send, a node without
 victims, or a pod that it does not know. So pods that are not bound yet are no victims if they are of our own queue, or
 if kube-scheduler does not wait for their Binding any more. A pod that has a node, or whose Binding may still succeed,
-needs no room: nobody leaves for it. Refuses to evict: kube-scheduler does.
+needs no room: nobody leaves for it. Does not evict: kube-scheduler does.
 
 kube-scheduler does not call it for a node where the pod fits by count and only has no free block.
 """

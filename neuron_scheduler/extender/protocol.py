@@ -3,7 +3,7 @@ The structures of kube-scheduler's extender protocol, and how they are read and 
 
 Source: `k8s.io/kube-scheduler/extender/v1/types.go`. The names on the wire are Go's, as the types have no JSON tags.
 Objects inside them (pods, nodes) stay bytes: the modules of `kube.objects` read them, and a node in an answer must be
-the node that was sent. Refuses to know what a verb does.
+the node that was sent. Does not depend on what a verb does.
 """
 
 from collections.abc import Iterator

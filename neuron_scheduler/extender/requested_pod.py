@@ -1,7 +1,7 @@
 """
 The pod that a request is about, as far as one like it can exist.
 
-Refuses to judge a pod that the API server would store: what no node can take is answered, and not refused.
+Does not judge a pod that the API server would store: what no node can take is answered, and not refused.
 """
 
 from typing import Final
@@ -30,6 +30,6 @@ def requested_pod(text: Raw) -> Pod | Malformed | None:
     if size > MOST_POD:
         raise MalformedRequestError(f"Pod has {size} bytes, which is more than a pod can have")
     value = PODS.decode(text).value
-    if isinstance(value, Pod) and max(len(value.name), len(value.namespace)) > LONGEST_NAME:
-        raise MalformedRequestError(f"Pod has a name of more than {LONGEST_NAME} characters")
+    if isinstance(value, Pod) and max(map(len, (value.name, value.namespace, value.uid))) > LONGEST_NAME:
+        raise MalformedRequestError(f"Pod has a name or uid of more than {LONGEST_NAME} characters")
     return value

@@ -3,7 +3,7 @@ The verbs of the extender protocol: what a request asks for, who answers it, and
 
 `filter` and `prioritize` are answered by every replica whose caches are synced; `bind` and `preempt` by the one that
 holds the Lease, to which the others forward them. Errors that concern the pod are in the answer, where kube-scheduler
-shows them to the pod's owner: of an HTTP error it shows the code only. Refuses to know HTTP beyond the code.
+shows them to the pod's owner: of an HTTP error it shows the code only. Does not know HTTP beyond the code.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence

@@ -296,7 +296,8 @@ async def test_names_and_pods_that_cannot_exist(replica: Replica, verb: str, lin
     """They would fill the log and the memory; nothing is done with them."""
     pod_of_long_name = pod_manifest("p") | {"metadata": {"name": LONG}}
     huge = pod_manifest("p") | {"metadata": {"name": "p", "annotations": {"a": "x" * (4 << 20)}}}
-    requests = [by_names(pod_of_long_name), by_names(huge)]
+    pod_of_long_uid = pod_manifest("p") | {"metadata": {"name": "p", "uid": LONG}}
+    requests = [by_names(pod_of_long_name), by_names(pod_of_long_uid), by_names(huge)]
     replica.leader.reads_pods = True
     if verb != "preempt":
         requests.append(by_names(pod_manifest("p", neuron=1), ["trn1", LONG]))
