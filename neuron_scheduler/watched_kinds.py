@@ -56,7 +56,7 @@ def node_handler(
         machines.node_gone(name)
 
     def changed(name: str) -> None:
-        if not loop.defers(name):
+        if not loop.pod_list.defers(name):
             _recheck(loop, foreign, name)
         machines.node_changed(name)
 
@@ -136,7 +136,7 @@ def pod_handler(
         noticed=noticed,
         pending_elsewhere=pending_elsewhere,
     )
-    loop.defers = handler.defers
+    loop.pod_list.under_way, loop.pod_list.defers = handler.listing, handler.defers
     return handler
 
 

@@ -1,6 +1,7 @@
 """What the watch shows of a node and its pods reaches everything that was decided for that node and is not done yet."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 import attrs
@@ -23,6 +24,7 @@ from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
 from tests.controllers.test_allocate_fence import at_work
+from tests.controllers.test_binding_cycle import until
 from tests.support.builders import node, pod
 from tests.support.queueing import FIT
 
@@ -318,6 +320,32 @@ async def test_a_pod_that_waits_to_be_bound_and_is_seen_on_its_node_unreadable_i
         pod_info = site.cluster.pod_info("uid-a")
         assert pod_info is not None
         assert (site.waiting, pod_info.unreadable, pod_info.cores) == (0, True, None)
+
+
+async def test_no_pod_is_refused_in_the_middle_of_a_list() -> None:
+    """Pods that are gone count beside those that came; others would be preempted although there is room."""
+    async with at_work() as site:
+        there = pod("there", on="n", cpu=150_000)
+        site.handler.added(there)
+        with site.handler.replacing():
+            site.add("big", cpu=100_000)
+            await site.settle()
+            site.handler.deleted(there)
+        await until(lambda: bool(site.reports))
+        assert site.reports == [("big", "n")]
+
+
+async def test_a_list_that_takes_long_keeps_no_pod_from_being_refused() -> None:
+    """It was broken off, and the next one is late: the pod is told why it waits."""
+    async with at_work() as site:
+        with suppress(TimeoutError), site.handler.replacing():
+            raise TimeoutError
+        site.add("big", cpu=10**9)
+        await site.settle()
+        assert site.reports == []
+        site.now += 2.0
+        await until(lambda: bool(site.reports))
+        assert site.reports[0][1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
 async def test_space_is_kept_where_unknown_ids_count_by_number_only() -> None:

@@ -21,6 +21,7 @@ from neuron_scheduler.controllers.assumptions import Assumptions
 from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, VolumeBinder
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.plugin_timing import PluginTiming
+from neuron_scheduler.controllers.pod_list import PodList
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.queued_attempt import QueuedAttempt, QueuedAttempts
 from neuron_scheduler.controllers.side_lane import SideLane
@@ -74,10 +75,6 @@ class PreemptionExecutor(Protocol):
         """Search for victims, and begin to ask them to leave."""
 
 
-def _never(_node_name: str) -> bool:
-    return False
-
-
 _WARM_UP_PODS = 1024  # most waiting pods resemble each other
 
 
@@ -95,11 +92,11 @@ class SchedulingLoop:
         bind_concurrency: Bindings that are tried for the first time at once.
         errors: reports unexpected exceptions.
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
-        defers: returns whether a node is looked at later, at the end of a list of pods that is being handed over.
         listeners: called in order with each pod and the decision about it, before that is assumed.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
         timing: times one decision in ten.
         assumptions, binding_cycle: what its decisions go through, which other requesters of nodes share.
+        pod_list: what has to wait for the end of a list of pods.
     """
 
     cluster: Cluster
@@ -118,11 +115,11 @@ class SchedulingLoop:
     identity: str = ""
     allocate_fence: bool = True
     listeners: list[Callable[[Pod, Decision | FitError], None]] = attrs.field(factory=list)
-    defers: Callable[[str], bool] = attrs.field(default=_never, init=False)
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+    pod_list: PodList = attrs.field(init=False)
     assumptions: Assumptions = attrs.field(init=False)
     binding_cycle: BindingCycle = attrs.field(init=False)
     _attempts: QueuedAttempts = attrs.field(init=False)
@@ -132,6 +129,7 @@ class SchedulingLoop:
     def __attrs_post_init__(self) -> None:
         self.queue.on_change = self.wake
         self.timing = PluginTiming(metrics=self.metrics, clock=self.clock)
+        self.pod_list = PodList(self.clock)
         self.assumptions = Assumptions(
             cluster=self.cluster,
             queue=self.queue,
@@ -284,7 +282,7 @@ class SchedulingLoop:
 
     def _recheck(self, node_name: str) -> None:
         """Look at the nominations of a node again, if all its pods are known."""
-        if not self.defers(node_name):
+        if not self.pod_list.defers(node_name):
             self.preemption_executor.recheck(node_name)
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
@@ -296,8 +294,12 @@ class SchedulingLoop:
         return not waited or uid in self.queue
 
     async def _explained(self, queued: QueuedPod, profile: Profile, no_node: NoNode) -> Decision | FitError | None:
-        """Return why no node takes the pod, or a new decision if indexes were missing; None if the pod is gone."""
-        pod, waited = queued.pod, False
+        """
+        Return why no node takes the pod, or a new decision if other tasks have run since; None if the pod is gone.
+
+        In the middle of a list, pods that are gone count beside those that came: no pod is preempted for that.
+        """
+        pod, waited = queued.pod, await self.pod_list.ended()
         for _ in self._warmup.of_refusal(self.cluster, pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()

@@ -182,6 +182,10 @@ class PodHandler(ObjectHandler[Pod]):
         for pod_info in filter(None, known):
             self._report_conflict(pod_info.pod)
 
+    def listing(self) -> bool:
+        """Return whether the pods are being replaced by those of a list."""
+        return self._replacing
+
     def defers(self, node_name: str) -> bool:
         """
         Return whether a node must not be looked at now, because its pods are being replaced by those of a list.
