@@ -48,7 +48,7 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """Return the error for a refused request; headers by name in lower case."""
     retry_after = _seconds(headers.get("retry-after"))
     try:
-        refusal = _STATUS.decode(body)
+        refusal = _STATUS.decode(body.decode())  # bytes with a damaged name would be read without that field
     except (msgspec.MsgspecError, ValueError, RecursionError):  # no Status, not UTF-8, nested too deeply
         return ApiError(status, message=body[:EXCERPT].decode(errors="replace").strip(), retry_after=retry_after)
     return status_error(refusal, status=status, retry_after=retry_after)

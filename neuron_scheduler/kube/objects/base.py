@@ -52,7 +52,7 @@ class Decoded(Generic[T]):
     Attributes:
         key: `namespace/name` or `name`.
         value: None if the object counts as gone: a pod whose phase is terminal.
-        damaged: the object is malformed because its text is no JSON, which no API server sends.
+        damaged: the object is malformed because its text is no JSON or no UTF-8, which no API server sends.
     """
 
     key: str
@@ -93,6 +93,8 @@ class Decoder(Generic[T]):
     def decode_change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
         """Return the type and object of a watch line; None if it must be read in steps (`decode_line_in_steps`)."""
         try:
+            if not line.isascii():
+                line.decode()  # msgspec accepts any byte in the name of an unknown field: a damaged name is one
             change = self._change.decode(line)
             return change.type, self._decoded(change.object)
         except Exception:  # noqa: BLE001 - RecursionError, UnicodeDecodeError, OverflowError, or an error of ours
@@ -101,7 +103,10 @@ class Decoder(Generic[T]):
     def try_decode(self, encoded: Encoded) -> Decoded[T] | None:
         """Return the object; None if it must be read in steps (`decode_in_steps`)."""
         try:
-            return self._decoded(self._object.decode(encoded))
+            text = bytes(encoded)
+            if not text.isascii():
+                text.decode()  # as above
+            return self._decoded(self._object.decode(text))
         except Exception:  # noqa: BLE001 - as above
             return None
 
@@ -115,6 +120,7 @@ class Decoder(Generic[T]):
         with contextlib.suppress(ScanError):  # the decoder gives a better reason
             text = yield from without_managed_fields(text)
         try:
+            text.decode()  # `managedFields` are gone: they alone may have other bytes, because a user may write them
             return self._decoded(self._object.decode(text))
         except Exception as error:  # noqa: BLE001 - as above
             malformed = yield from self.malformed(text, error)
@@ -131,6 +137,8 @@ class Decoder(Generic[T]):
 
     def _decoded(self, struct: Any) -> Decoded[T]:
         meta = struct.metadata
+        if not meta.name:
+            raise ValueError("Object has an empty `name` - at `$.metadata`")
         key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name  # as `key_of`; a call less a watch line
         return Decoded(key, meta.uid, meta.resource_version, self.read(struct))
 
@@ -186,7 +194,7 @@ def key_of(namespace: str, name: str) -> str:
 
 
 def _is_no_json(error: Exception) -> bool:
-    """Return whether the decoder has failed because the text is no JSON."""
+    """Return whether the decoder has failed because the text is no JSON, or no UTF-8."""
     return isinstance(error, UnicodeDecodeError) or (
         isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError)
     )

@@ -81,9 +81,12 @@ def members(text: bytes, *within: bytes) -> Steps[Sequence[Member]]:
     Return the members of an object, and the members of those that have one of the names `within`.
 
     Raises:
-        ScanError: the text is no object or array, or has no end.
+        ScanError: the text is no object or array, has no end, or goes on after it.
     """
-    return (yield from _container(text, _skip(text, 0), b"", within)).members
+    found = yield from _container(text, _skip(text, 0), b"", within)
+    if _skip(text, found.end) < len(text):
+        raise ScanError(f"something follows the end at byte {found.end}")
+    return found.members
 
 
 def list_items(text: bytes) -> Steps[tuple[Sequence[bytes] | None, str]]:
@@ -91,7 +94,7 @@ def list_items(text: bytes) -> Steps[tuple[Sequence[bytes] | None, str]]:
     Return the texts of a list's items, None if it has no array of that name, and the list's kind, empty if it has none.
 
     Raises:
-        ScanError: the text is no object or array, or has no end.
+        ScanError: as `members`.
     """
     parts = {member.name: member for member in (yield from members(text, b'"items"'))}
     kind, found = parts.get(b'"kind"'), parts.get(b'"items"')

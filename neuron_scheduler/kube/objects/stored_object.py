@@ -29,10 +29,11 @@ async def stored_object(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     Return the object; other tasks run while a deep one is read, which comes without its `managedFields`.
 
     Raises:
-        ValueError: it is not JSON, not such an object (`msgspec.ValidationError`), or not UTF-8.
+        ValueError: it is not JSON, not such an object (`msgspec.ValidationError`), or something else than its
+            `managedFields`, which users may write, is not UTF-8.
         RecursionError: something else than `managedFields` is nested too deeply.
     """
     try:
-        return decoder.decode(body)
-    except RecursionError:
-        return decoder.decode(await finish_with_pauses(without_managed_fields(body)))
+        return decoder.decode(body.decode())  # bytes with a damaged name would be read without that field
+    except (RecursionError, UnicodeDecodeError):
+        return decoder.decode((await finish_with_pauses(without_managed_fields(body))).decode())

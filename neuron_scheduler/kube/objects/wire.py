@@ -28,9 +28,9 @@ class ListMeta(Wire):
 
 
 class List(msgspec.Struct):
-    """A list whose items are decoded one by one, so that a malformed one affects no other."""
+    """A list whose items are decoded one by one, so that a malformed one affects no other; and its `ListMeta`."""
 
-    metadata: ListMeta
+    metadata: msgspec.Raw
     items: list[msgspec.Raw] | None
     kind: str = ""
 

@@ -33,6 +33,7 @@ from neuron_scheduler.kube.watch.watch_line import (
     decode_beginning,
     decode_line_in_steps,
     is_dead_end,
+    may_follow,
 )
 from neuron_scheduler.telemetry import logs
 
@@ -332,7 +333,16 @@ class Informer(Generic[T]):
         return True
 
     def _handle(self, event_type: str, decoded: Decoded[T]) -> None:
-        """Hand over an event."""
+        """
+        Hand over an event.
+
+        Raises:
+            DeadEndError: no API server sends it, so it was damaged on its way, or one before it.
+        """
+        if not may_follow(decoded.resource_version, self._resource_version):
+            raise DeadEndError(f"version {decoded.resource_version!r} came after {self._resource_version!r}")
+        if not decoded.uid and event_type != BOOKMARK:
+            raise DeadEndError(f"the object {decoded.key} of an event has no uid")
         self.version = decoded.resource_version or self._resource_version
         if event_type == "DELETED":
             self.events += 1

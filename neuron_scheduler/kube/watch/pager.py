@@ -167,12 +167,11 @@ class Pager(Generic[T]):
         encoded: Sequence[Encoded]
         try:
             page = _LIST.decode(body)
-            encoded, version, token = page.items or (), page.metadata.resource_version, page.metadata.continue_ or ""
-            kind = page.kind
+            encoded, kind, metadata = page.items or (), page.kind, _read(page.metadata)
         except Exception:  # noqa: BLE001 - one object that cannot even be skipped (RecursionError) makes all fail
             encoded, kind = await self._items(body)
             metadata = await self._metadata(body)
-            version, token = metadata.resource_version, metadata.continue_ or ""
+        version, token = metadata.resource_version, metadata.continue_ or ""
         if not version or kind not in ("", f"{self.resource.kind}List"):
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
         step = max(1, min(STEP, STEP_BYTES * len(encoded) // len(body)))
@@ -212,7 +211,7 @@ class Pager(Generic[T]):
         """Return the metadata of a whole list, strictly: without its token the other pages would count as deleted."""
         try:
             parts = {member.name: body[member.start : member.end] for member in await finish_with_pauses(members(body))}
-            return _METADATA.decode(parts[b'"metadata"'])
+            return _read(parts[b'"metadata"'])
         except (ScanError, LookupError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {error!r}") from error
 
@@ -220,6 +219,11 @@ class Pager(Generic[T]):
         """Return the version and the continue token of a list that may be cut off."""
         metadata = await finish_with_pauses(strings(body, b'"metadata"'))
         return metadata.get(b'"resourceVersion"', ""), metadata.get(b'"continue"', "")
+
+
+def _read(metadata: Encoded) -> wire.ListMeta:
+    """Return a list's metadata; a damaged name counts, which the decoder would skip as that of an unknown field."""
+    return _METADATA.decode(bytes(metadata).decode())
 
 
 def _excerpt(body: bytes) -> str:

@@ -42,6 +42,18 @@ def is_dead_end(error: ApiError | UnreachableError) -> bool:
     return 400 <= error.status < 500 and error.status not in (401, 403, 429)
 
 
+def may_follow(version: str, known: str) -> bool:
+    """
+    Return whether an event or bookmark may have a version, after a known one.
+
+    Versions of a watch are decimal numbers that grow; one that comes twice does no harm. Otherwise a proxy has damaged
+    the version, or the one before: a watch from it would show what was long ago, or nothing.
+    """
+    if not known.isdigit():
+        return True  # not of etcd: their order is not known
+    return version.isdigit() and (len(version), version) >= (len(known), known)
+
+
 async def decode_line_in_steps(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T]] | None:
     """
     Return the type of an event with its object, or a BOOKMARK with only a version; None for a blank line.

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from neuron_scheduler.kube.http.status import api_error, confirms
@@ -90,3 +91,15 @@ def test_an_object_nested_too_deeply_is_an_object() -> None:
     """A pod with such a field does not make the answer to our write invalid."""
     deep = b'{"kind":"Pod","apiVersion":"v1","metadata":' + b'{"f":' * 3000 + b"{}" + b"}" * 3000 + b"}"
     assert confirms(deep, "Pod")
+
+
+@pytest.mark.parametrize("name", ["reason", "message", "details", "code"])
+def test_a_damaged_status_is_no_refusal(name: str) -> None:
+    """Without one of its fields it would say something else."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound"}
+    text = msgspec.json.encode({**body, "message": "not found", "details": {"kind": "pods", "name": "p"}})
+    assert api_error(404, {}, text).refused
+    error = api_error(404, {}, text.replace(f'"{name}"'.encode(), f'"{name[:-1]}'.encode() + b'\xff"'))
+
+    assert not error.refused
+    assert not error.is_status

@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -219,6 +220,29 @@ def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str)
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("d/o", "u", "7")
     assert isinstance(decoded.value, Pod | Malformed)
     assert decoded.value.node_name == "n1"
+
+
+@pytest.mark.parametrize("name", ["nodeName", "uid", "metadata", "annotations", "anything"])
+def test_a_field_whose_name_is_damaged_is_not_absent(name: str) -> None:
+    """The pod would be on no node, or another one; bytes that are no UTF-8 show that it is not as it was sent."""
+    pod = {**POD, "metadata": {**POD["metadata"], "annotations": {"a": "é"}}, "anything": 1}
+    text = json.dumps(pod, ensure_ascii=False).encode()
+    assert PODS.try_decode(text) is not None
+    damaged = text.replace(f'"{name}"'.encode(), f'"{name[:-1]}'.encode() + b'\xff"')
+
+    assert PODS.try_decode(damaged) is PODS.try_decode(msgspec.Raw(damaged)) is None
+    assert PODS.decode_change(b'{"type": "ADDED", "object": ' + damaged + b"}\n") is None
+    decoded = PODS.decode(damaged)
+    assert isinstance(decoded.value, Malformed)
+    assert decoded.damaged
+
+
+def test_an_object_has_a_name() -> None:
+    """One with an empty name would be kept under the key of its namespace."""
+    decoded = PODS.decode(json.dumps({**POD, "metadata": {**POD["metadata"], "name": ""}}).encode())
+
+    assert isinstance(decoded.value, Malformed)
+    assert decoded.key == ""
 
 
 def test_an_error_of_ours_is_reported_with_its_type() -> None:

@@ -79,6 +79,14 @@ def test_any_bytes(noise: bytes, cut: int) -> None:
     assert known == {b'"name"': "p", b'"uid"': "u"}
 
 
+def test_nothing_follows_the_end() -> None:
+    """Two objects in one text are not the first of them; blanks are nothing."""
+    assert len(finish(members(b' {"a": 1} \n'))) == 1
+    for text in (b'{"a": 1}{"a": 2}', b'{"a": 1}\n}'):
+        with pytest.raises(ScanError, match="follows the end at byte 8"):
+            finish(members(text))
+
+
 def test_deep_and_cut_off() -> None:
     """A level of the text takes no level of the stack, whether the text has an end or not."""
     deep = b'{"a": ' + b'{"f:b": [' * 100_000

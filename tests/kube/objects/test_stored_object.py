@@ -26,10 +26,17 @@ async def test_deep_managed_fields_change_nothing() -> None:
         (f'{{"metadata": {{"managedFields": {NESTED}', ValueError),
         ("<html/>", ValueError),
         ('{"kind": "Pod"}', ValueError),
+        (FLAT.replace("nodeName", "nodeNam\udcff"), ValueError),
     ],
-    ids=["deep elsewhere", "cut off", "a page", "no pod"],
+    ids=["deep elsewhere", "cut off", "a page", "no pod", "damaged name"],
 )
 async def test_what_is_no_pod(text: str, error: type[Exception]) -> None:
     """It raises one of two errors, which its callers expect."""
     with pytest.raises(error):
-        await stored_pod(text.encode())
+        await stored_pod(text.encode(errors="surrogateescape"))
+
+
+async def test_bytes_that_are_no_text_in_managed_fields_change_nothing() -> None:
+    """Users may write them, and the API server sends them as they are."""
+    odd = FLAT.replace('"managedFields": []', '"managedFields": ["\udcff"]').encode(errors="surrogateescape")
+    assert await stored_pod(odd) == await stored_pod(FLAT.encode())

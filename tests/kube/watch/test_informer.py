@@ -278,6 +278,33 @@ async def test_dead_ends_are_no_storm_of_lists(line: bytes) -> None:
     assert {1.6, 3.2, 6.4, 12.8} <= set(waits)
 
 
+DAMAGE: dict[str, bytes] = {
+    "no json": DAMAGED,
+    "an earlier version": event("ADDED", at("9", "x")),
+    "a bookmark of an earlier version": bookmark("9"),
+    "no version": event("ADDED", at("", "x")),
+    "no number": bookmark("12x"),
+    "no uid": event("ADDED", at("12", "x")).replace(b'"uid-x"', b'""'),
+    "a field of a damaged name": event("ADDED", at("12", "x")).replace(b'"uid"', b'"ui\xff"'),
+    "two objects": event("ADDED", at("12", "x"))[:-1] + event("ADDED", at("13", "y")),
+}
+
+
+@pytest.mark.parametrize("sentence", DAMAGE)
+async def test_what_was_damaged_on_its_way_is_listed_again(sentence: str) -> None:
+    """Nothing of the line is believed, and the watch is not opened again at its version, or before it."""
+    script = [
+        listing(at("1", "a")),
+        watching(event("ADDED", at("11", "b")), DAMAGE[sentence], event("ADDED", at("14", "z"))),
+        listing(at("1", "a"), at("12", "c"), version="15"),
+        watching(event("ADDED", at("16", "d"))),
+    ]
+    async with informed(*script) as (server, log, _informer):
+        assert log.lines == ["+a", "+b", "+c", "-b", "+d"]
+
+    assert [request.query.get("resourceVersion") for request in server.seen[:4]] == [None, "10", None, "15"]
+
+
 async def test_a_version_from_the_future_is_listed_again() -> None:
     """The server answers it with silence; its current version shows why."""
     times = iter([10_000.0 * step for step in range(100)])
@@ -570,7 +597,7 @@ async def test_resync_lists_again() -> None:
 async def test_a_flood_lets_others_run() -> None:
     """Other tasks run while thousands of events are handled."""
     turns = 0
-    lines = [event("ADDED", at("1", f"p{number}")) for number in range(3000)]
+    lines = [event("ADDED", at("11", f"p{number}")) for number in range(3000)]
     log = Log()
     async with scripted(listing(), watching(b"".join(lines))) as (server, client):
         informer = Informer(client=client, resource=PODS, handler=log)

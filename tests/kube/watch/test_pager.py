@@ -130,6 +130,19 @@ async def test_a_list_whose_token_was_damaged_has_not_ended(damaged: str) -> Non
         await listed(answer(damaged % json.dumps(pod("a"))))
 
 
+@pytest.mark.parametrize("name", [b"continue", b"resourceVersion", b"metadata", b"items"])
+async def test_a_list_with_a_name_that_is_no_text_has_not_ended(name: bytes) -> None:
+    """The decoder would read it as if the field were absent."""
+    whole = json.dumps({"kind": "PodList", "metadata": {"resourceVersion": "10", "continue": "5"}, "items": [pod("a")]})
+
+    async def damaged(_request: web.Request) -> web.StreamResponse:
+        body = whole.encode().replace(b'"' + name + b'"', b'"' + name[:-1] + b'\xff"', 1)
+        return web.Response(body=body)
+
+    with pytest.raises(UnreachableError, match="no list"):
+        await listed(damaged)
+
+
 async def test_an_object_without_a_name_makes_the_list_unusable() -> None:
     """Another one would count as deleted."""
     nameless = json.dumps(pod("a")).replace('"name": "a"', '"nXme": "a"', 1)

@@ -8,7 +8,13 @@ from hypothesis import given, strategies as st
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, decode_beginning, decode_line_in_steps
+from neuron_scheduler.kube.watch.watch_line import (
+    BOOKMARK,
+    DeadEndError,
+    decode_beginning,
+    decode_line_in_steps,
+    may_follow,
+)
 from tests.support.scripted_server import bookmark, error_event, event
 from tests.support.wire_objects import pod
 
@@ -57,6 +63,40 @@ async def test_an_object_that_was_damaged_on_its_way() -> None:
     change = await decode_line_in_steps(PODS, line.replace(b'"HERE"', b"3"))
     assert change is not None
     assert isinstance(change[1].value, Malformed)
+
+
+async def test_two_objects_in_a_line() -> None:
+    """The line break between them was lost; without the list, the second would be, too."""
+    line = event("ADDED", pod("p"))[:-1] + event("ADDED", pod("q"))
+    assert PODS.decode_change(line) is None
+    with pytest.raises(DeadEndError, match="follows the end"):
+        await decode_line_in_steps(PODS, line)
+
+
+async def test_an_object_without_a_name() -> None:
+    """Its key would be that of no object."""
+    line = event("ADDED", pod("p")).replace(b'"name": "p"', b'"name": ""')
+    assert PODS.decode_change(line) is None
+    with pytest.raises(DeadEndError, match="not even its name"):
+        await decode_line_in_steps(PODS, line)
+
+
+@pytest.mark.parametrize(
+    ("version", "known", "may"),
+    [
+        ("10", "9", True),
+        ("10", "10", True),
+        ("9", "10", False),
+        ("19", "20", False),
+        ("10x", "10", False),
+        ("", "10", False),
+        ("a", "b", True),
+        ("1", "", True),
+    ],
+)
+def test_versions_grow(version: str, known: str, may: bool) -> None:
+    """They are compared as numbers; where they are none, nothing is known about their order."""
+    assert may_follow(version, known) is may
 
 
 async def test_an_object_of_which_only_the_beginning_is_known() -> None:

@@ -86,7 +86,7 @@ MUTANTS: Final = (
             Edit(
                 "kube.objects.stored_object",
                 """
-                return decoder.decode(await finish_with_pauses(without_managed_fields(body)))
+                return decoder.decode((await finish_with_pauses(without_managed_fields(body))).decode())
                 """,
                 """
                 raise

@@ -155,11 +155,13 @@ MUTANTS: Final = (
             Edit(
                 "kube.objects.base",
                 """
-                    return self._decoded(self._object.decode(encoded))
+                        text.decode()  # as above
+                    return self._decoded(self._object.decode(text))
                 except Exception:  # noqa: BLE001 - as above
                 """,
                 """
-                    return self._decoded(self._object.decode(encoded))
+                        text.decode()  # as above
+                    return self._decoded(self._object.decode(text))
                 except msgspec.MsgspecError:
                 """,
             ),
@@ -233,10 +235,9 @@ MUTANTS: Final = (
                 "kube.watch.pager",
                 """
                 metadata = await self._metadata(body)
-                version, token = metadata.resource_version, metadata.continue_ or ""
                 """,
                 """
-                version, token = await self._position(body)
+                metadata = wire.ListMeta(*await self._position(body))
                 """,
             ),
         ),
@@ -273,10 +274,9 @@ MUTANTS: Final = (
                 """
                 encoded, kind = await self._items(body)
                 metadata = await self._metadata(body)
-                version, token = metadata.resource_version, metadata.continue_ or ""
                 """,
                 """
-                encoded, kind, version, token = (), "", "", ""
+                encoded, kind, metadata = (), "", wire.ListMeta()
                 """,
             ),
         ),
