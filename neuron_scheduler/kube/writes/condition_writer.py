@@ -5,7 +5,8 @@ Karpenter and Cluster Autoscaler read it. If a thousand pending pods wrote it at
 overloaded. So nothing is written if nothing changed; a message that differs only in numbers is written at most every
 30 s, and of several messages for one pod only the newest. A condition that cannot be written is tried again later, and
 occupies no writer meanwhile. What is refused for minutes, because a right was taken away or a webhook does not want it,
-is tried less and less often.
+is tried less and less often. One right is there for all pods: as soon as one that was refused for minutes gets through,
+all others are tried at once, and whenever any patch gets through, one of those that are refused is.
 
 Refuses to write about a pod that is about to be bound: the caller forgets it before it sends the Binding, and need not
 wait. A patch that was already sent does no harm: the pod's version is a precondition of it, and the Binding changes the
@@ -13,6 +14,7 @@ version. So the patch takes effect before the Binding, which sets the condition 
 for a patch that a proxy or a stopped API server delivers late, for which no waiting time would be long enough.
 """
 
+import math
 import random as randomness
 import time
 from collections.abc import Callable
@@ -108,6 +110,8 @@ class ConditionWriter:
     writers: int = WRITERS
     written: int = attrs.field(default=0, init=False)
     _entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)
+    _shut_out: dict[str, _Entry] = attrs.field(factory=dict, init=False)  # refused for long, by their last tries
+    _scouted_at: float = attrs.field(default=-math.inf, init=False)
     _turns: DelayingQueue[_Turn] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -157,6 +161,7 @@ class ConditionWriter:
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone, or about to be bound."""
         self._entries.pop(uid, None)
+        self._shut_out.pop(uid, None)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -220,7 +225,27 @@ class ConditionWriter:
         entry.version = stored.metadata.resource_version if stored else ""
         entry.backoff.reset()
         self.written += 1
+        self._let_others_try(entry)
         return None
+
+    def _let_others_try(self, entry: _Entry) -> None:
+        """
+        Try again what was refused for long, because this patch got through.
+
+        All of it, if this one was refused as well; else the one that has waited longest, at most one in 30 s: what a
+        webhook refuses for ever must cost little.
+        """
+        now = self.clock()
+        others = [other for other in self._shut_out.values() if other is not entry and other.wanted is not None]
+        if self._shut_out.pop(entry.pod.uid, None) is not None:
+            self._shut_out.clear()
+        elif others and now - self._scouted_at >= SHORT_PAUSE:
+            others, self._scouted_at = others[:1], now
+        else:
+            return
+        for other in others:
+            other.not_before = now
+            self._schedule(other, now)
 
     async def _read_back(self, entry: _Entry, path: str) -> bool:
         """
@@ -266,6 +291,9 @@ class ConditionWriter:
         refused = isinstance(error, ApiError) and error.refused and error.status in PASSING
         entry.refusals = entry.refusals + 1 if refused else 0
         entry.backoff.most = LONGEST_PAUSE if entry.refusals >= LASTING else SHORT_PAUSE
+        self._shut_out.pop(entry.pod.uid, None)
+        if entry.refusals >= LASTING and self._is_current(entry):
+            self._shut_out[entry.pod.uid] = entry
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         entry.not_before = self.clock() + entry.backoff.next(at_least=retry_after)
         return entry.not_before

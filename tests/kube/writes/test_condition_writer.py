@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.writes.condition_writer import LONGEST_PAUSE, ConditionWriter
+from neuron_scheduler.kube.writes.condition_writer import LONGEST_PAUSE, ConditionWriter, _Entry
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod, PodCondition
@@ -433,6 +433,70 @@ async def test_a_refusal_after_a_success_is_a_new_one() -> None:
             waits = [await pause(writer, clock, tries) for tries in range(1, refusals + 1)]
             await written(writer, patches)
     assert waits == [*SOON, 30.0]
+
+
+async def tried(entry: _Entry, tries: int) -> None:
+    """Return when so many tries of a condition in a row have failed."""
+    with anyio.fail_after(PATIENCE):
+        while entry.tries < tries:
+            await anyio.lowlevel.checkpoint()
+
+
+async def refused_for_minutes(writer: ConditionWriter, clock: Clock) -> list[_Entry]:
+    """Set the conditions of two pods at different times; return them when each was refused nine times."""
+    for name in ("u1", "u2"):
+        writer.set(attrs.evolve(POD, uid=name, name=name), reason=UNSCHEDULABLE, message="one")
+        await tried(writer._entries[name], 1)
+        clock.now += 0.5
+    entries = [writer._entries[name] for name in ("u1", "u2")]
+    while True:
+        with anyio.fail_after(PATIENCE):
+            while not all(entry.tries and entry.due is not None and entry.due > clock.now for entry in entries):
+                await anyio.lowlevel.checkpoint()
+        if all(entry.tries == 9 for entry in entries):
+            return entries
+        clock.now = min(entry.due or 0.0 for entry in entries)
+        writer._turns._wake_all()
+
+
+async def test_one_that_gets_through_takes_the_others_along() -> None:
+    """The right is back: nobody waits for five minutes, although the times of the others have not come."""
+    clock = Clock()
+    async with writing(*[FORBIDDEN] * 18, PATCHED, PATCHED, clock=clock) as (_, writer):
+        first, second = await refused_for_minutes(writer, clock)
+        assert first.due is not None
+        assert second.due is not None
+        clock.now = min(first.due, second.due)
+        assert clock.now < max(first.due, second.due)
+        writer._turns._wake_all()
+        await written(writer, 2)
+
+
+async def test_any_pod_that_gets_through_takes_the_others_along() -> None:
+    """It was never refused; one of the others is tried, and as that gets through, all are."""
+    clock = Clock()
+    async with writing(*[FORBIDDEN] * 18, *[PATCHED] * 3, clock=clock) as (_, writer):
+        await refused_for_minutes(writer, clock)
+        writer.set(attrs.evolve(POD, uid="u3"), reason=UNSCHEDULABLE, message="one")
+        await written(writer, 3)
+
+
+async def test_what_is_refused_for_ever_is_tried_by_one_in_half_a_minute() -> None:
+    """A webhook may refuse some pods only: however many others get through, they cost one try, in turn."""
+    clock = Clock()
+    script = [*[FORBIDDEN] * 18, PATCHED, FORBIDDEN, PATCHED, PATCHED, FORBIDDEN, PATCHED]
+    async with writing(*script, clock=clock) as (server, writer):
+        first, second = await refused_for_minutes(writer, clock)
+        if next(iter(writer._shut_out)) == "u2":
+            first, second = second, first
+        for number, now in enumerate((clock.now, clock.now, clock.now + 30)):
+            clock.now = now
+            writer.set(attrs.evolve(POD, uid=f"u{3 + number}"), reason=UNSCHEDULABLE, message="one")
+            await written(writer, 1 + number)
+            await tried(first, 10)
+        await tried(second, 10)
+        await quiet()
+        assert (first.tries, second.tries, len(server.seen)) == (10, 10, 23)
 
 
 @pytest.mark.parametrize(
