@@ -2,9 +2,9 @@
 Combinations that seeds meet too rarely by chance, although each was found in a review or on a real cluster.
 
 One seed in sixteen has one of `CASES` on top of what it has anyway, in turn, another one in sixteen has one of those of
-`hard_cases_of_leaders` and `hard_cases_of_pods`, and a third one has one of `hard_cases_of_news`. Some faults last for
-ever: they concern one namespace, or one version of a table, and the promises hold for all other pods. Refuses to touch
-the other seeds.
+`hard_cases_of_leaders` and `hard_cases_of_pods`, a third one has one of `hard_cases_of_news`, and a fourth one has one
+of `hard_cases_of_watches`. Some faults last for ever: they concern one namespace, or one version of a table, and the
+promises hold for all other pods. Refuses to touch the other seeds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from tests.simulation import hard_cases_of_leaders, hard_cases_of_news, hard_cases_of_pods
+from tests.simulation import hard_cases_of_leaders, hard_cases_of_news, hard_cases_of_pods, hard_cases_of_watches
 from tests.simulation.case_parts import HOOKED, TOO_MANY, always, hooked, more, small
 from tests.simulation.deeds import CreatePod
 from tests.simulation.http_faults import LATE, PAUSE, TOO_LARGE, VERSION, WEBHOOK
@@ -159,5 +159,6 @@ TURNS: Final[Mapping[int, Sequence[Case]]] = {
     11: CASES,
     1: (*hard_cases_of_leaders.CASES, *hard_cases_of_pods.CASES),
     8: hard_cases_of_news.CASES,
+    14: hard_cases_of_watches.CASES,
 }
 """By what is left when a seed is divided by `EVERY`."""

@@ -19,7 +19,7 @@ _QUIET: Final = 40.0
 _ENDS: Final = 85.0
 
 
-def _damaged_lists(scenario: Scenario, dice: Random) -> Scenario:
+def damaged_lists(scenario: Scenario, dice: Random) -> Scenario:
     """
     Replicas take turns, so each lists again and again, in small pages; some are damaged. The only node is full.
 
@@ -62,7 +62,7 @@ def _nominations_that_cannot_be_kept(scenario: Scenario, dice: Random) -> Scenar
 
 
 CASES: Final[tuple[Callable[[Scenario, Random], Scenario], ...]] = (
-    _damaged_lists,
+    damaged_lists,
     _pods_without_ids_while_bindings_wait,
     _nominations_that_cannot_be_kept,
 )

@@ -3,7 +3,8 @@ What can go wrong with a request between a scheduler and the store, beside what 
 
 Each kind is a fault after which a correct scheduler can keep its promises; the table says why. An API server tells the
 truth: a Status of 404 or 409 is never made up, because nothing could be believed then. What a proxy says is a page, and
-no page is a Status. Refuses to know what a scheduler does with an answer.
+no page is a Status. `watch_damage` has what becomes of the lines of a watch. Refuses to know what a scheduler does with
+an answer.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from tests.simulation.fault_windows import FaultWindows
 from tests.simulation.scenario import Fault
 from tests.simulation.traffic import is_watch, traffic_of
 from tests.simulation.watch_cache import FAULTY, Deliveries
+from tests.simulation.watch_damage import GARBAGE, NO_TEXT, ZERO, damage
 
 LATE: Final = "request late"
 BEFORE: Final[Mapping[str, str]] = {
@@ -44,7 +46,7 @@ AFTER: Final[Mapping[str, str]] = {
     "proxy answers after": "a proxy that gives up waiting says 502 or 504, although the request was carried out",
     "server errs after": "500 and 504 of the server itself say that the outcome is unknown: etcd may have committed",
     "answer cut": "fewer bytes than announced: a client can count",
-    "answer garbled": "bytes that are no JSON, with the right length: a client can parse",
+    "answer garbled": "bytes that are no JSON, or no UTF-8, with the right length: a client can parse",
     "answer empty": "status 200 without a body: no object is empty",
     "page after": "status 200 with HTML although the request was carried out",
     "sent twice": "a proxy that got no answer sends a request again; the client sees one of the two answers",
@@ -87,10 +89,11 @@ FOR_EVER: Final[Mapping[str, StatusError]] = {
     WEBHOOK: StatusError(500, "InternalError", "Internal error occurred: failed calling webhook: no endpoints"),
     TOO_LARGE: StatusError(500, "", "etcdserver: request is too large"),
 }
-ZERO: Final = b"\x00"
-"""No JSON has such a byte, not even in a string, so a client can see it."""
-GARBAGE: Final = b"\xff\x00{{]garb"
-FIELDS: Final = (b'"metadata":', b'"name":', b'"continue":', b'"resourceVersion":', b'"items":')
+FIELDS: Final[Mapping[bytes, tuple[bytes, ...]]] = {
+    ZERO: (b'"metadata":', b'"name":', b'"continue":', b'"resourceVersion":', b'"items":'),
+    NO_TEXT: (b'"nodeName":', b'"annotations":', b'"continue":', b'"resourceVersion":', b'"uid":'),
+}
+"""Fields whose names are damaged, by the byte that damages them: those by which lists are read, and optional ones."""
 ETCD: Final = "etcdserver: request timed out"
 REPEATABLE: Final = frozenset({"bindings", "lease", "deletes"})
 """Writes with preconditions. A late copy of another one would be a new write, which no client can prevent."""
@@ -127,6 +130,7 @@ class HttpFaults:
                     return answer
         if is_watch(request):
             FAULTY.set(partial(self._events, request.query.get("resourceVersion", "")))
+            damage(request, self.windows, self.server, "watches")
             return await handler(request)
         answer = await handler(request)
         for kind in AFTER:
@@ -201,7 +205,8 @@ class HttpFaults:
             case "server errs after":
                 return refusal(self._refused(request, fault, ["500", "504"]))
             case "answer garbled":
-                return web.Response(body=_garbled(_body(answer)), status=answer.status, content_type="application/json")
+                body = _garbled(_body(answer), NO_TEXT if fault.detail else ZERO)
+                return web.Response(body=body, status=answer.status, content_type="application/json")
             case "answer empty":
                 return web.Response(status=200)
             case _:
@@ -277,16 +282,16 @@ async def _truncated(request: web.Request, answer: web.StreamResponse) -> web.St
     return partial
 
 
-def _garbled(body: bytes) -> bytes:
+def _garbled(body: bytes, byte: bytes) -> bytes:
     """Return bytes that are damaged in one place: half of the time in the name of a field by which lists are read."""
     dice = Random(f"{CLOCK.now}")
-    names = [found.start() for found in re.finditer(re.escape(dice.choice(FIELDS)), body)]
+    names = [found.start() for found in re.finditer(re.escape(dice.choice(FIELDS[byte])), body)]
     if names and dice.random() < 0.5:
-        at, damage = dice.choice(names) + 2, ZERO
+        at, bad = dice.choice(names) + 2, byte
     else:
-        at, damage = dice.randrange(len(body) + 1), dice.choice((ZERO, GARBAGE))
-    damage = damage[: len(body) - at]
-    return body[:at] + damage + body[at + len(damage) :]
+        at, bad = dice.randrange(len(body) + 1), dice.choice((byte, GARBAGE))
+    bad = bad[: len(body) - at]
+    return body[:at] + bad + body[at + len(bad) :]
 
 
 def _body(answer: web.StreamResponse) -> bytes:
