@@ -131,11 +131,16 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="any-pod-of-that-name-is-evicted",
-        away="the uid of a victim in its deletion",
+        away="the uid of a victim in its deletion, and the look whether it is still there",
         danger="another pod of the same name is deleted",
         edits=(
             Edit("kube.writes.evictor", ', "preconditions": {"uid": self.victim.uid}', ""),
             Edit("kube.writes.evictor", '{"metadata": {"uid": victim.uid}, "status"', '{"metadata": {}, "status"'),
+            Edit(
+                "controllers.victim_evictions",
+                "return self.cluster.node_of(victim.uid) == node_name and not self._is_leaving(victim)",
+                "return True",
+            ),
         ),
         where=(
             r"create again",
