@@ -77,13 +77,14 @@ def search(
     """
     nomination = cluster.nomination(pod.uid)
     with cluster.without_nomination(pod.uid):
-        helpful = NO_NODES if refused.pod_reason else _resolvable(cluster, pod, profile)
+        helpful, against = (NO_NODES, frozenset[str]()) if refused.pod_reason else _resolvable(cluster, pod, profile)
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
         yield NoPreemption(f"preemption: {reason}")
         return
     yield from cluster.view.prepared(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
+    comparison.plugins.update(against)
     incoming = Incoming(pod, profile, DisruptionAllowance(budgets))
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
@@ -120,13 +121,18 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
     return WAITING if waiting else ""
 
 
-def _resolvable(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
-    """Return the nodes where evictions could help: none of their reasons is `UnschedulableAndUnresolvable`."""
-    nodes = cluster.view.live
+def _resolvable(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
+    """
+    Return the nodes where evictions could help, and the plugins that refuse the others.
+
+    These answer `UnschedulableAndUnresolvable`. The nodes may have changed since the pod was refused.
+    """
+    nodes, plugins = cluster.view.live, set[str]()
     for refusal in accepted(cluster, pod, profile, nodes)[1]:
-        if refusal.unresolvable:
+        if refusal.unresolvable and refusal.nodes:
             nodes &= ~refusal.nodes
-    return nodes
+            plugins.add(refusal.plugin)
+    return nodes, frozenset(plugins)
 
 
 def _lower(cluster: Cluster, priority: int) -> list[int]:
@@ -150,7 +156,8 @@ def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
 def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> list[str]:
     """Return the nodes that would fit if all pods below a priority left; note why the others would not."""
     with cluster.without_nomination(pod.uid):
-        helpful = _resolvable(cluster, pod, profile)
+        helpful, against = _resolvable(cluster, pod, profile)
+        comparison.plugins.update(against)
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
         # Plugins that count pods are asked node by node only: the pods of other nodes stay.
         nodes, refusals = walk(

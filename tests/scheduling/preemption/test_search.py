@@ -495,3 +495,15 @@ def test_beyond_the_budgets_only_nodes_are_asked_that_could_keep_to_them(
     monkeypatch.setattr("neuron_scheduler.scheduling.preemption.search.victims_on", counting)
     result = victims(cluster_of(*zip(*fleet, strict=True)), pod(devices=16, priority=9), [budget("x", 0)])
     assert (result, len(runs)) == (want, asked)
+
+
+def test_a_node_that_changes_during_the_search_is_named_by_its_plugin() -> None:
+    """The pod is tried again once the node takes pods again, although that was not why it had been refused."""
+    cluster = cluster_of([trn1()], rows(1, 1, 1, 1))
+    pending = pod(devices=8, priority=9)
+    steps = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=())
+    assert next(steps) is None
+    cluster.put_node(trn1(unschedulable=True))
+    *_, last = steps
+    assert isinstance(last, NoPreemption)
+    assert "NodeUnschedulable" in last.plugins
