@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 import anyio.lowlevel
 import attrs
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import binding_cycle, extension_log, queued_attempt
@@ -203,11 +203,12 @@ class SchedulingLoop:
             anyio.create_task_group() as preparing,
         ):
             await preempting.start(self.preemption_executor.run)
-            await self._schedule_each(preparing)
+            preparing.start_soon(self._side_lane.run)
+            await self._schedule_each()
             preparing.cancel_scope.cancel()
             self.preemption_executor.stop()
 
-    async def _schedule_each(self, preparing: TaskGroup) -> None:
+    async def _schedule_each(self) -> None:
         turn_ends = self.clock() + LONGEST_TURN
         while not self.stopping:
             if not self.may_bind():
@@ -221,7 +222,7 @@ class SchedulingLoop:
             commitment = None
             try:
                 if self._side_lane.takes(queued):
-                    preparing.start_soon(self._side_lane.prepare, queued)
+                    self._side_lane.put(queued)
                 else:
                     commitment = await self._schedule_one(queued)
             except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's

@@ -9,7 +9,6 @@ Does not decide.
 from collections import deque
 from collections.abc import Callable, Mapping
 
-import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -18,6 +17,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_muc
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.work_queue import WorkQueue
 
 _MOST_ROUNDS = 8
 """Each round applies the changes that came during the last; after this many, changes come too fast."""
@@ -41,12 +41,16 @@ class SideLane:
     clock: Callable[[], float]
     wake: Callable[[], None]
     crashed: Callable[[QueuedPod, Exception], None]
-    _one_at_a_time: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+    _waiting: WorkQueue[QueuedPod] = attrs.field(factory=lambda: WorkQueue(0), init=False)
     _ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
 
     def takes(self, queued: QueuedPod) -> bool:
         """Return whether a pod has to come here before it is decided."""
         return asks_much(queued.pod) and not queued.prepared
+
+    def put(self, queued: QueuedPod) -> None:
+        """Take a popped pod; `run` prepares for it. The pods that wait are those of the queue, and no more."""
+        self._waiting.push(queued)
 
     def next(self) -> QueuedPod | None:
         """Return a pod that is ready, if any is still in flight; the cluster has hardly changed since."""
@@ -56,18 +60,22 @@ class SideLane:
                 return queued
         return None
 
+    async def run(self) -> None:
+        """Prepare for one pod after the other until cancelled."""
+        while (queued := await self._waiting.next()) is not None:
+            await self.prepare(queued)
+
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
-        async with self._one_at_a_time:
-            try:
-                queued.prepared = await self._is_ready_in_time(queued)
-                if queued.prepared:
-                    self._ready.append(queued)
-                    self.wake()
-                else:
-                    self.queue.failed(queued, self.clock())
-            except Exception as error:  # noqa: BLE001 - it is one pod's error
-                self.crashed(queued, error)
+        try:
+            queued.prepared = await self._is_ready_in_time(queued)
+            if queued.prepared:
+                self._ready.append(queued)
+                self.wake()
+            else:
+                self.queue.failed(queued, self.clock())
+        except Exception as error:  # noqa: BLE001 - it is one pod's error
+            self.crashed(queued, error)
 
     async def _is_ready_in_time(self, queued: QueuedPod) -> bool:
         for _ in range(_MOST_ROUNDS):

@@ -1,5 +1,6 @@
 """A pod with many terms about other pods is prepared beside the loop, and delays no other pod."""
 
+import asyncio
 from functools import partial
 from itertools import count
 
@@ -185,6 +186,26 @@ async def test_the_loop_takes_it_when_it_is_ready() -> None:
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     assert world.requests["POST", "binding"] == 2
+
+
+async def test_the_number_of_tasks_does_not_depend_on_that_of_pods() -> None:
+    """Pods wait for their preparation in a queue, not each in a task of its own."""
+    world, pods, most = WiredScheduler(), 40, 0
+    terms = [{"topologyKey": HOSTNAME_LABEL, "labelSelector": {"matchLabels": {f"x{i}": "y"}}} for i in range(TERMS)]
+    near = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    world.pods = {f"h{i}": pod_manifest(f"h{i}", affinity=near) for i in range(pods)}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.parts.scheduling_loop.run)
+        tasks.start_soon(world.parts.recorder.run)
+        await anyio.wait_all_tasks_blocked()
+        before = len(asyncio.all_tasks())
+        for manifest in world.pods.values():
+            world.deliver(world.parts.pods, "ADDED", manifest)
+        while not all("nodeName" in manifest["spec"] for manifest in world.pods.values()):
+            most = max(most, len(asyncio.all_tasks()))
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert most < before + pods / 2
 
 
 def test_others_do_not_come_here(cluster: Cluster) -> None:
