@@ -59,13 +59,14 @@ def require_few_values(text: bytes) -> None:
         ValueError: it cannot be read; also those of msgspec.
         RecursionError: likewise.
     """
-    total = text.count(b",")
-    if total <= MOST_NODES:
+    if _few_in(len(text)):
         return
     outline = msgspec.json.decode(text, type=_Outline)
     nodes = msgspec.json.decode(outline.nodes, type=_Nodes | None)
     _require_at_most(MOST_NODES, 0 if nodes is None else len(nodes.items or ()), "Nodes.items")
-    rest = total - _commas(outline.nodes) - _commas(outline.pod)
+    if _few_in(len(text) - len(memoryview(outline.nodes)) - len(memoryview(outline.pod))):
+        return
+    rest = text.count(b",") - _commas(outline.nodes) - _commas(outline.pod)
     for value, most, name in (
         (outline.node_names, MOST_NODES, "NodeNames"),
         (outline.node_name_to_meta_victims, MOST_VICTIMS, "NodeNameToMetaVictims"),
@@ -80,6 +81,11 @@ def require_few_values(text: bytes) -> None:
 def _require_at_most(most: int, count: int, name: str) -> None:
     if count > most:
         raise TooManyValuesError(f"{name} has more than {most} values")
+
+
+def _few_in(length: int) -> bool:
+    """Return whether so many bytes cannot have more values than nodes may: each takes a comma and a byte."""
+    return length <= 2 * MOST_NODES
 
 
 def _commas(value: Raw) -> int:

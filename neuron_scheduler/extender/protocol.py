@@ -158,7 +158,7 @@ def decode(text: bytes, kind: type[T]) -> T:
     """
     Return the request or answer of a kind in JSON text.
 
-    5,000 whole nodes (60 MB) take 100 ms, since what is not read is only skipped; to find them in steps takes 3 s.
+    5,000 whole nodes (51 MB) take 45 ms of CPU: what is not read is only skipped. Finding them in steps takes 3 s.
 
     Raises:
         MalformedRequestError: the text is not JSON, or not of this kind, or it would become many times larger.
