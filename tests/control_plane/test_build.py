@@ -14,13 +14,6 @@ def run(code: str) -> None:
     build.run_in_view([sys.executable, "-c", code], Path.cwd(), os.environ, "building")
 
 
-def test_a_build_that_prints_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason is the silence."""
-    monkeypatch.setattr(build, "SILENCE", 0.0)
-    with pytest.raises(build.BuildError, match="printed nothing for 0 s and was ended"):
-        run("import signal; signal.pause()")
-
-
 def test_a_build_that_fails_has_its_last_lines() -> None:
     """What the compiler said is in the error."""
     with pytest.raises(build.BuildError, match=r"(?s)undefined: x.*exited with 3"):
