@@ -46,11 +46,19 @@ class Brake:
 
 @attrs.define(eq=False)
 class _Machine:
-    """A node that has joined for a request; `used_since` is None before its first pod with Neuron."""
+    """
+    A node that has joined for a request.
+
+    Attributes:
+        used_since: None before its first pod with Neuron.
+        leaving: an autoscaler has begun to remove it. It is kept then: forgotten, it would come again at its next
+            change, and one removal would count several times.
+    """
 
     owner: Owner
     need: MachineNeed
     used_since: float | None = None
+    leaving: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -90,10 +98,12 @@ class ConsolidationBrake:
 
     def node_changed(self, name: str) -> None:
         """Note that a node has changed: an autoscaler may begin to remove it."""
-        node_info = self.cluster.node(name) if name in self._machines else None
-        if node_info is None or not any(taint.key in LEAVING for taint in node_info.node.taints):
+        machine, node_info = self._machines.get(name), self.cluster.node(name)
+        if machine is None or machine.leaving or node_info is None:
             return
-        machine = self._machines.pop(name)
+        machine.leaving = any(taint.key in LEAVING for taint in node_info.node.taints)
+        if not machine.leaving:
+            return
         policy, since = self.policies.get(machine.owner.scheduler_name), machine.used_since
         if policy is None or since is None or self.clock() - since >= CHASE or not is_used(node_info):
             return

@@ -220,6 +220,7 @@ class MachineRequests:
 
     def node_came(self, node: Node) -> None:
         """Note that a node has joined."""
+        self.brake.node_gone(node.name)  # another machine that had its name: its deletion may have been missed
         self.arrivals.came(node)
         self._follow(node.name)
 

@@ -1,5 +1,7 @@
 """An autoscaler that removes a machine which it was asked for is asked for no more of them for a while."""
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
@@ -116,6 +118,67 @@ def test_a_standby_follows(
     assert not [record for record in caplog.records if "removes a machine" in record.message]
     world.requests.lead()
     assert (world.requests.brake.on(adopted_need()) is not None) is want
+
+
+def taints(*more: str) -> tuple[Taint, ...]:
+    """Return the taints of a node that an autoscaler removes, and more of them."""
+    return *DISRUPTED, *(Taint(key, Effect.NO_SCHEDULE) for key in more)
+
+
+def lead_for_two(world: World) -> MachineNeed:
+    """Lead, and ask for a machine for two pods, of which one comes: the request stays open."""
+    world.requests.lead()
+    need = world.ask("a", "b").need
+    world.join(node("new", TRN1, created=200.0))
+    return need
+
+
+def follow_two(world: World) -> MachineNeed:
+    """Stand by; one of the leader's two placeholders stays open."""
+    for name in ("capacity-x-0", "capacity-y-0"):
+        world.requests.seen(placeholder(name))
+    world.join(node("new", TRN1, created=200.0))
+    world.requests.gone("uid-capacity-x-0")
+    return adopted_need()
+
+
+@pytest.mark.parametrize("begin", [lead_for_two, follow_two])
+@pytest.mark.parametrize(
+    ("served", "level"),
+    [pytest.param(599.0, 1, id="removed with its pods"), pytest.param(600.0, 0, id="it has served for a while")],
+)
+def test_a_node_that_changes_while_it_is_removed(
+    begin: Callable[[World], MachineNeed], served: float, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One removal is one, even if a request is open that the node would serve, and the taint is gone for a while."""
+    world = World(now=1000.0)
+    need = begin(world)
+    world.cluster.put_pod(pod("a", devices=4, on="new", ids=range(4)))
+    world.requests.noticed("uid-a", "new")
+    world.now += served
+    for now in (taints(), taints("node.kubernetes.io/unschedulable"), (), taints(), taints("team")):
+        world.cluster.put_node(node("new", TRN1, created=200.0, taints=now))
+        world.requests.node_changed("new")
+        brake = world.requests.brake.on(need)
+        assert (0 if brake is None else brake.level) == level
+        world.now += 1.0
+    lines = [record for record in caplog.records if "removes a machine" in record.message]
+    assert len(lines) == (level if begin is lead_for_two else 0)
+
+
+def test_another_machine_with_the_name_of_one_that_was_removed(world: World) -> None:
+    """The watch was away while the node was deleted and the next one joined: that one may be removed again, too."""
+    for level in (1, 2):
+        need = world.ask("a").need
+        world.join(node("new", TRN1))
+        world.cluster.put_pod(pod("a", devices=4, on="new", ids=range(4)))
+        world.requests.noticed("uid-a", "new")
+        world.cluster.put_node(node("new", TRN1, taints=DISRUPTED))
+        world.requests.node_changed("new")
+        brake = world.requests.brake.on(need)
+        assert brake is not None
+        assert brake.level == level
+        world.cluster.remove_pod("uid-a")
 
 
 def adopted_need() -> MachineNeed:
