@@ -10,6 +10,7 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.pod_list import LONGEST
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
@@ -335,6 +336,40 @@ async def test_no_pod_is_refused_in_the_middle_of_a_list() -> None:
         assert site.reports == [("big", "n")]
 
 
+async def test_a_pod_that_grows_while_its_refusal_waits_is_decided_as_it_is() -> None:
+    """What it asks for now fits nowhere; what it asked for before would."""
+    async with at_work() as site:
+        there = pod("there", on="n", cpu=150_000)
+        site.handler.added(there)
+        with site.handler.replacing():
+            site.add("big", cpu=100_000)
+            await site.settle()
+            (before,) = [queued.pod for queued in site.queue.pods()]
+            site.handler.updated(before, attrs.evolve(before, requests={**before.requests, CPU: 10**9}))
+            site.handler.deleted(there)
+        await until(lambda: bool(site.reports))
+        assert site.reports[0][1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert site.cluster.assumed_count == 0
+
+
+async def test_a_pod_that_goes_and_comes_again_while_its_refusal_waits_is_decided_once() -> None:
+    """The second decision would take the space of the first from it."""
+    async with at_work() as site:
+        there = pod("there", on="n", cpu=150_000)
+        site.handler.added(there)
+        with site.handler.replacing():
+            site.add("big", cpu=90_000)
+            await site.settle()
+            (before,) = [queued.pod for queued in site.queue.pods()]
+            site.handler.deleted(before)
+            site.handler.added(before)
+            site.handler.deleted(there)
+        await until(lambda: bool(site.reports))
+        await site.settle()
+        assert site.reports == [("big", "n")]
+        assert site.cluster.node_of("uid-big") == "n"
+
+
 async def test_a_list_that_takes_long_keeps_no_pod_from_being_refused() -> None:
     """It was broken off, and the next one is late: the pod is told why it waits."""
     async with at_work() as site:
@@ -343,7 +378,7 @@ async def test_a_list_that_takes_long_keeps_no_pod_from_being_refused() -> None:
         site.add("big", cpu=10**9)
         await site.settle()
         assert site.reports == []
-        site.now += 2.0
+        site.now += LONGEST + 1.0
         await until(lambda: bool(site.reports))
         assert site.reports[0][1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 

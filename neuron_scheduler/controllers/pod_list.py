@@ -12,8 +12,8 @@ from typing import Final
 import anyio
 import attrs
 
-LONGEST: Final = 1.0
-"""Seconds for which a refusal waits for the end; it takes milliseconds, unless the list was broken off."""
+LONGEST: Final = 5.0
+"""Seconds for which a refusal waits for the end; ten thousand changed pods take about one."""
 _SHORT: Final = 0.001
 """Seconds between two looks."""
 

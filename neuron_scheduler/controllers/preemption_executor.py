@@ -57,12 +57,14 @@ class PostFilter:
         nomination: what its status is to say about its nominated node.
         held: its victims are being evicted; it must not be tried before all of them have been asked.
         plugins: those that would refuse it even without the pods of lower priority.
+        alone: this is not true of pods that are like it, because its status names a node.
     """
 
     text: str = ""
     nomination: NominationChange = KEEP
     held: bool = False
     plugins: frozenset[str] = frozenset()
+    alone: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -156,7 +158,7 @@ class PreemptionExecutor:
                 turn_ends = self.clock() + LONGEST_TURN
         pod = queued.pod  # it may ask for more than when the search began
         if isinstance(result, Preemption):
-            nomination = confirmed(self.cluster, pod, profile, result) if pod.uid in self.queue else None
+            nomination = confirmed(self.cluster, pod, profile, result) if self.queue.holds(queued) else None
             if nomination is not None:
                 queued.given_up = ""
                 return self._begin(pod, result.node_name, nomination)
@@ -165,7 +167,8 @@ class PreemptionExecutor:
         if result is None:
             raise AssertionError("a search ends with a result")
         change = self._drop_nomination(queued) if result.gives_up else KEEP
-        return PostFilter(result.text, nomination=change, plugins=result.plugins)
+        alone = _nominated(queued).nominated_node_name != ""
+        return PostFilter(result.text, nomination=change, plugins=result.plugins, alone=alone)
 
     def _waiting(self, uid: str) -> Pod | None:
         """Return the present state of a pod of our queue."""
@@ -203,8 +206,9 @@ class PreemptionExecutor:
     def _drop_nomination(self, queued: QueuedPod) -> NominationChange:
         """Drop the pod's nomination, because no eviction can make it fit anywhere; return what to write."""
         pod = queued.pod
-        queued.given_up = pod.nominated_node_name
-        if self.cluster.clear_nomination(pod.uid) is not None:
+        node_name = self.cluster.clear_nomination(pod.uid)
+        queued.given_up = node_name or pod.nominated_node_name  # the status may not name it yet
+        if node_name is not None:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod)
             return CLEAR
         return CLEAR if pod.nominated_node_name else KEEP

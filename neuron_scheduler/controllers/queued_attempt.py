@@ -67,7 +67,7 @@ class QueuedAttempts:
     def unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
         """Put a pod back that no node takes now, and report why; `after` says what preemption has done for it."""
         pod, now = queued.pod, self.clock()
-        if pod.uid not in self.queue:
+        if not self.queue.holds(queued):
             return  # gone, or bound by another scheduler, in the meantime
         has_nomination = self.cluster.nomination(pod.uid) is not None
         self.queue.unschedulable(
@@ -76,6 +76,7 @@ class QueuedAttempts:
             now,
             held=after.held,
             has_nomination=has_nomination,
+            alone=after.alone,
             cause=refused.cause,
             against_preemption=after.plugins,
         )
@@ -94,7 +95,7 @@ class QueuedAttempts:
         """
         pod, now = queued.pod, self.clock()
         message = self.errors.report(error, task="scheduling", pod=pod.key)
-        if pod.uid not in self.queue:
+        if not self.queue.holds(queued):
             return
         for step in (
             partial(self.cluster.forget, pod.uid),
@@ -150,7 +151,7 @@ class QueuedAttempt:
         now = shared.clock()
         shared.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
         log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
-        if pod.uid in shared.queue:  # else it was bound by another scheduler, or deleted, meanwhile
+        if shared.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
             if refusal.until_changed:
                 shared.queue.unschedulable(self.queued, frozenset({BINDER}), now)
             else:

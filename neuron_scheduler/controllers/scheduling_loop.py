@@ -261,6 +261,7 @@ class SchedulingLoop:
         decision = selected if isinstance(selected, Decision) else await self._explained(queued, profile, selected)
         if decision is None:
             return None
+        pod = queued.pod  # it may have changed before it was decided
         decided = self.clock()
         self.metrics.decided(decided - started)
         chosen = "" if isinstance(decision, FitError) else decision.node_name
@@ -288,11 +289,11 @@ class SchedulingLoop:
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""
-        uid, waited = queued.pod.uid, False
+        waited = False
         for _ in self._warmup.of(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
-        return not waited or uid in self.queue
+        return not waited or self.queue.holds(queued)
 
     async def _explained(self, queued: QueuedPod, profile: Profile, no_node: NoNode) -> Decision | FitError | None:
         """
@@ -300,13 +301,13 @@ class SchedulingLoop:
 
         In the middle of a list, pods that are gone count beside those that came: no pod is preempted for that.
         """
-        pod, waited = queued.pod, await self.pod_list.ended()
-        for _ in self._warmup.of_refusal(self.cluster, pod, profile):
+        waited = await self.pod_list.ended()
+        for _ in self._warmup.of_refusal(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         if not waited:
-            return fit_error(self.cluster, pod, profile, no_node)
-        return schedule_pod(self.cluster, pod, profile) if pod.uid in self.queue else None
+            return fit_error(self.cluster, queued.pod, profile, no_node)
+        return schedule_pod(self.cluster, queued.pod, profile) if self.queue.holds(queued) else None
 
     async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
         """Preempt other pods if that helps, and handle the refusal."""

@@ -56,7 +56,7 @@ class SideLane:
         """Return a pod that is ready, if any is still in flight; the cluster has hardly changed since."""
         while self._ready:
             queued = self._ready.popleft()
-            if queued.pod.uid in self.queue:
+            if self.queue.holds(queued):
                 return queued
         return None
 
@@ -79,7 +79,7 @@ class SideLane:
 
     async def _is_ready_in_time(self, queued: QueuedPod) -> bool:
         for _ in range(_MOST_ROUNDS):
-            if queued.pod.uid not in self.queue or not await self._round(queued):
+            if not self.queue.holds(queued) or not await self._round(queued):
                 return True
         return False
 

@@ -227,6 +227,35 @@ async def test_a_pod_whose_space_was_given_up_waits_for_nobody_there() -> None:
         assert after.nomination == Nominate("m")
 
 
+async def test_space_that_is_given_up_before_the_status_names_it() -> None:
+    """The status names the node for a moment, after it was given up; the pod waits for nobody there."""
+    async with preempting(half("a", 0, terminating=True, preempted=True), half("b", 8, priority=20)) as (
+        world,
+        executor,
+    ):
+        queued = world.pending()
+        world.cluster.nominate("n", Nomination(BIG))
+        world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
+        assert (await post_filter(world, executor, queued)).nomination == CLEAR
+        world.queue.update(attrs.evolve(BIG, nominated_node_name="n"), 1.0)
+        world.cluster.put_node(node("n", "trn1.32xlarge"))
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("cheap", on="m", devices=16, ids=range(16), priority=-1))
+        world.queue.activate(BIG.uid, 100.0)
+        assert (await post_filter(world, executor, popped(world.queue, 100.0))).nomination == Nominate("m")
+
+
+async def test_a_pod_that_waits_for_its_nominated_node_answers_for_no_other() -> None:
+    """Its replica has no such node, and may preempt elsewhere."""
+    async with preempting(half("a", 0, terminating=True, preempted=True), half("b", 8, priority=20)) as (
+        world,
+        executor,
+    ):
+        waits = await post_filter(world, executor, world.pending(attrs.evolve(BIG, nominated_node_name="n")))
+        other = await post_filter(world, executor, world.pending(attrs.evolve(BIG, uid="other", name="other")))
+        assert (waits.alone, other.alone) == (True, False)
+
+
 async def test_a_new_leader_goes_on_with_the_evictions_once_the_first_victims_have_ended() -> None:
     """The old one has died between two deletions; meanwhile nobody else leaves, and its pod is woken in time."""
     async with preempting(half("a", 0, terminating=True, preempted=True), half("b", 8)) as (world, preemption_executor):

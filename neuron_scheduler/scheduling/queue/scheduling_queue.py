@@ -85,6 +85,10 @@ class SchedulingQueue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
 
+    def holds(self, queued: QueuedPod) -> bool:
+        """Return whether a pod still waits or is in flight; not if it has left and come again, which is another one."""
+        return self._pods.get(queued.pod.uid) is queued
+
     def first(self, count: int) -> list[Pod]:
         """Return up to so many waiting pods, oldest first."""
         return [queued.pod for queued in islice(self._pods.values(), count)]
@@ -228,6 +232,7 @@ class SchedulingQueue:
         *,
         held: bool = False,
         has_nomination: bool = False,
+        alone: bool = False,
         cause: Cause = Cause.ERROR,
         against_preemption: frozenset[str] = frozenset(),
     ) -> None:
@@ -237,10 +242,10 @@ class SchedulingQueue:
         Such an event may have come since the pod was popped. A pod that is `held` waits for its release first. A pod
         with a nomination waits until it fits: preempting other pods does not help it any more.
         `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
-        their answer, too. What refuses this pod refuses all pods of its signature; a pod that is held, has a
-        nomination, has missed an event or cannot be bound waits in a line of its own.
+        their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`; a pod that is
+        held, has a nomination, has missed an event or cannot be bound waits in a line of its own, too.
         """
-        if self._pods.get(queued.pod.uid) is not queued:
+        if not self.holds(queued):
             return
         queued.cause = cause
         self._places.backoff.refused(queued, now)
@@ -249,7 +254,7 @@ class SchedulingQueue:
         queued.held = held
         queued.missed |= self._in_flight.may_help(queued, group, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
-        if held or has_nomination or queued.missed or BINDER in plugins:
+        if alone or held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), group)
         else:
             self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), group)
@@ -258,7 +263,7 @@ class SchedulingQueue:
 
     def failed(self, queued: QueuedPod, now: float) -> None:
         """Put a pod back whose attempt ended in an error: it is tried again after its backoff."""
-        if self._pods.get(queued.pod.uid) is not queued:
+        if not self.holds(queued):
             return
         queued.cause = Cause.ERROR
         self._places.backoff.failed(queued, now)

@@ -209,7 +209,7 @@ def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
     assert drain(queue, 0.3) == ["16-0000", "16-0001", "16-0002"]
 
 
-@pytest.mark.parametrize("apart", ["held", "nominated", "missed", "too large"])
+@pytest.mark.parametrize("apart", ["held", "nominated", "alone", "missed", "too large"])
 def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     """A nomination, a change during the decision, a hold: the rest of the line is tried all the same."""
     queue = SchedulingQueue()
@@ -221,7 +221,14 @@ def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     if apart == "missed":
         queue.update(pod("16-0000", devices=4), 0.1)
     plugins = frozenset({"DefaultBinder"}) if apart == "too large" else FIT
-    queue.unschedulable(first, plugins, 0.1, held=apart == "held", has_nomination=apart == "nominated")
+    queue.unschedulable(
+        first,
+        plugins,
+        0.1,
+        held=apart == "held",
+        has_nomination=apart == "nominated",
+        alone=apart == "alone",
+    )
     assert {"16-0001", "16-0002"} <= set(drain(queue, 0.1))
 
 
