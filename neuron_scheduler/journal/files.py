@@ -1,7 +1,9 @@
 """
 Where the lines go: a file that is replaced when it is full, with the last few kept; or standard output.
 
-`decisions.jsonl` is the newest, `decisions.jsonl.1` the one before it. Blocking: callers are in a thread of their own.
+`decisions.jsonl` is the newest, `decisions.jsonl.1` the one before it. A file gets its name once its beginning is
+written, whichever process looks; until then it is `.decisions.jsonl.next`, which no pattern for the others matches.
+Blocking: callers are in a thread of their own.
 """
 
 import os
@@ -71,7 +73,6 @@ class RotatedFile:
     keep: int
     _file: BinaryIO | None = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
-    _begun: bool = attrs.field(default=True, init=False)  # by an earlier process, or by this one
 
     @property
     def full(self) -> bool:
@@ -82,22 +83,20 @@ class RotatedFile:
         """
         Rename the files that are there, and begin a new one that only its owner can read: it has pods' names.
 
-        A file whose beginning could not be written is replaced: on a full disk, tries that fail must not push out the
-        files that are whole.
+        A file whose beginning could not be written is replaced, also by another process: on a full disk, neither tries
+        that fail nor restarts may push out the files that are whole.
         """
         self.close()
-        if self._begun:
-            self._make_room()
-            self._begun = False
-        self.path.unlink(missing_ok=True)
+        self._make_room()
+        self._next.unlink(missing_ok=True)
         # Whatever somebody else has put there since then, such as a link to another file, is an error.
-        opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode=0o600)
+        opened = os.open(self._next, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode=0o600)
         self._file = os.fdopen(opened, "wb", buffering=0)
         self._bytes = 0
 
     def begun(self) -> None:
-        """Note that the new file has its beginning, and is worth keeping."""
-        self._begun = True
+        """Give the new file its name: it has its beginning, and is worth keeping."""
+        self._next.replace(self.path)
 
     def write(self, lines: bytes) -> None:
         """Write lines; they are in the file when this returns."""
@@ -116,11 +115,20 @@ class RotatedFile:
             self._file = None
 
     def _make_room(self) -> None:
-        """Rename the newest files up to the first name that is free, or up to the oldest file, which is lost."""
+        """
+        Rename the newest files up to the first name that is free, or up to the oldest file, which is lost.
+
+        Without a newest file, after a try that failed, nothing is renamed.
+        """
         names = [self._numbered(number) for number in range(self.keep)]
         free = next((number for number, path in enumerate(names) if not path.exists()), self.keep - 1)
         for number in range(free, 0, -1):
             names[number - 1].replace(names[number])
+        self.path.unlink(missing_ok=True)  # where only one file is kept
+
+    @property
+    def _next(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.next")
 
     def _numbered(self, number: int) -> Path:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")

@@ -180,7 +180,7 @@ class Journal:
                 await self._write([Lost(dropped)])
         await self._beside.call(self.output.begin)
         await self._write([Started(at, __version__, tuple(self.profiles)), *state], must_leave_room=True)
-        self.output.begun()
+        await self._beside.call(self.output.begun)
         self._failing = False
 
     async def _write(self, records: Sequence[Record] | deque[Record], *, must_leave_room: bool = False) -> None:

@@ -29,9 +29,40 @@ def test_a_file_of_an_earlier_process_is_kept(tmp_path: Path) -> None:
     """A restart begins a new file."""
     (tmp_path / "d.jsonl").write_bytes(b"before\n")
     output = RotatedFile(tmp_path / "d.jsonl", most_bytes=10, keep=2)
+    output.begin()
+    output.begun()
     output.write(b"now\n")
     output.close()
-    assert (tmp_path / "d.jsonl.1").read_bytes() == b"before\n"
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "d.jsonl": b"now\n",
+        "d.jsonl.1": b"before\n",
+    }
+
+
+def test_restarts_on_a_full_disk_push_out_no_file(tmp_path: Path) -> None:
+    """Each process knows the file without its beginning for what it is: only the oldest file makes room for it."""
+    for name, content in (("d.jsonl", b"3"), ("d.jsonl.1", b"2"), ("d.jsonl.2", b"1")):
+        (tmp_path / name).write_bytes(content)
+    for _ in range(4):
+        output = RotatedFile(tmp_path / "d.jsonl", most_bytes=10, keep=3)
+        for _ in range(2):
+            output.begin()
+            output.write(b"half of a beginn")
+        output.close()
+        assert {path.name: path.read_bytes()[:1] for path in tmp_path.iterdir()} == {
+            ".d.jsonl.next": b"h",
+            "d.jsonl.1": b"3",
+            "d.jsonl.2": b"2",
+        }
+    output.begin()
+    output.begun()
+    output.write(b"whole\n")
+    output.close()
+    assert {path.name: path.read_bytes()[:1] for path in tmp_path.iterdir()} == {
+        "d.jsonl": b"w",
+        "d.jsonl.1": b"3",
+        "d.jsonl.2": b"2",
+    }
 
 
 def test_tries_that_fail_push_out_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +76,7 @@ def test_tries_that_fail_push_out_no_file(tmp_path: Path, monkeypatch: pytest.Mo
         output.begin()
         output.write(b"half of a beginn")
     assert {path.name: path.read_bytes()[:1] for path in tmp_path.iterdir()} == {
-        "d.jsonl": b"h",
+        ".d.jsonl.next": b"h",
         "d.jsonl.1": b"2",
         "d.jsonl.2": b"1",
     }
@@ -85,6 +116,8 @@ def test_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     other.write_bytes(b"precious\n")
     path.symlink_to(other)
     output = RotatedFile(path, most_bytes=10, keep=1)
+    output.begin()
+    output.begun()
     output.write(b"line\n")
     assert (path.is_symlink(), path.read_bytes()) == (False, b"line\n")
     unlink = Path.unlink
