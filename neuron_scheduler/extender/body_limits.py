@@ -2,8 +2,8 @@
 How many values a request may have: two bytes of JSON can become seventy of memory.
 
 A body of 96 MB would take more than the container has, and seconds in which nothing else runs. So a long one is read
-twice: first only its outline, in which the parts are skipped and their commas counted. Does not depend on what the
-parts mean.
+twice: first only its outline, in which the parts are skipped and their commas counted. Whole objects are counted as
+such: how many values each of them has is its own affair, since it is skipped. Does not depend on what the parts mean.
 """
 
 from typing import Final
@@ -14,9 +14,7 @@ from msgspec import Raw
 MOST_NODES: Final = 100_000
 """Nodes of a request; Kubernetes supports fewer."""
 MOST_VICTIMS: Final = 250_000
-"""Values in a request of `preempt` by uids."""
-MOST_WHOLE_VICTIMS: Final = 1_000_000
-"""Values in one by whole pods, each of which has some hundreds."""
+"""Values in a request of `preempt` by uids; nodes and victims in one by whole pods."""
 
 _PIECE: Final = 256 << 10
 _NULL: Final = Raw(b"null")
@@ -38,6 +36,24 @@ class _Node(msgspec.Struct, gc=False):
 
 class _Nodes(msgspec.Struct):
     items: list[_Node] | None = None
+
+
+class _Counted:
+    """A name or a uid, of which it is only counted that it is there; all of them are one object."""
+
+
+class _Uid(msgspec.Struct, gc=False):
+    uid: _Counted
+
+
+class _Victim(msgspec.Struct, gc=False):
+    """The least that a pod has, so that nothing shorter counts as one."""
+
+    metadata: _Uid
+
+
+class _Victims(msgspec.Struct, rename="pascal"):
+    pods: list[_Victim] | None = None
 
 
 class _Outline(msgspec.Struct, rename="pascal"):
@@ -70,12 +86,26 @@ def require_few_values(text: bytes) -> None:
     for value, most, name in (
         (outline.node_names, MOST_NODES, "NodeNames"),
         (outline.node_name_to_meta_victims, MOST_VICTIMS, "NodeNameToMetaVictims"),
-        (outline.node_name_to_victims, MOST_WHOLE_VICTIMS, "NodeNameToVictims"),
     ):
         commas = _commas(value)
         _require_at_most(most, commas, name)
         rest -= commas
+    _require_few_victims(outline.node_name_to_victims)
+    rest -= _commas(outline.node_name_to_victims)
     _require_at_most(MOST_NODES, rest, "what is given twice, or is unknown,")  # the last of two counts above
+
+
+def _require_few_victims(value: Raw) -> None:
+    """Count nodes and victims while they are decoded, so that no more of them than allowed are ever in memory."""
+    count, counted = 0, _Counted()
+
+    def count_one(_kind: type[object], _text: object) -> _Counted:
+        nonlocal count
+        count += 1
+        _require_at_most(MOST_VICTIMS, count, "NodeNameToVictims")
+        return counted
+
+    msgspec.json.decode(value, type=dict[_Counted, _Victims] | None, dec_hook=count_one)
 
 
 def _require_at_most(most: int, count: int, name: str) -> None:

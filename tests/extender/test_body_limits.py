@@ -24,7 +24,7 @@ MOST = 1000
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let requests of a megabyte be large ones."""
-    for name, most in (("MOST_NODES", MOST), ("MOST_VICTIMS", 2 * MOST), ("MOST_WHOLE_VICTIMS", 5 * MOST)):
+    for name, most in (("MOST_NODES", MOST), ("MOST_VICTIMS", 2 * MOST)):
         monkeypatch.setattr(body_limits, name, most)
 
 
@@ -67,10 +67,50 @@ HOSTILE: dict[str, tuple[bytes, type[Message], str]] = {
         ExtenderPreemptionArgs,
         "NodeNameToMetaVictims has more than 2000 values",
     ),
-    "whole victims": (
+    "numbers for whole victims": (
         b'{"NodeNameToVictims":{"a":{"Pods":[%b]}}}' % many(b"1"),
         ExtenderPreemptionArgs,
-        "NodeNameToVictims has more than 5000 values",
+        "Expected `object`, got `int`",
+    ),
+    "objects for whole victims": (
+        b'{"NodeNameToVictims":{"a":{"Pods":[%b]}}}' % many(b"{}"),
+        ExtenderPreemptionArgs,
+        "missing required field `metadata`",
+    ),
+    "whole victims without uids": (
+        b'{"NodeNameToVictims":{"a":{"Pods":[%b]}}}' % many(b'{"metadata":{}}'),
+        ExtenderPreemptionArgs,
+        "missing required field `uid`",
+    ),
+    "tiny whole victims": (
+        b'{"NodeNameToVictims":{"a":{"Pods":[%b]}}}' % many(b'{"metadata":{"uid":""}}'),
+        ExtenderPreemptionArgs,
+        "NodeNameToVictims has more than 2000 values",
+    ),
+    "whole victims, and then fewer": (
+        b'{"NodeNameToVictims":{"a":{"Pods":[%b],"Pods":[]}}}' % many(b'{"metadata":{"uid":""}}'),
+        ExtenderPreemptionArgs,
+        "NodeNameToVictims has more than 2000 values",
+    ),
+    "victims of a node, and then fewer": (
+        b'{"NodeNameToVictims":{"a":{"Pods":[%b]},"a":{}}}' % many(b'{"metadata":{"uid":""}}'),
+        ExtenderPreemptionArgs,
+        "NodeNameToVictims has more than 2000 values",
+    ),
+    "victims of nodes, and then none": (
+        b'{"NodeNameToVictims":{"a":{"Pods":[%b]}},"NodeNameToVictims":{}}' % many(b"1"),
+        ExtenderPreemptionArgs,
+        "what is given twice, or is unknown, has more than 1000 values",
+    ),
+    "nodes of whole victims": (
+        b'{"NodeNameToVictims":{%b}}' % b",".join(b'"%x":{}' % number for number in range(5000)),
+        ExtenderPreemptionArgs,
+        "NodeNameToVictims has more than 2000 values",
+    ),
+    "one node of whole victims, many times": (
+        b'{"NodeNameToVictims":{%b}}' % many(b'"a":{}'),
+        ExtenderPreemptionArgs,
+        "NodeNameToVictims has more than 2000 values",
     ),
     "no JSON": (many(b"x"), ExtenderArgs, "JSON is malformed"),
 }
@@ -117,3 +157,15 @@ def test_large_pods() -> None:
     args = decode(json.dumps(request).encode(), ExtenderPreemptionArgs)
     assert args.node_name_to_victims is not None
     assert len(args.node_name_to_victims["n"].pods or ()) == 200
+
+
+def test_many_large_pods() -> None:
+    """Victims are counted and not their values: in a large cluster kube-scheduler sends thousands at once."""
+    victim = {"metadata": {"uid": "u"}, "status": {"conditions": [{"a": 1, "b": 2}] * 10}}
+    victims = {f"n{number}": {"Pods": [victim] * 16, "NumPDBViolations": 0} for number in range(100)}
+    text = json.dumps({"Pod": {}, "NodeNameToVictims": victims, "NodeNameToMetaVictims": None}).encode()
+    assert text.count(b",") > 10 * body_limits.MOST_VICTIMS
+    args = decode(text, ExtenderPreemptionArgs)
+    assert args.node_name_to_victims is not None
+    assert [len(node.pods or ()) for node in args.node_name_to_victims.values()] == [16] * 100
+    assert decode(text.replace(b'"NumPDB', b'"Pods": null, "NumPDB'), ExtenderPreemptionArgs).node_name_to_victims
