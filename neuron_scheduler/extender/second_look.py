@@ -57,9 +57,14 @@ class SecondLook:
         return True
 
     async def until(self, changed: Callable[[], bool]) -> bool:
-        """Wait for a change, and return whether it came; not if there were too many waits lately."""
+        """
+        Wait for a change, and return whether it came; not if there were too many waits lately.
+
+        The clock counts, since on a busy machine a wait takes longer than it should.
+        """
+        ends = self.clock() + LONGER
         for _ in range(round(LONGER / WAIT)):
-            if not self._longer_waits.take_now():
+            if self.clock() >= ends or not self._longer_waits.take_now():
                 return False
             await self.sleep(WAIT)
             if changed():

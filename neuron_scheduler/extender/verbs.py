@@ -17,7 +17,13 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.turn import in_turns
 from neuron_scheduler.endpoints.exchange import NO_FIELDS
-from neuron_scheduler.extender.candidates import concerns_us, counted_otherwise, filter_nodes, prioritize_nodes
+from neuron_scheduler.extender.candidates import (
+    MOST_LATE,
+    concerns_us,
+    counted_otherwise,
+    filter_nodes,
+    prioritize_nodes,
+)
 from neuron_scheduler.extender.protocol import (
     LONGEST_NAME,
     ExtenderArgs,
@@ -37,7 +43,7 @@ from neuron_scheduler.extender.protocol import (
 from neuron_scheduler.extender.requested_pod import requested_pod
 from neuron_scheduler.extender.second_look import SecondLook
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses
+from neuron_scheduler.kube.objects.json_scanner import finish, finish_with_pauses
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -197,12 +203,12 @@ class Verbs:
 
     async def _has_caught_up(self, pod: Pod, failed: Iterable[str]) -> bool:
         """Wait until our watch shows an end that kube-scheduler has seen; False if there is none, or it stays away."""
-        others = counted_otherwise(self.cluster, pod, failed, self.own_names)
+        others = await finish_with_pauses(counted_otherwise(self.cluster, pod, failed, self.own_names))
 
         def changed() -> bool:
-            return len(counted_otherwise(self.cluster, pod, others, self.own_names)) < len(others)
+            return len(finish(counted_otherwise(self.cluster, pod, others, self.own_names))) < len(others)
 
-        return bool(others) and await self.second_look.until(changed)
+        return 0 < len(others) <= MOST_LATE and await self.second_look.until(changed)
 
     def _unreadable(self, verb: str, args: ExtenderArgs, names: Sequence[str], complaint: str) -> Answer:
         """Answer for a pod that no node can take, because it cannot be read."""

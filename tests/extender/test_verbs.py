@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.extender.candidates import MOST_LATE
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs, ExtenderPreemptionArgs, ExtenderPreemptionResult
 from neuron_scheduler.extender.requested_pod import requested_pod
 from neuron_scheduler.extender.second_look import LONGER, WAIT, SecondLook
@@ -195,6 +196,18 @@ async def test_a_pod_that_does_not_go_is_not_waited_for_longer_than_a_second(rep
     _, answer = await replica.ask("filter", by_names(pod_manifest("new", neuron=8), ["trn1"]))
     assert "free block" in answer["FailedNodes"]["trn1"]
     assert replica.waits == [WAIT]
+
+
+async def test_pods_on_many_nodes_are_not_waited_for(replica: Replica) -> None:
+    """No watch is so late: kube-scheduler does not count devices (`ignoredByScheduler`), and sends all full nodes."""
+    names = [f"n{number}" for number in range(MOST_LATE + 1)]
+    for name in names:
+        replica.cluster.put_node(node(name, "trn1.32xlarge"))
+        replica.cluster.put_pod(pod(f"on-{name}", on=name, devices=16, ids=range(16)))
+    await replica.ask("filter", by_names(pod_manifest("new", neuron=16), names))
+    assert replica.waits == [WAIT]
+    await replica.ask("filter", by_names(pod_manifest("new", neuron=16), names[1:]))
+    assert len(replica.waits) == 1 + 1 + round(LONGER / WAIT)
 
 
 @pytest.mark.parametrize(
