@@ -81,7 +81,9 @@ class FreeIds:
         ]
 
     def block_starts(self, free: int, count: int) -> list[int]:
-        """Return where aligned blocks of `count` ids are free."""
+        """Return where aligned blocks of `count` ids are free; nowhere for more ids than there are."""
+        if count > self.size:
+            return []  # a pod may ask for so many that the mask would not fit into memory
         block = ones(count)
         return [start for start in range(0, self.size, count) if free >> start & block == block]
 

@@ -67,6 +67,13 @@ def test_devices_are_counted_without_placing_them(monkeypatch: pytest.MonkeyPatc
     assert how_many(Machine("", Shape.FLAT, MOST_CORES, 1), CoreMask((1 << 1000) - 2), request(1)) == 999
 
 
+@pytest.mark.parametrize("size", [request(2**62), request(cores=2**62)])
+@pytest.mark.parametrize("here", [FLAT, BLOCKS, machine("trn1.32xlarge"), machine("inf2.48xlarge")])
+def test_a_count_that_no_machine_has_fits_nowhere(here: Machine, size: NeuronRequest) -> None:
+    """A pod may ask for more devices than a mask can have bits."""
+    assert how_many(here, CoreMask((1 << here.core_count) - 1), size) == 0
+
+
 def test_a_size_is_the_largest_container() -> None:
     """The largest container needs one block, by either name of the resource."""
     assert size_of(request((1, 4, 2))) == request(4)
