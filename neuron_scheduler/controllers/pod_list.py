@@ -3,7 +3,7 @@ The list of all pods, while it is being handed over: what has to wait for its en
 
 The new pods come first, and those that are gone go last, so that nothing looks free in between. Meanwhile a node may
 look fuller than it is: that it cannot keep a nomination, or that no node takes a pod, is not concluded from that.
-Refuses to handle pods: `handlers.pods` does.
+Does not handle pods: `handlers.pods` does.
 """
 
 from collections.abc import Callable
