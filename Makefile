@@ -4,6 +4,8 @@ UV     ?= uv
 ARGS   ?=
 SEEDS  ?= 1000
 export KUBERNETES ?=
+# Compiled test files are kept: without them pytest takes twice as long to collect the tests.
+export PYTHONDONTWRITEBYTECODE :=
 VENV   := .venv
 BIN    := $(VENV)/bin
 
@@ -27,29 +29,28 @@ $(error KUBERNETES=$(KUBERNETES): the tests can run on $(RELEASES))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo picture page-picture outputs fast test test-image test-here soak check lint fmt control-plane browser audit audit-here lock clean
+.PHONY: help demo picture outputs fast test test-all test-image test-here soak lint fmt control-plane browser audit audit-here lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(DEMO) $(COMMAND)  ## watch pods get their Neuron devices on simulated nodes (SERVE=1: keep running for your kubectl)
-	@$(BIN)/python -m neuron_scheduler demo $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
+	@$(BIN)/python -m sandbox $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
 
 picture: $(DEMO)  ## draw docs/demo.svg from a real run
-	@$(BIN)/python -m neuron_scheduler demo --export docs/demo.svg
-
-page-picture: $(DEV) browser  ## take the pictures of the page for README from a real run
-	@$(BIN)/python -m tests.page.picture docs
+	@$(BIN)/python -m sandbox --export docs/demo.svg
 
 outputs: $(DEV)  ## write what the commands print about docs/example into README and docs
 	@$(BIN)/python -m tests.support.documented_output
 
-fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (two minutes)
-	TESTS=fast $(BIN)/pytest -m 'not control_plane and not image' --numprocesses auto --dist worksteal $(ARGS)
+fast: $(DEV) $(COMMAND)  ## run format check, lint, types, and unit tests with few examples (needs no control plane)
+	@$(BIN)/python -m tests.run fast
 
-test: lint control-plane browser  ## run format check, lint, types and all tests (ARGS="-k lease": some tests; KUBERNETES=1.35: on an older release)
-	$(BIN)/pytest $(or $(ARGS),-m 'not control_plane' --numprocesses auto --dist worksteal)
-	$(if $(ARGS),,$(BIN)/pytest -m control_plane)
+test: $(DEV) $(COMMAND)  ## the same, and the main job on a real kube-apiserver, which is built meanwhile (ARGS="-k lease": some tests)
+	@$(if $(ARGS),$(BIN)/python -m tests.control_plane.build etcd kube-apiserver > /dev/null && $(BIN)/pytest $(ARGS),$(BIN)/python -m tests.run test)
+
+test-all: $(DEV) $(COMMAND)  ## run what `make test` leaves out: all examples, all other programs (KUBERNETES=1.35: on an older release)
+	@$(if $(ARGS),$(MAKE) --no-print-directory control-plane browser > /dev/null && $(BIN)/pytest $(ARGS),$(BIN)/python -m tests.run test-all)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
 
 test-image:  ## run the tests that depend on Python's own libraries in the Python of the image, if it is installed
@@ -57,12 +58,10 @@ test-image:  ## run the tests that depend on Python's own libraries in the Pytho
 	  echo 'Python $(IMAGE_VERSION), which the image runs, is neither on PATH nor under pyenv: no test was run in it.')
 
 test-here: $(DEV)
-	$(BIN)/pytest -m 'not control_plane' tests/kube tests/model tests/endpoints tests/controllers tests/settings tests/telemetry tests/end_to_end tests/test_*.py $(ARGS)
+	$(BIN)/pytest -m 'not control_plane' tests/kube tests/model tests/serving tests/controllers tests/settings tests/telemetry tests/end_to_end tests/test_*.py $(ARGS)
 
 soak: $(DEV)  ## simulate SEEDS=1000 seeds, from FIRST=0 on; prints what fails, as small as it gets, and what struck
 	$(BIN)/python -m tests.simulation --seeds $(or $(FIRST),0):$$(( $(or $(FIRST),0) + $(SEEDS) )) $(ARGS)
-
-check: test  ## the same as `make test`
 
 lint: $(DEV) $(COMMAND)  ## run format check, lint and types only
 	$(BIN)/ruff format --check
@@ -89,8 +88,8 @@ audit-here: $(AUDIT)
 
 lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer versions)
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/run.txt
-	$(LOCK) $(ARGS) pyproject.toml --all-extras --group lint --group type --group test -o requirements/dev.txt
-	$(LOCK) $(ARGS) pyproject.toml --extra demo -c requirements/dev.txt --no-annotate -o requirements/demo.txt
+	$(LOCK) $(ARGS) pyproject.toml --group demo --group lint --group type --group test -o requirements/dev.txt
+	$(LOCK) $(ARGS) pyproject.toml --group demo -c requirements/dev.txt --no-annotate -o requirements/demo.txt
 	$(LOCK) $(ARGS) requirements/image.in -c requirements/dev.txt --no-annotate -o requirements/image.txt
 	$(LOCK) $(ARGS) requirements/go.in --no-annotate -o requirements/go.txt
 	$(LOCK) $(ARGS) requirements/audit.in --no-annotate -o requirements/audit.txt

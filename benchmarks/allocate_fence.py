@@ -146,6 +146,8 @@ class Site:
             reporter=world,
             metrics=Metrics(),
             clock=anyio.current_time,
+            listing=lambda: False,
+            defers=lambda _: False,
             wall_clock=lambda: round(anyio.current_time() * 1e9) + 1,
             may_bind=lambda: True,
             bind_concurrency=Config().bind_concurrency,
@@ -164,6 +166,7 @@ class Site:
             double_booked=_ignore,
             unknown=_ignore,
             noticed=self.scheduler.fence.noticed,
+            pending_elsewhere=_ignore,
         )
         nodes = (node for node in fleet(8 * self.workload.nodes) if node.labels[INSTANCE_TYPE_LABEL] == TYPE)
         for node, _ in zip(nodes, range(self.workload.nodes), strict=False):

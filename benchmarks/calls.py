@@ -65,7 +65,7 @@ async def sight() -> float:
     for name, pod in world.pods.items():
         pod["metadata"]["labels"] = {"changed": name}
         line = world.line("MODIFIED", pod)
-        counted.append(calls(partial(world.parts.pods._take, line)))  # noqa: SLF001 - a line without a connection
+        counted.append(calls(partial(world.take, world.parts.pods, line)))
     return mean(counted[1:])  # the first fills caches
 
 

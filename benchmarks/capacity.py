@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from neuron_scheduler.capacity.plan import planned
-from neuron_scheduler.capacity.question import Plan, Question, WaitingPod
+from neuron_scheduler.capacity.planning.plan import MOST_NEEDS, Plan, Situation, WaitingPod, planned
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.model.neuron_request import neuron_request
@@ -54,8 +53,8 @@ def cluster_of(nodes: int) -> Cluster:
     return cluster
 
 
-def question(cluster: Cluster, pods: int, kind: str) -> Question:
-    """Return the question about pods of one kind; autoscalers are expected to act for every other pod."""
+def situation(cluster: Cluster, pods: int, kind: str) -> Situation:
+    """Return a situation with pods of one kind; autoscalers are expected to act for every other pod."""
     seen = PodCondition("False", "Unschedulable")
     waiting = [
         WaitingPod(
@@ -64,10 +63,17 @@ def question(cluster: Cluster, pods: int, kind: str) -> Question:
         )
         for number in range(pods)
     ]
-    return Question(cluster=cluster, waiting=waiting, profile_of=lambda _: PROFILE, open={})
+    return Situation(
+        cluster=cluster,
+        waiting=waiting,
+        profile_of=lambda _: PROFILE,
+        open={},
+        stuck=frozenset(),
+        most_of=lambda _: MOST_NEEDS,
+    )
 
 
-def timed(asked: Question) -> tuple[Plan, list[float]]:
+def timed(asked: Situation) -> tuple[Plan, list[float]]:
     """Return a plan and the milliseconds of CPU of its steps."""
     steps, took = planned(asked), list[float]()
     while True:
@@ -87,7 +93,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=5000)
     arguments = parser.parse_args()
     for kind in KINDS:
-        asked = question(cluster_of(arguments.nodes), arguments.pods, kind)
+        asked = situation(cluster_of(arguments.nodes), arguments.pods, kind)
         timed(asked)  # the first one builds indexes and lists what the interpreter caches
         gc.collect()
         gc.disable()

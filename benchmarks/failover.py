@@ -17,10 +17,9 @@ from typing import Any
 import anyio
 
 from benchmarks.contest.records import machine, now
-from benchmarks.replicas.plane import run_cluster
 from benchmarks.takeover.deeds import DEEDS
 from benchmarks.takeover.figures import DEFAULT, SHORT, Round, table
-from benchmarks.takeover.stage import INSTANCE_TYPE, NODES, run_stage
+from benchmarks.takeover.stage import INSTANCE_TYPE, NODES, run_cluster, run_stage
 
 TIMES = {"default": DEFAULT, "short": SHORT}
 

@@ -107,9 +107,9 @@ def searched(cluster: Cluster, pending: Pod, profile: Profile, refused: FitError
     while going:
         started = time.process_time()
         try:
-            result = next(asking)
-        except StopIteration:
-            going = False
+            next(asking)
+        except StopIteration as end:
+            result, going = end.value, False
         steps.append((time.process_time() - started) * 1e3)
     if not isinstance(result, Preemption):
         raise SystemExit(f"there are no victims: {result}")

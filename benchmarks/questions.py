@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import gc
 import time
-from typing import Final
+from typing import Final, cast
 
 import anyio
 import anyio.lowlevel
@@ -20,15 +20,14 @@ import attrs
 from benchmarks.decision import PROFILE, pod
 from benchmarks.why import cluster_of
 from neuron_scheduler.app import _WHILE_SCHEDULING
-from neuron_scheduler.endpoints.exchange import Reply, Request, Unconnected
-from neuron_scheduler.kube.user_review import User
+from neuron_scheduler.kube.reviews import User, UserReviews
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE
-from neuron_scheduler.questions.assembly import Asked, assembled
-from neuron_scheduler.questions.decision_ring import DecisionRing
-from neuron_scheduler.questions.served_profiles import ServedProfiles
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
+from neuron_scheduler.serving.questions import question_pages
+from tests.support.web_requests import answer, body_of, request
 
 QUESTIONS: Final = (
     "/v1/why?pod=default/waits-0",
@@ -90,25 +89,27 @@ def asked(nodes: int, bound: int, waiting: int) -> Asked:
         leads=lambda: True,
         clock=time.monotonic,
         now=time.time,
+        capacity_request_of=lambda _: None,
     )
 
 
 async def cost_of(of: Asked, target: str, *, names: bool, gzip: bool) -> Cost:
     """Return what a new answer costs."""
-    page = assembled(of, Reviews(names=names), public=False)[target.partition("?")[0]]
-    fields = {"authorization": "Bearer reader"} | ({"accept-encoding": "gzip"} if gzip else {})
-    path, _, query = target.partition("?")
-    request = Request("GET", path, query, fields, connection=Unconnected("127.0.0.1"))
+    reviews = cast(UserReviews, Reviews(names=names))
+    page = question_pages(of, reviews, public=False)[target.partition("?")[0]]
+    asking = request(target, {"Authorization": "Bearer reader"} | ({"Accept-Encoding": "gzip"} if gzip else {}))
     turns: list[float] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_watch, turns)
         await anyio.lowlevel.checkpoint()
         turns.clear()
-        reply = await page.answer(request)
+        reply = await answer(page, asking)
         await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
-    _require(reply, target)
-    return Cost(1e3 * sum(turns), 1e3 * max(turns), len(turns), sum(map(len, reply.more)) / 1e3)
+    body = await body_of(reply)
+    if reply.status != 200:
+        raise RuntimeError(f"{target}: {reply.status} {body.decode()}")
+    return Cost(1e3 * sum(turns), 1e3 * max(turns), len(turns), len(body) / 1e3)
 
 
 async def _watch(turns: list[float]) -> None:
@@ -117,11 +118,6 @@ async def _watch(turns: list[float]) -> None:
         started = time.thread_time()
         await anyio.lowlevel.checkpoint()
         turns.append(time.thread_time() - started)
-
-
-def _require(reply: Reply, target: str) -> None:
-    if reply.status != 200:
-        raise RuntimeError(f"{target}: {reply.status} {reply.body.decode()}")
 
 
 async def measure(of: Asked) -> None:

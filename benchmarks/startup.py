@@ -28,12 +28,12 @@ from neuron_scheduler import app
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
+from sandbox import fleet
+from sandbox.server import ApiServer
 from tests.control_plane.objects import pod_manifest
 
 RESULTS: Final = Path(__file__).parent / "results" / "startup.jsonl"

@@ -28,7 +28,7 @@ from benchmarks import report
 from benchmarks.contest import records
 from benchmarks.contest.arena import Arena, run_arena
 from benchmarks.contest.contenders import CONTENDERS
-from benchmarks.contest.matrix import SIZES, cells, estimate
+from benchmarks.contest.matrix import SIZES, cells
 from benchmarks.contest.observer import DisturbedError
 from benchmarks.contest.records import Cell, Record
 from benchmarks.contest.run import measure
@@ -122,9 +122,6 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 if __name__ == "__main__":
     _arguments = _parse()
     _what = _plan(_arguments)
-    print(
-        f"{_what.label}: {len(_what.cells)} runs, about {estimate(_what.cells, _what.pods) / 60:.0f} minutes",
-        flush=True,
-    )
+    print(f"{_what.label}: {len(_what.cells)} runs", flush=True)
     if not _arguments.plan:
         anyio.run(main, _what, backend_options={"use_uvloop": True})

@@ -26,13 +26,6 @@ def kubectl() -> int:
     return main("kubectl neuron")
 
 
-def kubectl_complete() -> int:
-    """Print what completes a command line of the plugin: kubectl runs `kubectl_complete-neuron` with its words."""
-    from neuron_scheduler import cli
-
-    return cli.complete(sys.argv[1:], cli.PLUGIN)
-
-
 def _open_standard_streams() -> None:
     """Open the null device for each closed standard stream: libuv aborts if a socket gets its number."""
     for number in _STANDARD_STREAMS:

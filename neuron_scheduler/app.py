@@ -7,43 +7,47 @@ The life of the process: runs all parts in one task group, and stops them.
 If the Lease is free, it is taken before the first list of the pods, and there is no second list. The Lease is released
 before the queued Events are written: they need none, and a busy API server takes seconds for them.
 A second signal ends the wait for Bindings and Events. A leader that does not schedule fails its liveness check, and
-ends. `wiring` builds the parts. Does not do any of their work itself.
+ends. `wiring` builds the parts. Does not do any of their work itself; it reads their state for /metrics.
 """
 
+import asyncio
 import gc
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from neuron_scheduler import __version__
-from neuron_scheduler.capacity_wiring import rights as capacity_rights
-from neuron_scheduler.controllers.election_thread import ElectionThread
-from neuron_scheduler.controllers.leader_watch import LeaderWatch
-from neuron_scheduler.endpoints.access import Access
-from neuron_scheduler.endpoints.server import Check, Endpoints, health, lease_watchdog, serving
-from neuron_scheduler.errors import StalledError
-from neuron_scheduler.kube import access_review
+from neuron_scheduler import __version__, steps
+from neuron_scheduler.controllers.leader_elector import LeaderElector, LeaderWatch
+from neuron_scheduler.explain import inventory
+from neuron_scheduler.explain.waiting import WaitingPods, waiting_pods
+from neuron_scheduler.kube import reviews
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.user_review import UserReviews
+from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.kube.watch.informer import STALE
-from neuron_scheduler.process_state import WAITING, ProcessState
-from neuron_scheduler.profiles import count_unknown_only
-from neuron_scheduler.question_wiring import pages_of
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.queue.places import Place
+from neuron_scheduler.serving.access import Access
+from neuron_scheduler.serving.server import Check, Endpoints, health, lease_watchdog, serving
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.extender_port import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import StalledError
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.wiring import Parts, unsynced, wire
+from neuron_scheduler.telemetry.state_metrics import State
+from neuron_scheduler.wiring import Parts, pages_of, unsynced, wire
 
 log = logs.logger(__name__)
 
+WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
+_OTHERS = "(others)"
+"""The label of the nodes that are not named; no node can have this name."""
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
 _WHILE_LISTING = (*gc.get_threshold()[:2], 1 << 30)
@@ -97,7 +101,6 @@ async def built(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         bind_concurrency=config.bind_concurrency,
-        own_http=config.own_http,
     ) as client:
         parts = wire(config, client, metrics)
         yield App(config=config, client=client, metrics=metrics, parts=parts, requests=requests)
@@ -121,22 +124,15 @@ class App:
         self._watch = LeaderWatch(
             election=self.parts.election,
             loop=self.parts.scheduling_loop,
-            renew_deadline=self.config.leader_elect_renew_deadline,
             stopping=lambda: self._stopping,
         )
 
     async def run(self) -> None:
         """Run until asked to stop; a failure of any part ends all."""
-        state = ProcessState(self.parts, count_unknown_only=count_unknown_only(self.config))
+        state = ProcessState(self.parts)
         self.metrics.ask(state.read, state.prepared)
-        try:
-            with self.requests.listening() as requests:
-                await self._run(requests)
-        finally:
-            if self.parts.journal is not None:
-                await self.parts.journal.finish()
-            if self.parts.election is not None:
-                await self.parts.election.leave(release=False)  # has no effect after a clean stop
+        with self.requests.listening() as requests:
+            await self._run(requests)
         if not self._stopping:
             raise StalledError("a part of the scheduler ended although no stop was requested")
 
@@ -155,7 +151,7 @@ class App:
         """Go through the stages of a scheduler's life; each writes a log line."""
         parts = self.parts
         gc.set_threshold(*_WHILE_LISTING)
-        await access_review.require(self.client, self._rights())
+        await reviews.require(self.client, self._rights())
         await self._check_capacity_rights()
         await self._sync_all_but_pods(services)
         leads_at_once = await self._become_candidate(services)
@@ -170,8 +166,8 @@ class App:
             services.start_soon(parts.foreign_nominations.run)
         await parts.scheduling_loop.warm_up()
         if parts.election is not None and not leads_at_once:
-            await parts.election.acquire()
-            self._watch.beat()
+            await parts.election.acquired.wait()
+            self._watch.look()
             await parts.pods.resync()  # the first decision needs the last Bindings of the previous leader
             parts.pod_handler.report_doubts()
         log.info(
@@ -180,9 +176,8 @@ class App:
             pods=parts.cluster.pod_count,
             pending=sum(map(parts.queue.count, WAITING)),
         )
-        if parts.journal is not None:
-            services.start_soon(parts.journal.run)
-        services.start_soon(parts.capacity.run)
+        if parts.capacity is not None:
+            services.start_soon(parts.capacity.run)
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:
@@ -200,10 +195,10 @@ class App:
         if election is None:
             self._watch.lead()
             return True
-        leads = await election.start()
-        services.start_soon(election.hold)
-        self._watch.beat()
-        return leads
+        services.start_soon(election.run)
+        await election.tried.wait()
+        self._watch.look()
+        return election.leading
 
     async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
         """On the first signal wait for Bindings; on the second, or after the grace period, stop waiting."""
@@ -232,7 +227,7 @@ class App:
         with self._draining:
             await self.parts.recorder.drain(EVENTS_GRACE)
 
-    async def _leave(self, election: ElectionThread) -> None:
+    async def _leave(self, election: LeaderElector) -> None:
         binder = self.parts.binder
         if election.leading and not binder.resolved:
             log.warning(
@@ -276,7 +271,7 @@ class App:
         if verbs is None:
             yield
             return
-        from neuron_scheduler.extender import server  # aiohttp's server takes 0.1 s to import
+        from neuron_scheduler.extender import server
 
         address, number = address_and_port(config.extender_bind_address)
         port = server.Port(
@@ -294,7 +289,7 @@ class App:
     def _access(self) -> Access | None:
         if not self.config.authorize_metrics:
             return None
-        return Access(reviews=UserReviews(self.client), path="/metrics", clock=time.monotonic)
+        return Access(reviews=UserReviews(self.client), clock=time.monotonic)
 
     def _unsynced(self) -> str | None:
         return unsynced(self.parts.informers)
@@ -305,7 +300,9 @@ class App:
 
     async def _check_capacity_rights(self) -> None:
         """Say which rights are missing for capacity requests; pods are scheduled without them."""
-        lacking = await access_review.missing(self.client, capacity_rights(self.config))
+        if not self.config.capacity_requests:
+            return
+        lacking = await reviews.missing(self.client, reviews.ASKING)
         if lacking:
             log.error(
                 "The API server does not allow capacity requests; pods are scheduled all the same",
@@ -313,10 +310,78 @@ class App:
                 hint="apply manifests/components/capacity-requests",
             )
 
-    def _rights(self) -> tuple[access_review.Right, ...]:
+    def _rights(self) -> tuple[reviews.Right, ...]:
         config = self.config
-        needed = access_review.scheduling(informer.resource for informer in self.parts.informers)
+        needed = reviews.scheduling(informer.resource for informer in self.parts.informers)
         if self.parts.election is not None:
-            needed += access_review.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
-        reviews = config.authorize_metrics or config.answer_questions
-        return needed + access_review.REVIEWING if reviews else needed
+            needed += reviews.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
+        reviewing = config.authorize_metrics or config.answer_questions
+        return needed + reviews.REVIEWING if reviewing else needed
+
+
+@attrs.define(eq=False)
+class ProcessState:
+    """
+    The present state of all parts as /metrics shows it: what takes long is counted before, in small steps.
+
+    It only reads: `explain.inventory` counts free blocks and what fits, `explain.waiting` what pods wait for.
+
+    Attributes:
+        clock: the clock of the queue.
+    """
+
+    parts: Parts
+    clock: Callable[[], float] = time.monotonic
+    _waiting: WaitingPods | None = attrs.field(default=None, init=False)
+
+    def prepared(self) -> Iterator[None]:
+        """Prepare for `read` in small steps; yields whenever other tasks may run."""
+        self._waiting = yield from waiting_pods(self.parts.queue)
+        yield
+        yield from self.parts.scheduling_loop.timing.flushed()
+        yield from inventory.prepared(self.parts.cluster)
+
+    def read(self) -> State:
+        """Return the state: that of the pods as last prepared, the rest as it is now."""
+        parts, cluster = self.parts, self.parts.cluster
+        waiting = self._waiting or steps.run(waiting_pods(parts.queue))
+        devices = inventory.devices(cluster, waiting=waiting.block_sizes)
+        return State(
+            leader=parts.election.leading if parts.election is not None else True,
+            watch_synced={informer.resource.name: int(informer.synced.is_set()) for informer in parts.informers},
+            watch_stale={informer.resource.name: int(informer.stale) for informer in parts.informers},
+            pending_pods={place: parts.queue.count(place) for place in WAITING},
+            unschedulable_pods=parts.queue.refused_by_plugin(),
+            cache_size={
+                "nodes": cluster.view.node_count,
+                "pods": cluster.pod_count,
+                "assumed_pods": cluster.assumed_count,
+            },
+            pods_waiting={cause: waiting.by_cause[cause] for cause in Cause},
+            neuron_pods_waiting=waiting.by_size,
+            oldest_wait=waiting.waits(self.clock()),
+            unknown_holders=inventory.unknown_holders(cluster),
+            unknown_holders_by_node=self._unknown_holders_by_node(),
+            conflicting_cores=inventory.double_booked_cores(cluster),
+            binds_in_flight=parts.binder.in_flight,
+            waiting_for_volumes=parts.volumes.waiting,
+            waiting_for_allocate=parts.scheduling_loop.fence.waiting,
+            binds_unknown=parts.binder.unknown,
+            free_devices=devices.free,
+            used_devices=devices.used,
+            withheld_devices=devices.withheld,
+            largest_free_block=devices.largest_block,
+            free_blocks=devices.blocks,
+            would_fit=devices.fits,
+            stranded_devices=devices.stranded,
+            set_aside_devices=devices.set_aside,
+            nodes_set_aside=parts.rejections.set_aside,
+            terms_left_out=cluster.view.terms_left_out,
+            capacity_requests={} if parts.capacity is None else parts.capacity.counts(),
+            log_lines_dropped=logs.dropped(),
+            tasks=len(asyncio.all_tasks()),
+        )
+
+    def _unknown_holders_by_node(self) -> dict[str, int]:
+        by_node, others = inventory.unknown_holders_by_node(self.parts.cluster)
+        return by_node | ({_OTHERS: others} if others else {})

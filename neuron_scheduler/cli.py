@@ -2,22 +2,23 @@
 The command line: finds the command that the arguments name, and turns its end into an exit code.
 
 The same commands about a cluster are those of the plugin `kubectl neuron`. A mistake is reported in one sentence on
-stderr. Refuses all other work: each command has a module of its own.
+stderr. Each command has a module of its own, which is imported when the command is named: `--help` and a question of a
+few milliseconds do not wait for the imports of all others.
 """
 
 import argparse
 import difflib
+import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol, cast
+
+import attrs
 
 from neuron_scheduler import __version__
-from neuron_scheduler.commands import completion
-from neuron_scheduler.commands.command import Command
-from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError
+from neuron_scheduler.telemetry.errors import ConfigurationError, NeuronSchedulerError
 from neuron_scheduler.telemetry.line_formats import printable, sentence
 from neuron_scheduler.telemetry.stderr import unblocked_stderr
-from neuron_scheduler.telemetry.terminal import write_out
 
 PROGRAM: Final = "neuron-scheduler"
 PLUGIN: Final = "kubectl neuron"
@@ -27,7 +28,42 @@ _ABOUT: Final = (
     "A topology-aware Kubernetes scheduler for AWS Inferentia and Trainium devices.",
     "Why pods that ask for AWS Inferentia or Trainium devices wait, what would fit, and who holds the devices.",
 )
-_SETTINGS: Final = "neuron_scheduler.run_command"
+_SETTINGS: Final = "neuron_scheduler.commands.run"
+
+
+class CommandModule(Protocol):
+    """What the module of a command has."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
+        """Declare the arguments, and the description where the command has none."""
+
+    def run(self, arguments: argparse.Namespace, /) -> int:
+        """Do what the arguments say, and return the exit code."""
+
+
+@attrs.frozen
+class Command:
+    """
+    A command.
+
+    Attributes:
+        help: the line about it in the list of commands.
+        module: the dotted name of its module, a `CommandModule`.
+        description: the first text of its own help, where its module serves several commands.
+        asks: it asks about a cluster, so it is a command of `kubectl neuron` too.
+    """
+
+    name: str
+    help: str
+    module: str
+    description: str | None = None
+    asks: bool = False
+
+    def loaded(self) -> CommandModule:
+        """Import the module."""
+        return cast("CommandModule", importlib.import_module(self.module))
+
+
 COMMANDS: Final = (
     Command(
         "run",
@@ -52,26 +88,15 @@ COMMANDS: Final = (
     Command(
         "check",
         "say what needs action in a cluster, before or after the installation",
-        "neuron_scheduler.check.command",
+        "neuron_scheduler.commands.check.command",
         asks=True,
     ),
     Command(
         "usage-maps",
         "print what AWS's scheduler extension has to know before it takes over",
-        "neuron_scheduler.usage_maps",
+        "neuron_scheduler.commands.usage_maps",
         asks=True,
     ),
-    Command(
-        "completion",
-        "print a script that completes commands in bash, zsh or fish",
-        "neuron_scheduler.commands.completion",
-    ),
-    Command(
-        "replay",
-        "make the decisions of a journal again, also with another profile",
-        "neuron_scheduler.commands.replay",
-    ),
-    Command("demo", "run the scheduler on a simulated fleet, without a cluster", "neuron_scheduler.sandbox.demo.play"),
 )
 
 
@@ -80,21 +105,11 @@ def main(argv: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     argv = sys.argv[1:] if argv is None else argv
     with unblocked_stderr():
         try:
-            if argv[:1] == [completion.COMPLETE]:
-                return complete(argv[1:], program)
             arguments = parse(argv, program)
             return commands_of(program)[arguments.command].loaded().run(arguments)
         except NeuronSchedulerError as error:
             print(f"{program}: {printable(sentence(error))}", file=sys.stderr)  # noqa: T201 - for a person, not a log
             return MISCONFIGURED
-
-
-def complete(words: Sequence[str], program: str = PROGRAM) -> int:
-    """Print the candidates for the last of the words, for a shell."""
-    _, by_name = parsers(program, words[:1])
-    known = {name: (command.help, by_name.get(name)) for name, command in commands_of(program).items()}
-    write_out("".join(f"{line}\n" for line in completion.candidates(words, known).lines()))
-    return 0
 
 
 def commands_of(program: str) -> dict[str, Command]:

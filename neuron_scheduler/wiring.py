@@ -1,58 +1,103 @@
 """
 Builds every part of the process from the settings and connects it with the parts that it calls.
 
-What is watched is listed in `watched_kinds`, and `lease_wiring` builds what shares the Lease. Does not run or send
-anything: `app` does.
+A part of a product that is off is not built, and its module is not imported.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from neuron_scheduler import watched_kinds
-from neuron_scheduler.capacity_wiring import capacity_requester
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.capacity_requester import CapacityRequester
-from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
-from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
+from neuron_scheduler.controllers.handlers.nodes import NodeHandler
+from neuron_scheduler.controllers.handlers.other_kinds import DisruptionBudgetHandler, other_kinds
 from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
-from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.extender.assembly import assembled
+from neuron_scheduler.extender.forward import Forward, own_url
 from neuron_scheduler.extender.verbs import Verbs
-from neuron_scheduler.journal.files import output_to
-from neuron_scheduler.journal.journal import Journal
-from neuron_scheduler.journal.records import RecordedProfile
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.pod_failures import PodFailures
+from neuron_scheduler.kube.pod_reads import PodFailures
+from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.kube.watch.object_store import Handler, T
 from neuron_scheduler.kube.writes.binder import Binder
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.kube.writes.evictor import Evictor
-from neuron_scheduler.kube.writes.leader_requests import LeaderRequests
+from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
-from neuron_scheduler.lease_wiring import election_of, forward_of, leases_of
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.profiles import count_unknown_only, preference_names, profiles_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
+from neuron_scheduler.serving.page import page_files
+from neuron_scheduler.serving.pages import Page
+from neuron_scheduler.serving.questions import question_pages
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.extender_port import address_and_port
+from neuron_scheduler.settings.profiles import profiles_of
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+
+def election_of(config: Config, client: Client) -> LeaderElector:
+    """Return the candidate of this process."""
+    return LeaderElector(
+        leases=leases_of(config, client),
+        extender_address=_extender_url(config),
+        lease_duration=config.leader_elect_lease_duration,
+        renew_deadline=config.leader_elect_renew_deadline,
+        retry_period=config.leader_elect_retry_period,
+    )
+
+
+def _extender_url(config: Config) -> str:
+    """Return the URL at which other replicas reach the extender of this one; empty if it is off."""
+    if not config.extender_bind_address:
+        return ""
+    address, port = address_and_port(config.extender_bind_address)
+    return own_url(address, port, pod_ip=os.environ.get("POD_IP", ""), tls=bool(config.extender_tls_cert_file))
+
+
+def forward_of(config: Config, election: LeaderElector) -> Forward:
+    """Return what passes requests of kube-scheduler's on to the leader."""
+    return Forward(
+        leader=lambda: election.leader_address,
+        own=election.extender_address,
+        identity=election.identity,
+        cert_file=config.extender_tls_cert_file,
+        key_file=config.extender_tls_private_key_file,
+        client_ca_file=config.extender_client_ca_file,
+    )
+
+
+def leases_of(config: Config, client: Client) -> LeaseClient:
+    """Return the Lease of the settings."""
+    return LeaseClient(
+        client=client,
+        namespace=config.leader_elect_resource_namespace,
+        name=config.leader_elect_resource_name,
+    )
+
+
+if TYPE_CHECKING:
+    from neuron_scheduler.capacity.machines import MachineRequests  # imported only if a profile asks
+    from neuron_scheduler.capacity.requester import CapacityRequester
 
 _EXTENDER: Final = "neuron-scheduler"
 """The `reportingController` of Events about pods of kube-scheduler's, where there is no queue of our own."""
@@ -67,9 +112,8 @@ class Parts:
         nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
         budgets: all PodDisruptionBudgets.
-        capacity: asks an autoscaler for machines, if a profile says so.
+        capacity: asks an autoscaler for machines; None if no profile says so.
         verbs: answer kube-scheduler; None if the extender is off, like `foreign_nominations`.
-        journal: None if it is off.
     """
 
     cluster: Cluster
@@ -85,11 +129,10 @@ class Parts:
     pod_handler: PodHandler
     rejections: Rejections
     budgets: Callable[[], tuple[DisruptionBudget, ...]]
-    capacity: CapacityRequester
-    election: ElectionThread | None
+    capacity: "CapacityRequester | None"
+    election: LeaderElector | None
     verbs: Verbs | None
     foreign_nominations: ForeignNominations | None
-    journal: Journal | None
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -99,7 +142,7 @@ class Parts:
 
 def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     """Build all parts from the settings."""
-    election = election_of(config, metrics) if config.leader_elect else None
+    election = election_of(config, client) if config.leader_elect else None
     shared = _shared(config, client, metrics, election)
     recorder = _event_recorder(shared)
     conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=shared.errors)
@@ -112,17 +155,26 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         budgets,
         give_up=lambda uid: loop.fence.give_up(uid),  # noqa: PLW0108 - there is no loop yet
     )
-    loop = _scheduling_loop(shared, binder, volumes, executor, reporter)
-    capacity = capacity_requester(config, _leader_requests(shared), loop, reporter)
+    loop = _scheduling_loop(
+        shared,
+        binder,
+        volumes,
+        executor,
+        reporter,
+        listing=lambda: pod_handler.listing(),  # noqa: PLW0108 - there is no handler yet, here and below
+        defers=lambda node_name: pod_handler.defers(node_name),  # noqa: PLW0108
+    )
+    capacity = _capacity(shared, reporter) if config.capacity_requests else None
+    machines = None if capacity is None else capacity.machines
     rejections = _rejections(shared, version=lambda: pods.version)
-    foreign = _foreign_nominations(config, loop) if config.extender_bind_address else None
-    pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections, foreign, machines=capacity.machines)
+    foreign = _foreign_nominations(loop) if config.extender_bind_address else None
+    pod_handler = _pod_handler(loop, reporter, volumes, rejections, foreign, machines=machines)
     pods = _informer(client, metrics, PODS, pod_handler)
     pods.replacing = pod_handler.replacing
-    node_handler = watched_kinds.node_handler(loop, executor, volumes, rejections, foreign, machines=capacity.machines)
+    node_handler = _node_handler(loop, executor, volumes, rejections, foreign, machines=machines)
     nodes = _informer(client, metrics, NODES, node_handler)
-    other_kinds = watched_kinds.others(loop.cluster, loop.queue, metrics, budgets=budgets, noticed=volumes.noticed)
-    others = tuple(_informer(client, metrics, *kind) for kind in other_kinds)
+    kinds = other_kinds(loop.cluster, loop.queue, metrics, budgets=budgets, noticed=volumes.noticed)
+    others = tuple(_informer(client, metrics, *kind) for kind in kinds)
     verbs = None
     if config.extender_bind_address:
         verbs = assembled(
@@ -134,7 +186,6 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             unsynced=lambda: unsynced((nodes, *others, pods)),
             forward=None if election is None else forward_of(config, election),
             budgets=budgets.all,
-            count_unknown_only=count_unknown_only(config),
         )
     return Parts(
         cluster=shared.cluster,
@@ -154,8 +205,31 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         election=election,
         verbs=verbs,
         foreign_nominations=foreign,
-        journal=shared.journal,
     )
+
+
+def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
+    """Return what the ports serve beside health and metrics, by path; by default nothing of the cluster is shown."""
+    if not config.answer_questions:
+        return {}
+    election, capacity = parts.election, parts.capacity
+    decisions = DecisionRing(now=time.time)
+    parts.scheduling_loop.listeners.append(decisions.note)
+    asked = Asked(
+        cluster=parts.cluster,
+        queue=parts.queue,
+        pod_of=parts.pods.get,
+        budgets=parts.budgets,
+        profiles=ServedProfiles(parts.scheduling_loop.profiles, extender_profile()),
+        decisions=decisions,
+        unsynced=lambda: unsynced(parts.informers),
+        leads=lambda: election is None or election.leading,
+        clock=time.monotonic,
+        now=time.time,
+        capacity_request_of=lambda pod: None if capacity is None else capacity.said(pod),
+    )
+    answers = question_pages(asked, UserReviews(client), public=config.serve_page)
+    return answers | page_files() if config.serve_page else answers
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -171,12 +245,10 @@ class _Shared:
     profiles: dict[str, Profile]
     may_bind: Callable[[], bool]
     identity: str
-    journal: Journal | None
 
 
-def _shared(config: Config, client: Client, metrics: Metrics, election: ElectionThread | None) -> _Shared:
-    journal = _journal(config, metrics) if config.decision_journal else None
-    cluster = Cluster() if journal is None else journal.cluster
+def _shared(config: Config, client: Client, metrics: Metrics, election: LeaderElector | None) -> _Shared:
+    cluster = Cluster()
     return _Shared(
         config=config,
         client=client,
@@ -191,24 +263,9 @@ def _shared(config: Config, client: Client, metrics: Metrics, election: Election
             row=cluster.node,
         ),
         profiles=profiles_of(config),
-        may_bind=_always if election is None else election.may_bind,
+        may_bind=(lambda: True) if election is None else election.may_bind,
         identity="" if election is None else election.identity,
-        journal=journal,
     )
-
-
-def _journal(config: Config, metrics: Metrics) -> Journal:
-    """Return the journal of the configuration."""
-    output = output_to(
-        config.decision_journal, most_bytes=config.decision_journal_max_bytes, keep=config.decision_journal_files
-    )
-    profiles = tuple(
-        RecordedProfile(
-            profile.scheduler_name, preference_names(profile), count_unknown_only=profile.count_unknown_only
-        )
-        for profile in config.profiles
-    )
-    return Journal(output=output, profiles=profiles, wall_clock=time.time, lost=metrics.journal_lost)
 
 
 def _event_recorder(shared: _Shared) -> EventRecorder:
@@ -221,18 +278,17 @@ def _event_recorder(shared: _Shared) -> EventRecorder:
     )
 
 
-def _binder(shared: _Shared, election: ElectionThread | None) -> Binder:
+def _binder(shared: _Shared, election: LeaderElector | None) -> Binder:
     config = shared.config
-    binder = Binder(client=shared.client, may_send=shared.may_bind, timeout=config.bind_timeout, errors=shared.errors)
-    if election is not None:
-        binder.explained = StaleFence(
-            leases=leases_of(config, shared.client),
-            identity=shared.identity,
-            clock=time.monotonic,
-            pause=shared.queue.pause,
-            counted=shared.metrics.fence_stale,
-        ).explained
-    return binder
+    lease = f"{config.leader_elect_resource_namespace}/{config.leader_elect_resource_name}"
+    return Binder(
+        client=shared.client,
+        may_send=shared.may_bind,
+        timeout=config.bind_timeout,
+        errors=shared.errors,
+        lease="" if election is None else lease,
+        on_stale=shared.metrics.fence_stale,
+    )
 
 
 def _volume_binder(shared: _Shared) -> VolumeBinder:
@@ -268,7 +324,14 @@ def _preemption_executor(
 
 
 def _scheduling_loop(
-    shared: _Shared, binder: Binder, volumes: VolumeBinder, executor: PreemptionExecutor, reporter: PodReporter
+    shared: _Shared,
+    binder: Binder,
+    volumes: VolumeBinder,
+    executor: PreemptionExecutor,
+    reporter: PodReporter,
+    *,
+    listing: Callable[[], bool],
+    defers: Callable[[str], bool],
 ) -> SchedulingLoop:
     return SchedulingLoop(
         cluster=shared.cluster,
@@ -284,14 +347,32 @@ def _scheduling_loop(
         may_bind=shared.may_bind,
         errors=shared.errors,
         identity=shared.identity,
+        listing=listing,
+        defers=defers,
         bind_concurrency=shared.config.bind_concurrency,
         allocate_fence=shared.config.allocate_fence,
-        listeners=[] if shared.journal is None else [shared.journal.decided],
     )
 
 
-def _leader_requests(shared: _Shared) -> LeaderRequests:
-    return LeaderRequests(client=shared.client, may_send=shared.may_bind, timeout=shared.config.bind_timeout)
+def _capacity(shared: _Shared, reporter: PodReporter) -> "CapacityRequester":
+    """Return what asks for machines; nothing of it is imported before."""
+    from neuron_scheduler.capacity.machines import MachineRequests
+    from neuron_scheduler.capacity.requester import CapacityRequester
+    from neuron_scheduler.capacity.writer import LeaderRequests
+
+    requests = LeaderRequests(client=shared.client, may_send=shared.may_bind, timeout=shared.config.bind_timeout)
+    machines = MachineRequests(
+        cluster=shared.cluster,
+        queue=shared.queue,
+        scheduler_names=shared.profiles.keys(),
+        policies=shared.config.capacity_requests,
+        api=requests,
+        reporter=reporter,
+        metrics=shared.metrics,
+        clock=time.monotonic,
+        errors=shared.errors,
+    )
+    return CapacityRequester(machines=machines, profiles=shared.profiles, may_ask=shared.may_bind)
 
 
 def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
@@ -300,11 +381,11 @@ def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
     return f"not listed yet: {', '.join(missing)}" if missing else None
 
 
-def _foreign_nominations(config: Config, loop: SchedulingLoop) -> ForeignNominations:
+def _foreign_nominations(loop: SchedulingLoop) -> ForeignNominations:
     return ForeignNominations(
         cluster=loop.cluster,
         queue=loop.queue,
-        profile=extender_profile(count_unknown_only=count_unknown_only(config)),
+        profile=extender_profile(),
         clock=loop.clock,
     )
 
@@ -332,5 +413,107 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
     )
 
 
-def _always() -> bool:
-    return True
+def _node_handler(
+    loop: SchedulingLoop,
+    executor: PreemptionExecutor,
+    volumes: VolumeBinder,
+    rejections: Rejections,
+    foreign: ForeignNominations | None,
+    *,
+    machines: "MachineRequests | None",
+) -> NodeHandler:
+    """Return the handler of nodes, after that of pods; `foreign` and `machines` are None if these are off."""
+
+    def gone(name: str) -> None:
+        volumes.noticed(name)
+        loop.fence.node_gone(name)
+        rejections.forget(name)
+        if machines is not None:
+            machines.node_gone(name)
+
+    def changed(name: str) -> None:
+        if not loop.defers(name):
+            _recheck(loop, foreign, name)
+        if machines is not None:
+            machines.node_changed(name)
+
+    def came(node: Node) -> None:
+        if machines is not None:
+            machines.node_came(node)
+        if foreign is not None:
+            foreign.node_changed(node.name)
+
+    return NodeHandler(
+        cluster=loop.cluster,
+        queue=loop.queue,
+        metrics=loop.metrics,
+        gone=gone,
+        nomination_lost=executor.nomination_lost,
+        changed=changed,
+        came=came,
+    )
+
+
+def _recheck(loop: SchedulingLoop, foreign: ForeignNominations | None, node_name: str) -> None:
+    """
+    Look again at what was decided for a node and waits; first at Bindings, whose pods may leave room for others.
+
+    The space that kube-scheduler has nominated comes last: another part of it may be kept than before. An error here
+    is neither the node's nor that of the list of pods at whose end it is called.
+    """
+    try:
+        loop.fence.node_changed(node_name)
+        loop.preemption_executor.recheck(node_name)
+        if foreign is not None:
+            foreign.node_changed(node_name)
+    except Exception as error:  # noqa: BLE001 - as above
+        loop.errors.report(error, task="recheck", pod="")
+
+
+def _pod_handler(
+    loop: SchedulingLoop,
+    reporter: PodReporter,
+    volumes: VolumeBinder,
+    rejections: Rejections,
+    foreign: ForeignNominations | None,
+    *,
+    machines: "MachineRequests | None",
+) -> PodHandler:
+    """Return the handler of pods; `foreign` and `machines` are None if the extender or capacity requests are off."""
+
+    def gone(uid: str) -> None:
+        reporter.forget(uid)
+        volumes.noticed(uid)
+        if machines is not None:
+            machines.pod_gone(uid)
+        if foreign is not None:
+            foreign.forget(uid)
+
+    def noticed(uid: str, node_name: str) -> None:
+        loop.fence.noticed(uid, node_name)
+        if machines is not None and node_name:
+            machines.pod_bound(uid)
+        if foreign is not None:
+            foreign.noticed(uid, node_name)
+
+    def pending_elsewhere(pod: Pod) -> None:
+        if machines is not None:
+            machines.pod_seen(pod)
+        if foreign is not None:
+            foreign.pending(pod)
+
+    return PodHandler(
+        cluster=loop.cluster,
+        queue=loop.queue,
+        metrics=loop.metrics,
+        scheduler_names=loop.profiles.keys(),
+        clock=loop.clock,
+        gone=gone,
+        came=lambda name: _recheck(loop, foreign, name),
+        left=rejections.left,
+        started=rejections.started,
+        double_booked=reporter.double_booked,
+        unknown=reporter.allocation_unknown,
+        noticed=noticed,
+        pending_elsewhere=pending_elsewhere,
+    )

@@ -13,22 +13,24 @@ import attrs
 import pytest
 
 from neuron_scheduler import app
-from neuron_scheduler.app import App
-from neuron_scheduler.controllers import leader_watch
+from neuron_scheduler.app import App, ProcessState
+from neuron_scheduler.controllers import leader_elector
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.faults import Answer, Fault, Hold
-from neuron_scheduler.sandbox.apiserver.status import StatusError
-from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry.line_formats import sentence
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
-from tests.control_plane.objects import pod_manifest
+from sandbox import fleet
+from sandbox.apiserver.status import StatusError
+from sandbox.server import ApiServer
+from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.support.patience import PATIENCE
+from tests.support.sandbox_faults import Answer, Fault, Faults, Hold
+from tests.support.wired_scheduler import NODES, WiredScheduler, names
 
 FOREVER = 1 << 30
 
@@ -43,6 +45,7 @@ class Process:
     """
 
     server: ApiServer
+    faults: Faults
     app: App
     error: Exception | None = None
     ended: anyio.Event = attrs.field(factory=anyio.Event)
@@ -78,20 +81,23 @@ class Process:
 
     def suffer(self, fault: Fault, path: str, **matching: Any) -> None:
         """Apply a fault to requests to a path from now on."""
-        self.server.faults.add(fault, path=path, times=FOREVER, **matching)
+        self.faults.add(fault, path=path, times=FOREVER, **matching)
 
 
 @asynccontextmanager
 async def process(**settings: Any) -> AsyncIterator[Process]:
     """Run an API server with one node, and a scheduler that a test starts in front of it."""
-    async with ApiServer(kubelet=False).serving() as server:
+    faults = Faults()
+    async with ApiServer(kubelet=False, middlewares=[faults.middleware]).serving() as server:
         server.create(fleet.node("n1", "trn1.32xlarge"))
         config = Config(**{"master": server.url, "port": 0, "secure_port": 0, "bind_address": "127.0.0.1", **settings})
         async with Client(connection=Connection(server.url, "a test")) as client:
             metrics = Metrics()
             parts = wire(config, client, metrics)
             requests = StopRequests()
-            yield Process(server, App(config=config, client=client, metrics=metrics, parts=parts, requests=requests))
+            yield Process(
+                server, faults, App(config=config, client=client, metrics=metrics, parts=parts, requests=requests)
+            )
 
 
 def leaf(error: BaseException) -> BaseException:
@@ -217,7 +223,7 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
     refuse = Answer(StatusError(403, "Forbidden", "no"))
     async with process() as running, anyio.create_task_group() as tasks:
         running.suffer(refuse, "/api/v1/pods$", watch=False)
-        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1), mock.patch.object(leader_watch, "BEAT", 0.05):
+        with mock.patch.multiple(leader_elector, LONGEST_TAKEOVER=0.1, PERIOD=0.05):
             tasks.start_soon(running.run)
             assert (await running.end()).startswith("StalledError: pods were not listed within")
 
@@ -230,7 +236,7 @@ async def test_a_follower_that_leads_before_its_pods_are_listed_is_held_to_the_s
         running.server.create(lease_of("other"))
         listing = Hold()
         running.suffer(listing, "/api/v1/pods$", watch=False)
-        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1), mock.patch.object(leader_watch, "BEAT", 0.05):
+        with mock.patch.multiple(leader_elector, LONGEST_TAKEOVER=0.1, PERIOD=0.05):
             tasks.start_soon(running.run)
             with anyio.fail_after(PATIENCE):
                 await listing.arrived.wait()
@@ -345,3 +351,64 @@ async def test_an_end_without_a_request_is_an_error() -> None:
         await running.scheduling()
         running.app.parts.scheduling_loop.stop()
         assert await running.end() == "StalledError: a part of the scheduler ended although no stop was requested"
+
+
+# -- the state for /metrics --------------------------------------------------------------------------------------------
+
+
+async def test_the_state_of_a_scheduler() -> None:
+    """Bound pods, waiting pods and watches are those of the parts."""
+    world = WiredScheduler()
+    await world.bind(names(3))
+    world.deliver(world.parts.pods, "ADDED", pod_manifest("waits", neuron=16))
+    world.deliver(world.parts.pods, "ADDED", pod_manifest("unknown", neuron=2, nodeName="n0"))
+    now = world.parts.scheduling_loop.clock()
+    state = ProcessState(world.parts, clock=lambda: now + 60)
+    for _ in state.prepared():
+        pass
+    shown = state.read()
+    assert shown.neuron_pods_waiting == {(Cause.UNTRIED, "device", "16"): 1}
+    assert shown.oldest_wait["device", "16"] >= 60
+    assert shown.unknown_holders_by_node == {"n0": 1}
+    assert shown.watch_synced["pods"] == 0
+    assert shown.watch_stale["nodes"] in (0, 1)
+    assert (
+        sum(shown.free_devices.values()) + sum(shown.used_devices.values()) + sum(shown.withheld_devices.values())
+        == 16 * NODES
+    )
+    assert shown.would_fit == state.read().would_fit
+
+
+async def test_tasks_are_those_of_the_event_loop() -> None:
+    """A task that does not end shows."""
+    state = ProcessState(WiredScheduler().parts)
+    before = state.read().tasks
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.sleep_forever)
+        assert state.read().tasks == before + 1
+        tasks.cancel_scope.cancel()
+    assert state.read().tasks == before
+
+
+async def test_pods_are_shown_as_they_were_prepared() -> None:
+    """Counting 15,000 pods at once would hold up the event loop, so a scrape shows what the steps have counted."""
+    world = WiredScheduler()
+    state = ProcessState(world.parts)
+    assert state.read().neuron_pods_waiting == {}
+    world.deliver(world.parts.pods, "ADDED", pod_manifest("one", neuron=1))
+    assert state.read().neuron_pods_waiting == {(Cause.UNTRIED, "device", "1"): 1}  # nothing was prepared: counted now
+    assert [*state.prepared()]
+    world.deliver(world.parts.pods, "ADDED", pod_manifest("two", neuron=1))
+    assert state.read().neuron_pods_waiting == {(Cause.UNTRIED, "device", "1"): 1}
+    assert [*state.prepared()]
+    assert state.read().neuron_pods_waiting == {(Cause.UNTRIED, "device", "1"): 2}
+
+
+async def test_many_nodes_with_unknown_holders_are_one_series() -> None:
+    """Twenty nodes are named."""
+    world = WiredScheduler()
+    for number in range(30):
+        world.deliver(world.parts.nodes, "ADDED", node_manifest(f"m{number}"))
+        world.deliver(world.parts.pods, "ADDED", pod_manifest(f"u{number}", neuron=2, nodeName=f"m{number}"))
+    by_node = ProcessState(world.parts).read().unknown_holders_by_node
+    assert (len(by_node), by_node["(others)"], sum(by_node.values())) == (21, 10, 30)

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
-LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue", "interruption"}  # they import no room
+SANDBOX: Final = PACKAGE.parent / "sandbox"
+LEAVES: Final = {"telemetry", "steps", "stopping"}  # they import no room
 MODEL: Final = {"model"}
 CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
 SCHEDULING: Final = {"scheduling.plugins", "scheduling.cycle", "scheduling.queue", "scheduling.preemption"}
 DOMAIN: Final = {"model", "neuron"} | CLUSTER | SCHEDULING
 EXPLAIN: Final = {"explain", "explain.answers", "explain.changes"}
-PURE: Final = DOMAIN | EXPLAIN | {"capacity", "check.subjects"}
+PURE: Final = DOMAIN | EXPLAIN | {"capacity.planning", "commands.check.subjects"}
 KUBE: Final = {"kube", "kube.http", "kube.objects", "kube.watch", "kube.writes"}
 
 MAY_IMPORT: Final = {
@@ -31,123 +32,72 @@ MAY_IMPORT: Final = {
     "explain.answers": set[str](),
     "explain.changes": DOMAIN | {"explain.answers"},
     "explain": DOMAIN | EXPLAIN,
-    "capacity": DOMAIN | EXPLAIN,
-    "answer_json": set[str](),
-    "errors": set[str](),
-    "telemetry": {"errors"},
-    "work_queue": set[str](),
-    "delaying_queue": {"work_queue"},
+    "capacity.planning": DOMAIN,
+    "telemetry": set[str](),
+    "steps": set[str](),
     "kube.objects": MODEL | LEAVES,
     "kube.http": MODEL | LEAVES | {"kube.objects"},
     "kube.watch": MODEL | LEAVES | {"kube.objects", "kube.http"},
     "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},
     "kube": MODEL | LEAVES | {"kube.http", "kube.objects"},
-    "endpoints": {"kube", "kube.http"} | LEAVES,
-    "interruption": set[str](),
-    "lease_times": {"errors"},
-    "settings": {"errors", "lease_times", "scheduling.plugins"},
-    "capture": DOMAIN
-    | {"kube.http", "kube.objects", "kube.watch", "controllers.handlers", "watched_kinds", "errors", "telemetry"},
-    "workload_files": {"model", "explain", "kube.objects", "errors", "telemetry"},
-    "journal": DOMAIN | {"explain", "explain.answers", "errors", "telemetry"},
-    "questions": DOMAIN
-    | {
-        "answer_json",
-        "endpoints",
-        "errors",
-        "explain",
-        "explain.answers",
-        "kube",
-        "kube.http",
-        "telemetry",
-        "workload_files",
-    },
-    "page": {"endpoints"},
+    "settings": {"telemetry", "scheduling.cycle", "scheduling.plugins"},
+    "capture": DOMAIN | {"kube.http", "kube.objects", "kube.watch", "controllers.handlers", "telemetry"} | {"explain"},
+    "serving": DOMAIN | {"explain", "explain.answers", "kube", "kube.http", "telemetry", "capture"},
     "commands": DOMAIN
     | {
-        "answer_json",
+        "app",
         "capture",
-        "errors",
         "explain",
         "explain.answers",
-        "interruption",
-        "journal",
+        "steps",
+        "stopping",
         "kube.http",
         "kube.objects",
-        "profiles",
         "settings",
         "telemetry",
-        "workload_files",
     },
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
-    "controllers": DOMAIN | LEAVES | KUBE | {"capacity", "lease_times"},
-    "extender": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints"},
-    "capacity_wiring": DOMAIN | LEAVES | KUBE | {"capacity", "controllers", "settings"},
-    "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
-    "lease_wiring": LEAVES | KUBE | {"settings", "controllers", "extender"},
-    "profiles": {"scheduling.cycle", "scheduling.plugins", "settings"},
+    "controllers": DOMAIN | LEAVES | KUBE,
+    "extender": DOMAIN | LEAVES | KUBE | {"controllers", "serving"},
+    "capacity": DOMAIN | LEAVES | KUBE | {"capacity.planning", "controllers", "settings"},
     "wiring": DOMAIN
     | LEAVES
     | KUBE
     | {
         "capacity",
         "settings",
-        "capacity_wiring",
         "controllers",
         "controllers.handlers",
         "extender",
-        "journal",
-        "lease_wiring",
-        "profiles",
-        "watched_kinds",
-    },
-    "process_state": {"explain", "scheduling.plugins", "scheduling.queue", "telemetry", "wiring"},
-    "question_wiring": {
-        "endpoints",
-        "kube",
-        "kube.http",
-        "page",
-        "profiles",
-        "questions",
-        "scheduling.cycle",
-        "settings",
-        "wiring",
+        "serving",
     },
     "app": LEAVES
     | KUBE
     | {
-        "capacity_wiring",
         "controllers",
-        "endpoints",
+        "explain",
         "extender",
-        "process_state",
-        "profiles",
-        "question_wiring",
+        "scheduling.plugins",
+        "scheduling.queue",
+        "serving",
         "settings",
         "stopping",
         "wiring",
     },
-    "sandbox.apiserver": LEAVES,  # it shares no code with its clients
-    "sandbox.controllers": {"sandbox.apiserver"} | LEAVES,
-    "sandbox": {"sandbox.apiserver", "sandbox.controllers"} | LEAVES,
-    "sandbox.demo": {"sandbox", "sandbox.apiserver", "sandbox.controllers"} | LEAVES,
-    "usage_maps": {"capture", "kube.http", "kube.objects", "kube.watch", "settings"}
-    | CLUSTER
-    | MODEL
-    | {"neuron"}
-    | LEAVES,
-    "check.subjects": MODEL | {"neuron"} | CLUSTER,
-    "check": MODEL | LEAVES | KUBE | {"check.subjects"},
-    "run_command": {"app", "settings", "errors", "telemetry"},
-    "cli": {"check", "commands", "run_command", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
+    "commands.check.subjects": MODEL | {"neuron"} | CLUSTER,
+    "commands.check": MODEL | LEAVES | KUBE | {"capture", "commands.check.subjects"},
+    "cli": {"commands", "commands.check", "settings"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},
 }
 """What each room may import beside itself: a room is a folder, or a module at the top."""
 ALONE: Final = {"controllers.handlers"}
 """Rooms whose modules do not import each other."""
+MOST_ROOMS: Final = 25
+MOST_RELATIONS: Final = 90
+"""Modules and folders at the top of the package, and imports between them (decision 22)."""
 IMPURE: Final = {"asyncio", "logging", "os", "random", "socket", "subprocess", "threading", "time"}
-PURE_LIBRARIES: Final = {"attrs"} | (sys.stdlib_module_names - IMPURE)
+PURE_LIBRARIES: Final = {"attrs", "msgspec"} | (sys.stdlib_module_names - IMPURE)
 ASYNC: Final = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
 
@@ -196,6 +146,18 @@ def test_rooms_import_one_way() -> None:
         for name, room, imported in own_imports()
         if imported.startswith(".") or room_of(imported) not in MAY_IMPORT[room] | {room}
     ] == []
+
+
+def test_the_top_of_the_package_is_within_its_budget() -> None:
+    """What a reader has to hold at once: a new room, or a new relation, has to make another one needless."""
+    relations = {
+        (name.split(".")[1], imported.split(".")[1])
+        for name, _, imported in own_imports()
+        if name.split(".")[1] != imported.split(".")[1]
+    }
+    rooms = {name.split(".")[1] for name, _, _ in modules()}
+    assert len(rooms) <= MOST_ROOMS
+    assert len(relations) <= MOST_RELATIONS
 
 
 def test_what_rooms_may_import_has_no_circle() -> None:
@@ -255,4 +217,15 @@ def test_pure_rooms_hold_nothing_asynchronous() -> None:
         for name, room, tree in modules()
         for node in ast.walk(tree)
         if room in PURE and (isinstance(node, ASYNC) or (isinstance(node, ast.comprehension) and node.is_async))
+    ] == []
+
+
+def test_the_package_and_the_sandbox_share_no_code() -> None:
+    """So a mistake cannot hide on both sides, and the wheel, which has no sandbox, lacks nothing."""
+    assert [
+        f"{path.relative_to(PACKAGE.parent)} imports {imported}"
+        for folder, other in ((PACKAGE, SANDBOX), (SANDBOX, PACKAGE))
+        for path in sorted(folder.rglob("*.py"))
+        for imported in imports(ast.parse(path.read_text()))
+        if imported.split(".")[0] in {other.name, "tests"}
     ] == []

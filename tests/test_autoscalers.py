@@ -5,7 +5,7 @@ Their predicates are copied here from their sources, and judge the pod as the AP
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -110,7 +110,7 @@ def server() -> Server:
 @pytest.fixture
 def reporter(server: Server) -> PodReporter:
     """Return a reporter that writes to the server."""
-    return PodReporter(recorder=server, conditions=server, clock=lambda: 0.0, leads=lambda: True)
+    return PodReporter(recorder=cast(Any, server), conditions=cast(Any, server), clock=lambda: 0.0, leads=lambda: True)
 
 
 def on_types(*names: str) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import pytest
 
 import neuron_scheduler
 from neuron_scheduler import cli
-from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 from neuron_scheduler.settings.config import Config, settings
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError, LeaseLostError
 from tests.test_architecture import MAY_IMPORT, room_of
 
 
@@ -68,7 +68,6 @@ def test_flags_are_read_as_go_reads_them(app: App) -> None:
         "--kube-api-qps=50",
         "--port=0",
         "-v=4",
-        "--unknown-allocations=count-only",
         "--pod-max-in-unschedulable-pods-duration=1m30s",
     ]
     assert cli.main(["run", *arguments]) == 0
@@ -79,7 +78,6 @@ def test_flags_are_read_as_go_reads_them(app: App) -> None:
         kube_api_qps=50.0,
         port=0,
         v=4,
-        unknown_allocations="count-only",
         pod_max_in_unschedulable_pods_duration=90.0,
     )
 

@@ -18,7 +18,7 @@ from neuron_scheduler.cluster.rows import pod_info
 from neuron_scheduler.cluster.tables import pods as pods_table
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import pod_spec, pods as pods_module
-from neuron_scheduler.kube.watch import watch_line
+from neuron_scheduler.kube.watch import informer
 from tests.control_plane.objects import pod_manifest
 from tests.support.index_work import counted_index_work
 from tests.support.scripted_server import answer, scripted
@@ -57,12 +57,12 @@ async def test_a_watch_event_is_decoded_once() -> None:
         return mock.Mock(decode=decode)
 
     with (
-        mock.patch.object(watch_line, "_EVENT", counting(watch_line._EVENT)),
+        mock.patch.object(informer, "_EVENT", counting(informer._EVENT)),
         mock.patch.object(pods_module.PODS, "_change", counting(pods_module.PODS._change)),
         mock.patch.object(pods_module.PODS, "_object", counting(pods_module.PODS._object)),
         mock.patch.object(pod_spec, "_KEY", counting(pod_spec._KEY)),
     ):
-        world.parts.pods._take(line)
+        world.take(world.parts.pods, line)
 
     assert decoded == [len(line)]
 

@@ -2,9 +2,9 @@
 
 import importlib.util
 import re
+from collections.abc import Container, Iterable
 from pathlib import Path
 
-import pytest
 import yaml
 
 from neuron_scheduler import cli
@@ -91,11 +91,19 @@ def known_flags() -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=named)
-def test_the_flags_exist(path: Path) -> None:
+def named_in(texts: Iterable[Path], pattern: str) -> set[str]:
+    """Return what a pattern finds in the texts, each with its file: `docs/a.md: --flag`."""
+    return {f"{named(path)}: {name}" for path in texts for name in re.findall(pattern, path.read_text(), re.MULTILINE)}
+
+
+def unknown(found: Iterable[str], known: Container[str]) -> list[str]:
+    """Return what is found, with its file, and is not known."""
+    return sorted(each for each in found if each.partition(": ")[2] not in known)
+
+
+def test_the_flags_exist() -> None:
     """Every named flag exists."""
-    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text()))
-    assert flags <= known_flags() | OTHERS
+    assert unknown(named_in(TEXTS, r"(?<![\w-])--[a-z][a-z-]+"), known_flags() | OTHERS) == []
 
 
 def test_the_flags_have_the_defaults_that_the_settings_page_says() -> None:
@@ -116,22 +124,20 @@ def exported() -> set[str]:
     return set(re.findall(r"^# TYPE (\S+)", Metrics().exposition()[0].decode(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=named)
-def test_the_metrics_exist(path: Path) -> None:
+def test_the_metrics_exist() -> None:
     """Every named metric is exported."""
-    names = re.findall(r"(?<![\w/])((?:neuron_scheduler|scheduler|rest_client|leader_election)_\w+)", path.read_text())
-    assert set(names) <= exported()
+    found = named_in(TEXTS, r"(?<![\w/])((?:neuron_scheduler|scheduler|rest_client|leader_election)_\w+)")
+    assert unknown(found, exported()) == []
 
 
-@pytest.mark.parametrize("path", PLAIN_MANIFESTS, ids=named)
-def test_the_variables_are_read(path: Path) -> None:
-    """The scheduler reads the variables that a manifest sets."""
+def test_the_variables_are_read() -> None:
+    """The scheduler reads the variables that the manifests set."""
     code = "".join(file.read_text() for file in (ROOT / "neuron_scheduler").rglob("*.py"))
     read = set(re.findall(r"""environ(?:ment)?(?:\.get\(|\[)["'](\w+)["']""", code))
-    for item in yaml.safe_load_all(path.read_text()):
-        if isinstance(item, dict) and item.get("kind") == "Deployment":
-            for container in item["spec"]["template"]["spec"]["containers"]:
-                assert {variable["name"] for variable in container.get("env", ())} <= read
+    items = [item for path in PLAIN_MANIFESTS for item in yaml.safe_load_all(path.read_text())]
+    deployments = [item for item in items if isinstance(item, dict) and item.get("kind") == "Deployment"]
+    containers = [each for item in deployments for each in item["spec"]["template"]["spec"]["containers"]]
+    assert {variable["name"] for container in containers for variable in container.get("env", ())} <= read
 
 
 def anchors(page: Path) -> set[str]:
@@ -140,26 +146,34 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_the_links_lead_somewhere(page: Path) -> None:
+def leads_somewhere(page: Path, target: str) -> bool:
+    """Return whether a link of a page leads to a file, and to a heading of it."""
+    path, _, anchor = target.partition("#")
+    if path.startswith("http"):
+        return True
+    there = (page.parent / path).resolve() if path else page
+    return there.exists() and (not anchor or anchor in anchors(there))
+
+
+def test_the_links_lead_somewhere() -> None:
     """Each link within the repository names an existing file, and a heading of it."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        path, _, anchor = target.partition("#")
-        if path.startswith("http"):
-            continue
-        there = (page.parent / path).resolve() if path else page
-        assert there.exists(), target
-        assert not anchor or anchor in anchors(there), target
+    links = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text())]
+    assert [f"{named(page)}: {target}" for page, target in links if not leads_somewhere(page, target)] == []
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=named)
-def test_the_files_exist(path: Path) -> None:
-    """Every named path of this repository exists; a part in capital letters stands for any name."""
-    text = re.sub(r"https?://\S+", "", path.read_text())
-    for name in re.findall(r"\b((?:manifests|docs|benchmarks|tests|neuron_scheduler|components)/[\w./-]*\w)", text):
-        base = ROOT / "manifests" if name.startswith("components/") else ROOT
-        placeholder = "*" in name or re.search(r"/(test_)?[A-Z]+(?=[/.])", name) is not None
-        assert placeholder or (base / name).exists() or (base / f"{name}.py").exists(), name
+def is_there(name: str) -> bool:
+    """Return whether a path exists; a part in capital letters stands for any name."""
+    base = ROOT / "manifests" if name.startswith("components/") else ROOT
+    placeholder = "*" in name or re.search(r"/(test_)?[A-Z]+(?=[/.])", name) is not None
+    return placeholder or (base / name).exists() or (base / f"{name}.py").exists()
+
+
+def test_the_files_exist() -> None:
+    """Every named path of this repository exists."""
+    folders = "manifests|docs|benchmarks|tests|sandbox|neuron_scheduler|components"
+    texts = [(path, re.sub(r"https?://\S+", "", path.read_text())) for path in TEXTS]
+    found = [(path, name) for path, text in texts for name in re.findall(rf"\b((?:{folders})/[\w./-]*\w)", text)]
+    assert [f"{named(path)}: {name}" for path, name in found if not is_there(name)] == []
 
 
 def paths_in(text: str) -> list[str]:
@@ -169,11 +183,11 @@ def paths_in(text: str) -> list[str]:
     return [re.sub(r"(?<![A-Za-z])(NAME|KINDS?|A|B)(?![A-Za-z])", "*", path) for path in paths]
 
 
-@pytest.mark.parametrize("page", [CONTRIBUTING, MAP], ids=named)
-def test_the_paths_for_developers_exist(page: Path) -> None:
+def test_the_paths_for_developers_exist() -> None:
     """Every path in backticks is a file, a module or a folder, of the repository or of the package."""
     missing = [
-        path
+        f"{named(page)}: {path}"
+        for page in (CONTRIBUTING, MAP)
         for path in paths_in(page.read_text())
         if not any([*base.glob(path), *base.glob(f"{path}.py")] for base in (ROOT, MAP.parent))
     ]
@@ -186,11 +200,11 @@ def section(title: str) -> str:
 
 
 def test_the_map_has_each_room() -> None:
-    """The map lists exactly the folders with modules, those of the sandbox as one, and the modules at the top."""
+    """The map lists exactly the folders with modules, and the modules at the top."""
     package = MAP.parent
     modules = [path.relative_to(package) for path in package.rglob("*.py") if path.stem != "__init__"]
-    folders = {f"{path.parent}/" for path in modules if path.parent.name and path.parts[0] != "sandbox"}
-    rooms = {"sandbox/"} | folders | {path.stem for path in modules if not path.parent.name}
+    folders = {f"{path.parent}/" for path in modules if path.parent.name}
+    rooms = folders | {path.stem for path in modules if not path.parent.name}
     listed = [room for row in re.findall(r"^\| (`.*?) \|", section("Map"), re.MULTILINE) for room in row.split()]
     assert sorted(listed) == sorted(f"`{room}`" for room in rooms)
 
@@ -202,15 +216,13 @@ def test_where_to_look() -> None:
     assert [looking_for for looking_for, look_in in rows if not paths_in(look_in)] == []
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=named)
-def test_the_commands_exist(path: Path) -> None:
+def test_the_commands_exist() -> None:
     """`python -m` names an existing module, `make` a target, and `neuron-scheduler` a command."""
-    text = path.read_text()
-    for name in re.findall(r"python -m ([\w.]+)", text):
-        assert importlib.util.find_spec(name) is not None, name
+    modules = named_in(TEXTS, r"python -m ([\w.]+)")
+    assert [each for each in sorted(modules) if importlib.util.find_spec(each.partition(": ")[2]) is None] == []
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
-    assert set(re.findall(r"`neuron-scheduler ([a-z-]+)", text)) <= set(cli.parsers()[1])
+    assert unknown(named_in(TEXTS, r"(?:`|^)make ([a-z-]+)"), targets) == []
+    assert unknown(named_in(TEXTS, r"`neuron-scheduler ([a-z-]+)"), cli.parsers()[1]) == []
 
 
 def test_the_refusal_of_the_readme_is_one() -> None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 from neuron_scheduler import __version__
+from tests import run
 
 ROOT = Path(__file__).parents[1]
+MARKS = ("control_plane", "main_job", "image", "browser", "sampled")
 
 
 def test_the_command_of_a_clone(tmp_path: Path) -> None:
@@ -43,16 +45,29 @@ def test_the_audit_is_strict_and_of_what_is_locked(tmp_path: Path) -> None:
     assert all("--hash=sha256:" in lock.read_text() for lock in locks)
 
 
-def test_all_tests_are_run_once() -> None:
-    """`make test` runs what needs no control plane, then what needs it; with ARGS it runs pytest once, with those."""
-    assert _runs() == ["-m 'not control_plane' --numprocesses auto --dist worksteal", "-m control_plane"]
-    assert _runs("ARGS=-k lease") == ["-k lease"]
+def test_every_test_is_run_and_twice_only_for_more_examples() -> None:
+    """`make test` and `make test-all` run all; both run a test only if the first tries a share of its examples."""
+    for marks in itertools.product((False, True), repeat=len(MARKS)):
+        has = dict(zip(MARKS, marks, strict=True))
+        first = [eval(selected, {}, has) for selected in (run.UNIT, run.MAIN_JOB)]  # an expression of pytest's
+        second = [eval(selected, {}, has) for selected in (run.ALL_EXAMPLES, run.OTHERS)]
+        assert sum(first) + sum(second) >= 1, has
+        assert sum(first) <= 1, has
+        assert sum(second) <= 1, has
+        assert not (any(first) and any(second)) or has["sampled"], has
+
+
+def test_some_tests_start_at_once() -> None:
+    """With ARGS pytest is run once, with those, and neither lint nor anything else."""
+    assert next(line for line in _runs("ARGS=-k lease") if "pytest" in line).endswith("v/bin/pytest -k lease")
+    assert [line for line in _runs() if "tests.run" in line] == ["v/bin/python -m tests.run test"]
 
 
 def _runs(*arguments: str) -> list[str]:
-    """Return the arguments of each pytest that `make test` would start."""
+    """Return the commands that `make test` would run."""
     command = ["make", "--dry-run", "VENV=v", "IMAGE_PYTHON=", "test", *arguments]
     # This test may itself be run by a make that has ARGS.
     outside = {name: value for name, value in os.environ.items() if name not in {"ARGS", "MAKEFLAGS"}}
-    shown = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True).stdout
-    return [line.removeprefix("v/bin/pytest ") for line in shown.splitlines() if line.startswith("v/bin/pytest ")]
+    return subprocess.run(
+        command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True
+    ).stdout.splitlines()

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from neuron_scheduler import __version__, cli
-from neuron_scheduler.endpoints import listener
 from neuron_scheduler.kube.objects.pods import PODS as RESOURCE
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint
@@ -19,6 +18,7 @@ from neuron_scheduler.neuron.topology import illegal_count
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
+from neuron_scheduler.serving import server
 from neuron_scheduler.settings.arguments import config_and_file
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import ProfileConfig
@@ -31,6 +31,8 @@ from tests.support.builders import machine, node, request
 from tests.support.harness import cluster_of
 from tests.support.kustomize import KUBECTL, ROOT, kubectl
 from tests.support.patience import PATIENCE
+
+pytestmark = pytest.mark.main_job  # what needs a control plane
 
 ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
 CONFIG = "neuron-scheduler-config"
@@ -209,7 +211,7 @@ def config_of(rendered: dict[str, Object], folder: Path) -> Config:
 
 def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Path) -> None:
     """The settings in the ConfigMap are the defaults."""
-    default = ProfileConfig(scheduler_name=Config().scheduler_name, preferences=PREFERENCES)
+    default = ProfileConfig(scheduler_name=Config().scheduler_name, preferences=tuple(PREFERENCES))
     assert config_of(rendered, tmp_path) == Config(profiles=(default,))
 
 
@@ -289,23 +291,9 @@ def test_the_probes_use_paths_of_the_server(rendered: dict[str, Object]) -> None
     _, _, container = pod_template(rendered)
     probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")}
     assert probes == {"liveness": {"path": "/livez", "port": "http"}, "readiness": {"path": "/readyz", "port": "http"}}
-    for limits in (listener.PLAIN, listener.TLS):
+    for limits in (server.PLAIN, server.TLS):
         longest_wait = limits.waiting / limits.rate
         assert all(longest_wait < container[f"{kind}Probe"]["timeoutSeconds"] for kind in ("liveness", "readiness"))
-
-
-def test_the_pod_is_allowed_nothing_it_does_not_need(rendered: dict[str, Object]) -> None:
-    """The pod meets the restricted Pod Security Standard, and cannot write to its root."""
-    _, spec, container = pod_template(rendered)
-    assert spec["securityContext"]["runAsNonRoot"]
-    assert spec["securityContext"]["runAsUser"] > 0
-    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert "cpu" not in container["resources"]["limits"], "a throttled leader renews late"
 
 
 def test_there_is_an_example_for_each_family(examples: dict[str, Object]) -> None:

@@ -1,4 +1,4 @@
-"""A signal never kills the process: not before the event loop, not after it, and not while a step blocks it."""
+"""A signal never kills the process: not before the event loop, nor after it, nor in a long step; it ends a block."""
 
 import os
 import signal
@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from neuron_scheduler.stopping import SIGNALS, StopRequests
+from neuron_scheduler.stopping import SIGNALS, StopRequests, interruptible
 from tests.end_to_end.process import ROOT
 from tests.support.patience import PATIENCE
 
@@ -93,3 +94,36 @@ async def test_a_real_signal_wakes_the_event_loop() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_a_signal_ends_the_block(number: signal.Signals) -> None:
+    """The work is cancelled, its end is awaited, and the command goes on after the block."""
+    steps = []
+    with anyio.fail_after(PATIENCE):
+        async with interruptible():
+            try:
+                await anyio.wait_all_tasks_blocked()  # the signal's receiver is open
+                os.kill(os.getpid(), number)
+                await anyio.sleep_forever()
+            finally:
+                steps.append("closed")
+        steps.append("after")
+    assert steps == ["closed", "after"]
+
+
+async def test_a_block_that_ends_by_itself() -> None:
+    """Nothing is awaited any more, and the signal is Python's own again."""
+    before = signal.getsignal(signal.SIGINT)
+    with anyio.fail_after(PATIENCE):
+        async with interruptible():
+            await anyio.lowlevel.checkpoint()
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+async def test_an_error_leaves_the_block() -> None:
+    """It comes in a group, as from every task group."""
+    with pytest.raises(ExceptionGroup) as group:
+        async with interruptible():
+            raise ValueError("no cluster")
+    assert group.group_contains(ValueError, match="no cluster")

@@ -13,13 +13,17 @@ TESTS: Final = Path(__file__).parent
 
 
 def short_limits(source: str) -> Iterator[int]:
-    """Yield the lines with a `fail_after` of seconds; 0 is allowed, because nothing is waited for then."""
+    """Yield the lines with a `fail_after` of seconds, or `within` some; 0 is allowed, as nothing is waited for then."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(
                 func=ast.Attribute(attr="fail_after") | ast.Name(id="fail_after"),
                 args=[ast.Constant(value=int() | float() as seconds)],
             ) if 0 < seconds < PATIENCE:
+                yield node.lineno
+            case ast.keyword(arg="within", value=ast.Constant(value=int() | float() as seconds)) if (
+                0 < seconds < PATIENCE
+            ):
                 yield node.lineno
 
 

@@ -1,5 +1,10 @@
 """Each part is given its settings."""
 
+import json
+import subprocess
+import sys
+from typing import cast
+
 import pytest
 
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
@@ -10,7 +15,9 @@ from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.wiring import unsynced, wire
+from neuron_scheduler.wiring import pages_of, unsynced, wire
+from tests.support.web_requests import answer, body_of, request
+from tests.support.wired_scheduler import WiredScheduler
 
 
 async def test_all_fenced_writes_have_the_bind_timeout() -> None:
@@ -62,3 +69,33 @@ async def test_the_lease_gets_the_address_of_the_extender(
         assert isinstance(parts.verbs.forward, Forward)
         assert parts.verbs.forward.own == url
         assert parts.verbs.forward.leader() == ""
+
+
+def test_nothing_of_the_cluster_is_served_by_default() -> None:
+    """Without the settings there are no pages."""
+    world = WiredScheduler()
+    assert pages_of(world.config, world.parts, cast(Client, world)) == {}
+
+
+async def test_decisions_are_shown() -> None:
+    """The answers learn of each decision."""
+    world = WiredScheduler(Config(leader_elect=False, answer_questions=True, serve_page=True))
+    pages = pages_of(world.config, world.parts, cast(Client, world))
+    await world.bind(["p"])
+    for informer in world.parts.informers:
+        informer.synced.set()
+    reply = await answer(pages["/v1/decisions"], request("/v1/decisions"))
+    assert len(json.loads(await body_of(reply))["decisions"]) == 1
+
+
+LOADED = """
+import sys
+import neuron_scheduler.commands.run, neuron_scheduler.app, neuron_scheduler.wiring
+print([name for name in sys.modules if name.startswith("neuron_scheduler.capacity")])
+"""
+
+
+def test_without_capacity_requests_nothing_of_them_is_loaded() -> None:
+    """The modules that run the process import the room only where a profile asks for machines."""
+    done = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"

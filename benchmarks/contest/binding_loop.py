@@ -66,7 +66,7 @@ async def main(kubeconfig: str, port: int) -> None:
     connection = await auth.load(kubeconfig, None)
     async with Client(connection=connection, bind_concurrency=CONCURRENCY) as client:
         waiting = _Collector()
-        informer = Informer(client=client, resource=PODS, handler=waiting)
+        informer = Informer(client=client, resource=PODS, handler=waiting, on_failure=print, on_unhandled=print)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             await informer.synced.wait()
@@ -74,7 +74,7 @@ async def main(kubeconfig: str, port: int) -> None:
         listing = msgspec.json.decode((await client.request("GET", NODES.path)).body)
         nodes = [item["metadata"]["name"] for item in listing["items"]]
         work = zip(waiting.pods, itertools.cycle(nodes), strict=False)
-        leader = LeaderElector(leases=LeaseClient(client=client))
+        leader = LeaderElector(leases=LeaseClient(client=client), lease_duration=15, renew_deadline=10, retry_period=2)
         await leader.acquire()
         await anyio.sleep(POLICY_LEARNS)
         binder = Binder(client=client, may_send=lambda: True, timeout=4.0)

@@ -12,9 +12,8 @@ from typing import Final
 
 import anyio
 
-from benchmarks.replicas.replica import Replica
 from benchmarks.takeover.figures import LeaseTimes, Round
-from benchmarks.takeover.stage import Stage
+from benchmarks.takeover.stage import Replica, Stage
 
 RATE: Final = 150.0  # pods a second that arrive around a crash: fewer than a scheduler binds
 UPDATE_RATE: Final = 60.0  # during a rolling update, which takes as long as processes take to start

@@ -6,21 +6,21 @@ have the same cluster. Only what concerns the process's own work is left out: as
 Does not read: that is for `live` and `files`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
 
-from neuron_scheduler import watched_kinds
-from neuron_scheduler.capture.capture import Capture
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
+from neuron_scheduler.controllers.handlers.other_kinds import DisruptionBudgetHandler, other_kinds
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import Handler, Identified, ObjectStore
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
@@ -41,6 +41,42 @@ def _ignore(*_: object) -> None:
 def our_profiles() -> tuple[Profile, ...]:
     """Return the profile of an installation without a configuration."""
     return (default_profile("my-scheduler"),)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Capture:
+    """
+    What was read of a cluster.
+
+    Attributes:
+        cluster: with the pods on nodes, and the space that is kept for pending pods.
+        pods: all pods that have not ended, by `namespace/name`.
+        waiting: those of them that have no node and are not being deleted, of every scheduler, oldest first.
+        budgets: all PodDisruptionBudgets, by namespace and name.
+        notes: what could not be read, or only in part, and what that means; one sentence each.
+        source: where it was read, for people.
+        taken: when, in seconds since the epoch.
+        ended: keys of pods that have ended, where the source has them.
+        unreadable: reasons why pods cannot be read, by key.
+    """
+
+    cluster: Cluster
+    pods: Mapping[str, Pod]
+    waiting: tuple[Pod, ...]
+    budgets: tuple[DisruptionBudget, ...] = ()
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    taken: float = 0.0
+    ended: frozenset[str] = frozenset()
+    unreadable: Mapping[str, Malformed] = attrs.field(factory=dict)
+
+    def similar(self, key: str) -> list[str]:
+        """Return up to three names of pods that are like this one, those of the same namespace first."""
+        namespace, _, name = key.partition("/")
+        near = [pod.name for pod in self.pods.values() if pod.namespace == namespace]
+        close = [f"{namespace}/{other}" for other in difflib.get_close_matches(name, near, n=3)]
+        same_name = [other for other, pod in self.pods.items() if pod.name == name]
+        return list(dict.fromkeys([*close, *same_name]))[:3]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -67,10 +103,16 @@ class Collection:
     def __attrs_post_init__(self) -> None:
         metrics, queue = Metrics(), SchedulingQueue()
         self._budgets = DisruptionBudgetHandler(metrics=metrics)
-        others = watched_kinds.others(self.cluster, queue, metrics, budgets=self._budgets, noticed=_ignore)
+        others = other_kinds(self.cluster, queue, metrics, budgets=self._budgets, noticed=_ignore)
         self._handlers = {
             NODES: NodeHandler(
-                cluster=self.cluster, queue=queue, metrics=metrics, gone=_ignore, nomination_lost=_ignore
+                cluster=self.cluster,
+                queue=queue,
+                metrics=metrics,
+                gone=_ignore,
+                nomination_lost=_ignore,
+                changed=_ignore,
+                came=_ignore,
             ),
             **dict(others),
             PODS: _pod_handler(self.cluster, queue, metrics),
@@ -172,6 +214,8 @@ def _pod_handler(cluster: Cluster, queue: SchedulingQueue, metrics: Metrics) -> 
         started=_ignore,
         double_booked=_ignore,
         unknown=_ignore,
+        noticed=_ignore,
+        pending_elsewhere=_ignore,
     )
 
 

@@ -7,24 +7,28 @@ note says what is not considered. Writes nothing, and does not repeat a request 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import anyio
+import attrs
 
-from neuron_scheduler.capture.capture import Capture
-from neuron_scheduler.capture.collection import Collection, our_profiles
-from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
+from neuron_scheduler.capture.collection import Capture, Collection, our_profiles
+from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Resource
-from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
-from neuron_scheduler.kube.objects.namespaces import NAMESPACES
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
-from neuron_scheduler.kube.watch.pager import Pager
+from neuron_scheduler.kube.watch.informer import Informer, pages
+from neuron_scheduler.kube.watch.object_store import T
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 
 AT_ONCE: Final = 4
 """Kinds that are listed at the same time."""
@@ -32,7 +36,7 @@ NEEDED: Final = (NODES, PODS)
 WITHIN: Final = 10.0  # seconds for the question whether a kind can be listed
 EXPIRED_TRIES: Final = 2
 
-T = TypeVar("T")
+Listed = TypeVar("Listed")
 
 
 async def read(
@@ -88,15 +92,22 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection,
         collection.note(_left_out(resource, str(error)))
 
 
-async def _listed(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
+async def _listed(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
     """Return all objects of a kind; the list is begun once more if it takes so long that its version expires."""
     for _ in range(EXPIRED_TRIES - 1):
         try:
-            return [decoded async for page in Pager(client, resource).pages() for decoded in page.objects]
+            return [decoded async for decoded in objects(client, resource)]
         except ApiError as error:
             if error.status != 410:
                 raise
-    return [decoded async for page in Pager(client, resource).pages() for decoded in page.objects]
+    return [decoded async for decoded in objects(client, resource)]
+
+
+async def objects(client: Client, resource: Resource[Listed]) -> AsyncIterator[Decoded[Listed]]:
+    """Yield the objects of a kind, listed once in pages of limited size; a large cluster is not kept in memory."""
+    async for page in pages(client, resource):
+        for decoded in page.objects:
+            yield decoded
 
 
 async def check_rights(client: Client, namespace: str, instead: str) -> None:
@@ -150,3 +161,65 @@ def _meaning(resource: Resource[Any]) -> str:
     if resource in STORAGE:
         return "answers about pods with volumes may be wrong"
     return "a pod may be spread over nodes differently"
+
+
+@attrs.define(eq=False)
+class Following:
+    """A cluster that is kept up to date."""
+
+    collection: Collection
+    nodes: Informer[Node]
+    pods: Informer[Pod]
+    _nominated: set[str] = attrs.field(factory=set, init=False)
+
+    async def ready(self) -> None:
+        """Wait until everything has been listed once."""
+        await self.pods.synced.wait()
+
+    def current(self) -> Cluster:
+        """Return the cluster as it is now; it changes at the next pause."""
+        cluster = self.collection.cluster
+        for uid in self._nominated:
+            cluster.clear_nomination(uid)
+        waiting = [pod for pod in self.pods.objects() if pod.nominated_node_name and not pod.node_name]
+        self._nominated = {pod.uid for pod in waiting}
+        self.collection.keep_nominated_space(waiting)
+        return cluster
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the API server has not confirmed for minutes that this is current."""
+        return self.nodes.stale or self.pods.stale
+
+
+@asynccontextmanager
+async def following(client: Client, *, profiles: Sequence[Profile] | None = None) -> AsyncIterator[Following]:
+    """
+    Follow the cluster as long as the block lasts; it is complete when `Following.ready` returns.
+
+    Errors of the API server are not raised: what has failed is tried again. So the reader's rights must be checked
+    before (`live.check_rights`).
+    """
+    collection = Collection(source=client.connection.server, taken=0.0, profiles=profiles or our_profiles())
+    nodes = _informer(client, collection, NODES)
+    pods = _informer(client, collection, PODS)
+
+    async def follow_pods() -> None:
+        await nodes.synced.wait()  # a pod comes after its node, as in the process
+        await pods.run()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(nodes.run)
+        tasks.start_soon(follow_pods)
+        yield Following(collection, nodes, pods)
+        tasks.cancel_scope.cancel()
+
+
+def _informer(client: Client, collection: Collection, resource: Resource[T]) -> Informer[T]:
+    """Return an informer of whose failures nobody is told: that the cluster is old says it (`Following.is_old`)."""
+    handler = collection.handler_of(resource)
+    return Informer(client=client, resource=resource, handler=handler, on_failure=_unsaid, on_unhandled=_unsaid)
+
+
+def _unsaid(_resource: str) -> None:
+    """Tell nobody."""

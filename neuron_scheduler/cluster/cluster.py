@@ -18,11 +18,11 @@ from typing import Self
 import attrs
 
 from neuron_scheduler.cluster.index.nodeset import Slot
-from neuron_scheduler.cluster.refresh import claims_on, pod_with_current_volumes, with_current_volumes, with_node
 from neuron_scheduler.cluster.rows.node_info import (
     NodeInfo,
     Nomination,
     SetAside,
+    on_node,
     with_changed_pod,
     with_pod,
     without_pod,
@@ -30,12 +30,19 @@ from neuron_scheduler.cluster.rows.node_info import (
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.cluster.tables.nodes import NodeTable
-from neuron_scheduler.cluster.tables.volumes import Affected, Volumes
+from neuron_scheduler.cluster.tables.volumes import (
+    Affected,
+    Volumes,
+    claims_on,
+    pod_with_current_volumes,
+    with_current_volumes,
+)
 from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.volumes import Storage
+from neuron_scheduler.model.volumes import NodeStorage, Storage
+from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
 CHANGED = "its allocation changed after it was bound; the first is kept"
@@ -122,7 +129,7 @@ class Cluster:
         before = self._table.node_info_of(node.name)
         if self.node(node.name) is None:  # no index had its pods, so changes of their claims were not applied
             before = with_current_volumes(before, self.volumes)
-        new = with_node(before, node, self.volumes.storage_of(node.name))
+        new = _with_node(before, node, self.volumes.storage_of(node.name))
         self._table.put(new)
         return new
 
@@ -297,3 +304,17 @@ def _without_nomination(node_info: NodeInfo, uid: str) -> NodeInfo:
     return attrs.evolve(
         node_info, nominations=tuple(nomination for nomination in node_info.nominations if nomination.pod.uid != uid)
     )
+
+
+def _with_node(before: NodeInfo, node: Node, storage: NodeStorage) -> NodeInfo:
+    """Return the row with a new node object; another machine changes what its pods hold and ends its nominations."""
+    machine = machine_of(node)
+    if machine == before.machine:
+        return attrs.evolve(before, node=node, storage=storage)
+    pod_infos = {
+        uid: pod_info
+        if pod_info.unreadable
+        else attrs.evolve(pod_info_of(pod_info.pod, machine), volumes=pod_info.volumes)
+        for uid, pod_info in before.pod_infos.items()
+    }
+    return attrs.evolve(on_node(node, pod_infos), storage=storage)

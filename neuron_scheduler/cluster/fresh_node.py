@@ -3,7 +3,7 @@ A node that does not exist yet, for questions such as "would the pod fit if a tr
 
 It is shaped like the nodes of its type that the cluster has: their labels, taints, allocatable amounts and daemon pods,
 without what belongs to one machine or to a passing state. A type that the cluster lacks is shaped by the catalog, which
-knows its devices and nothing of its host. Does not change anything but the fork that it is asked to join.
+knows its devices and nothing of its host.
 """
 
 import re

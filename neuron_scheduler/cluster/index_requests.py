@@ -1,6 +1,6 @@
 """Which indexes a question uses: recorded by asking it once, so that missing ones can be built in steps beforehand."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from typing import Any
 
 import attrs
@@ -36,7 +36,7 @@ class IndexRequests:
         """The definitions, to be kept."""
         return Needs(tuple(self.of_nodes), tuple(self.of_rows))
 
-    def prepared(self) -> Iterator[None]:
+    def prepared(self) -> Generator[None, None, None]:
         """Prepare what is lacking; yields when other tasks may run."""
         for prepare in self.lacking.values():
             yield from prepare()

@@ -5,8 +5,8 @@ Plugins read the cluster only through this. Does not change anything: that is fo
 Slots and node sets are valid until the next `await` (`tables.nodes` says why).
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import attrs
 
@@ -16,7 +16,6 @@ from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.index_requests import IndexRequests, Needs
-from neuron_scheduler.cluster.overlay import Overlay, overlaid
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.demand import Demand
@@ -25,9 +24,45 @@ from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.cluster.tables.nodes import NodeTable
 from neuron_scheduler.cluster.tables.volumes import Volumes
 from neuron_scheduler.cluster.tables.workloads import Workloads
+from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
+
+
+class Overlay(Hashable, Protocol):
+    """
+    How rows would be different, such as without the pods of lower priority, for questions about all nodes.
+
+    A hashable value, because it is part of the definition of the indexes that answer the question. Its marks show which
+    rows it changes: if they are few, only these are computed.
+    """
+
+    @property
+    def marks(self) -> Callable[[NodeInfo], Values]:
+        """Index definition: a row's marks, which decide whether overlays of this type change it."""
+
+    def changes(self, mark: Hashable) -> bool:
+        """Return whether rows with this mark are changed; a row with no such mark is not."""
+
+    def __call__(self, node_info: NodeInfo, /) -> NodeInfo:
+        """Return the row as it would be."""
+
+
+@attrs.frozen(eq=False)
+class _Overlaid:
+    """Index definition: another one, applied to rows under an overlay."""
+
+    overlay: Overlay
+    definition: Callable[[NodeInfo], Any]
+
+    def __call__(self, node_info: NodeInfo) -> Any:
+        return self.definition(self.overlay(node_info))
+
+
+overlaid = memoised(maxsize=4096)(_Overlaid)
+"""The only definition for an overlay and a definition, since indexes are looked up by identity."""
+
 
 _Data = TypeVar("_Data", Postings, Column)
 

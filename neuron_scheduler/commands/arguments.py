@@ -1,18 +1,18 @@
 """
 The arguments that several commands share: which cluster, which namespace, which form of output.
 
-Their names are kubectl's, and they mean the same; a flag of kubectl that is missing here has no meaning for a program
-that only reads. Does not connect: that is for `reading`.
+Their names are kubectl's, and they mean the same; what is missing here is said by a kubeconfig. Does not connect: that
+is for `reading`.
 """
 
 import argparse
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from neuron_scheduler.kube.http.overrides import Overrides
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.settings.setting import duration
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 FORMS: Final = ("text", "wide", "json", "yaml")
 
@@ -37,6 +37,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="ask the running scheduler at this address (such as http://127.0.0.1:10251 through kubectl port-forward),"
         " with your token; it answers within your rights, which need not cover the whole cluster",
     )
+    add("--certificate-authority", metavar="FILE", default="", help="whom to trust as the scheduler at --ask")
+    add("--insecure-skip-tls-verify", action="store_true", help="with --ask: trust any server; others can then read")
     add("--config", metavar="FILE", default="", help="the scheduler's configuration file (default: its defaults)")
     _add_connection(parser.add_argument_group("kubectl's own flags"))
 
@@ -45,20 +47,10 @@ def _add_connection(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
     add("--kubeconfig", metavar="FILE", default="", help="default: $KUBECONFIG or ~/.kube/config; in a pod its account")
     add("--context", metavar="NAME", default="", help="of the kubeconfig")
-    add("--cluster", metavar="NAME", default="", help="of the kubeconfig")
-    add("--user", metavar="NAME", default="", help="of the kubeconfig")
-    add("-s", "--server", metavar="URL", default="", help="address of the API server")
-    add("--token", metavar="TOKEN", default="", help="bearer token for the API server")
+    add("-s", "--server", metavar="URL", default="", help="address of the API server, in place of the kubeconfig's")
+    add("--token", metavar="TOKEN", default="", help="bearer token, in place of the kubeconfig's user")
     add("--as", dest="impersonate", metavar="NAME", default="", help="the user to act as")
     add("--as-group", metavar="NAME", action="append", default=[], help="a group to act as; may be repeated")
-    add("--as-uid", metavar="UID", default="", help="the uid to act as")
-    add("--as-user-extra", metavar="KEY=VALUE", action="append", default=[], help="an attribute of that user; likewise")
-    add("--proxy-url", metavar="URL", default="", help="proxy to the API server")
-    add("--certificate-authority", metavar="FILE", default="", help="whom to trust as the API server")
-    add("--client-certificate", metavar="FILE", default="", help="certificate of the user")
-    add("--client-key", metavar="FILE", default="", help="key of that certificate")
-    add("--tls-server-name", metavar="NAME", default="", help="the name in the API server's certificate")
-    add("--insecure-skip-tls-verify", action="store_true", help="trust any server; others can then read the answers")
     add(
         "--request-timeout",
         metavar="DURATION",
@@ -104,22 +96,14 @@ def kubeconfig_of(arguments: argparse.Namespace) -> str | None:
     return paths
 
 
-def overrides_of(arguments: argparse.Namespace) -> Overrides:
-    """Return what kubectl's flags change of the kubeconfig."""
-    return Overrides(
-        context=arguments.context,
-        cluster=arguments.cluster,
-        user=arguments.user,
-        server=arguments.server,
-        token=arguments.token,
-        tls_server_name=arguments.tls_server_name,
-        certificate_authority=arguments.certificate_authority,
-        insecure_skip_tls_verify=arguments.insecure_skip_tls_verify,
-        client_certificate=arguments.client_certificate,
-        client_key=arguments.client_key,
-        impersonate=arguments.impersonate,
-        impersonate_uid=arguments.as_uid,
-        impersonate_groups=tuple(arguments.as_group),
-        impersonate_extra=tuple(arguments.as_user_extra),
-        proxy_url=arguments.proxy_url,
-    )
+def connecting(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `auth.load` for kubectl's flags."""
+    if arguments.as_group and not arguments.impersonate:
+        raise ConfigurationError("--as-group needs --as, the user to act as")
+    return {
+        "paths": kubeconfig_of(arguments),
+        "master": arguments.server or None,
+        "context": arguments.context,
+        "token": arguments.token,
+        "acting_as": {"as": arguments.impersonate, "as-groups": arguments.as_group} if arguments.impersonate else None,
+    }

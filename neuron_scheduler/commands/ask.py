@@ -9,23 +9,21 @@ read.
 import argparse
 import ipaddress
 import time
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
 import msgspec
 
-from neuron_scheduler.answer_json import from_json
-from neuron_scheduler.commands.arguments import kubeconfig_of, overrides_of
+from neuron_scheduler.commands.arguments import connecting, kubeconfig_of
 from neuron_scheduler.commands.reading import DEFAULT_NAMESPACE, in_time, run_async
-from neuron_scheduler.errors import ApiError, ConfigurationError
+from neuron_scheduler.explain.answers.json_form import from_json
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.credentials import Fixed
 from neuron_scheduler.kube.http.tls import Tls
-
-MOST_BYTES: Final = 256 << 20
-"""Of an answer; the fleet of 15,000 nodes is a tenth of that."""
+from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError
 
 T = TypeVar("T")
 
@@ -70,9 +68,7 @@ async def answer_of(client: Client, path: str, params: dict[str, str], body: byt
     """Return the answer as JSON values; arguments and errors are those of `ask`."""
     server = client.connection.server
     try:
-        answer = await client.request(
-            "GET" if body is None else "POST", path, params=params, body=body, most_bytes=MOST_BYTES
-        )
+        answer = await client.request("GET" if body is None else "POST", path, params=params, body=body)
         return msgspec.json.decode(answer.body)
     except ApiError as error:
         raise ConfigurationError(f"{server} refuses to answer: {error.message or error}") from error
@@ -110,17 +106,15 @@ async def connection_of(arguments: argparse.Namespace) -> Connection:
         raise ConfigurationError(
             f"--ask: your token would be sent to {parts.hostname} without TLS; use https, or kubectl port-forward"
         )
-    user = attrs.evolve(
-        overrides_of(arguments), certificate_authority="", insecure_skip_tls_verify=False, tls_server_name=""
-    )
-    reader = await auth.load(kubeconfig_of(arguments), overrides=user)
+    reader = Connection("", "--token", Fixed(f"Bearer {arguments.token}"))
+    if not arguments.token or kubeconfig_of(arguments):
+        reader = await auth.load(**connecting(arguments) | {"master": None})
     tls = None
     if parts.scheme == "https":
         tls = Tls(
             clock=time.monotonic,
             ca_file=arguments.certificate_authority or None,
             verify=not arguments.insecure_skip_tls_verify,
-            server_name=arguments.tls_server_name or None,
             origin="--ask",
         )
         tls.context()

@@ -13,21 +13,20 @@ from typing import Final
 import attrs
 import msgspec
 
+from neuron_scheduler.capture.documents import MOST_BYTES
+from neuron_scheduler.capture.sizes import count, counts, purchases, sized
+from neuron_scheduler.capture.workloads import only_workload, read_workloads
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.fit_text import FitText
 from neuron_scheduler.commands.reading import Reading, answering, read
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.explain.answers.fit import Fit, Fits
 from neuron_scheduler.explain.replicated import Replicated
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.settings.arguments import reader
-from neuron_scheduler.telemetry.paragraphs import Paragraphs
-from neuron_scheduler.telemetry.terminal import terminal
-from neuron_scheduler.workload_files.documents import MOST_BYTES
-from neuron_scheduler.workload_files.sizes import count, counts, purchases, sized
-from neuron_scheduler.workload_files.workloads import only_workload, read_workloads
+from neuron_scheduler.telemetry.errors import ConfigurationError
+from neuron_scheduler.telemetry.terminal import Paragraphs, terminal
 
 ALL_FIT, SOME_DO_NOT = 0, 1
 STDIN: Final = "-"
@@ -109,7 +108,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _computed(arguments: argparse.Namespace) -> Fits:
     """Return the answer from a cluster that was read for it."""
     from neuron_scheduler.explain.fit import how_many_of_each
-    from neuron_scheduler.explain.steps import finished
+    from neuron_scheduler.steps import run
 
     text, buy = _content(arguments.filename), purchases(",".join(arguments.buy))
     _workloads(arguments, text, "default", "")  # a mistake is found before the cluster is read
@@ -121,7 +120,7 @@ def _computed(arguments: argparse.Namespace) -> Fits:
         lambda workload: reading.profile_for(workload.pod_sets[0].template),
         buy=buy,
     )
-    return attrs.evolve(finished(steps), notes=(*_notes(workloads, reading), *reading.capture.notes))
+    return attrs.evolve(run(steps), notes=(*_notes(workloads, reading), *reading.capture.notes))
 
 
 def _workloads(

@@ -13,9 +13,9 @@ import attrs
 
 from neuron_scheduler.explain.answers.fit import Fit, Limit, PlacedPod, Purchase
 from neuron_scheduler.model.wording import counted
-from neuron_scheduler.neuron.id_text import runs_of
+from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.paragraphs import GREEN, RED, YELLOW, Paragraphs
+from neuron_scheduler.telemetry.terminal import GREEN, RED, YELLOW, Paragraphs
 
 MOST_NODES: Final = 20
 """Nodes that are listed if not all are asked for."""

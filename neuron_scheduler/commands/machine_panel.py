@@ -13,7 +13,7 @@ import attrs
 
 from neuron_scheduler.explain.answers.fleet import CoreState, Holder, MachinePicture
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.paragraphs import BOLD, GREEN, RED, YELLOW
+from neuron_scheduler.telemetry.terminal import BOLD, GREEN, RED, YELLOW
 
 WIDTH: Final = 25
 """Columns of a machine: three and their gaps fit into 80."""
@@ -36,7 +36,7 @@ _STATES: Final = frozenset(CoreState)
 
 Segment = tuple[str, str]
 """A text and its code for colour; empty for none."""
-Line = list[Segment]
+Segments = list[Segment]
 
 
 def free_mark(machine: MachinePicture) -> Segment:
@@ -51,7 +51,7 @@ class Panel:
     machine: MachinePicture
     width: int = WIDTH
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[Segments]:
         """Yield name, type, drawing, what is free, and the pods."""
         machine = self.machine
         yield [(self._cut(machine.node_name), BOLD)]
@@ -61,7 +61,7 @@ class Panel:
             yield [(self._cut(text), code)]
         yield from self._holders()
 
-    def _drawing(self) -> Iterator[Line]:
+    def _drawing(self) -> Iterator[Segments]:
         match self.machine.shape:
             case "torus":
                 return self._torus()
@@ -70,7 +70,7 @@ class Panel:
             case _:
                 return self._rows()
 
-    def _torus(self) -> Iterator[Line]:
+    def _torus(self) -> Iterator[Segments]:
         """Yield four rows of four; the links that wrap around are not drawn."""
         between = " ".join("│".center(self.machine.cores_per_device) for _ in range(4))
         for first in range(0, self.machine.devices, 4):
@@ -78,7 +78,7 @@ class Panel:
                 yield [(between, LINK)]
             yield self._row(range(first, first + 4))
 
-    def _ring(self) -> Iterator[Line]:
+    def _ring(self) -> Iterator[Segments]:
         """Yield two rows: the devices in order, and back."""
         half = self.machine.devices // 2
         there, back = self._row(range(half)), self._row(range(self.machine.devices - 1, half - 1, -1))
@@ -86,15 +86,15 @@ class Panel:
         yield [("│" + " " * length(there) + "│", LINK)]
         yield [("╰", LINK), *back, ("╯", LINK)]
 
-    def _rows(self) -> Iterator[Line]:
+    def _rows(self) -> Iterator[Segments]:
         """Yield rows with as many devices as fit."""
         count = self.machine.devices
         fitting = max((self.width + 1) // (self.machine.cores_per_device + 1), 1)
         for first in range(0, count, fitting):
             yield self._row(range(first, min(first + fitting, count)))
 
-    def _row(self, devices: Sequence[int]) -> Line:
-        row: Line = []
+    def _row(self, devices: Sequence[int]) -> Segments:
+        row: Segments = []
         for place, device in enumerate(devices):
             if place:
                 row.append(("─", LINK))
@@ -109,7 +109,7 @@ class Panel:
         holder = next((place for place, each in enumerate(self.machine.holders) if _has(each, core)), None)
         return free_mark(self.machine) if state is CoreState.FREE or holder is None else letter(holder)
 
-    def _holders(self) -> Iterator[Line]:
+    def _holders(self) -> Iterator[Segments]:
         """Yield a line for each pod: its letter and its name."""
         for place, holder in enumerate(self.machine.holders[:MOST_HOLDERS]):
             mark, name = _mark(holder, place), f"{holder.namespace}/{holder.name}" if holder.name else "a pod"
@@ -176,7 +176,7 @@ def _has(holder: Holder, core: int) -> bool:
     return not holder.kept and any(first <= core <= last for first, last in holder.cores)
 
 
-def length(line: Line) -> int:
+def length(line: Segments) -> int:
     """Return how many columns a line takes."""
     return sum(len(text) for text, _ in line)
 
@@ -187,7 +187,7 @@ def cut(text: str, width: int) -> str:
     return shown if len(shown) <= width else f"{shown[: max(width - 2, 0)]}.."
 
 
-def rendered(line: Line, *, colour: bool, width: int = 0) -> str:
+def rendered(line: Segments, *, colour: bool, width: int = 0) -> str:
     """Return a line, padded with blanks to a width."""
     text = "".join(f"\033[{code}m{part}\033[0m" if colour and code and part else part for part, code in line)
     return text + " " * max(0, width - length(line))

@@ -11,13 +11,12 @@ import attrs
 
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
-from neuron_scheduler.commands.fleet_picture import PATH, lines_of, picture
-from neuron_scheduler.commands.map_text import BY
+from neuron_scheduler.commands.map_text import BY, PATH, lines_of, picture
 from neuron_scheduler.commands.reading import answering, read
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.explain.answers.fleet import Fleet
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.settings.setting import duration
+from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.terminal import terminal
 
 SHOWN: Final = 0
@@ -71,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _computed(arguments: argparse.Namespace) -> Fleet:
     reading = read(arguments)
-    fleet = picture(reading.capture.cluster, arguments)
+    fleet = picture(reading.capture.cluster)
     return attrs.evolve(fleet, notes=(*fleet.notes, *reading.capture.notes))
 
 

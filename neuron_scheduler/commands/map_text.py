@@ -5,6 +5,7 @@ The lines of many machines are cut, because nobody reads hundreds of them: those
 and are counted. Does not compute what is free: the answer has it, and the sums are those of the metrics.
 """
 
+import argparse
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -12,13 +13,14 @@ from typing import Final
 
 import attrs
 
+from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.commands.machine_panel import (
     LINK,
     MARKS,
     WIDTH,
-    Line,
     Panel,
     Segment,
+    Segments,
     blocks_text,
     cut,
     free_mark,
@@ -28,8 +30,10 @@ from neuron_scheduler.commands.machine_panel import (
     state_of,
 )
 from neuron_scheduler.explain.answers.fleet import CoreState, Fleet, MachinePicture
+from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.wording import counted
-from neuron_scheduler.telemetry.paragraphs import Paragraphs
+from neuron_scheduler.steps import run
+from neuron_scheduler.telemetry.terminal import Paragraphs, Terminal
 
 BY: Final = ("type", "ultraserver", "zone")
 """By what machines are grouped."""
@@ -136,7 +140,7 @@ class MapText:
 
     def _pictures(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
         """Yield the machines, as many side by side as fit; low pictures are stacked, because a torus is high."""
-        row: list[tuple[int, list[Line]]] = []
+        row: list[tuple[int, list[Segments]]] = []
         for machine in machines:
             panel = [*Panel(machine, min(WIDTH, self.width)).lines()]
             width = max(WIDTH, *map(length, panel))
@@ -150,9 +154,9 @@ class MapText:
         if row:
             yield from self._row(row)
 
-    def _row(self, row: Sequence[tuple[int, list[Line]]]) -> Iterator[str]:
+    def _row(self, row: Sequence[tuple[int, list[Segments]]]) -> Iterator[str]:
         yield ""
-        empty: Line = []
+        empty: Segments = []
         for lines in zip_longest(*(panel for _, panel in row), fillvalue=empty):
             cells = (
                 rendered(line, colour=self.colour, width=width) for line, (width, _) in zip(lines, row, strict=True)
@@ -167,7 +171,7 @@ class MapText:
         room = self.width - sum(widths) - len(_GAP) * (len(widths) + 2) - _STATES
         name_width = max(min(max((len(machine.node_name) for machine in shown), default=0), room), _SHORTEST_NAME)
         for machine, cells in zip(shown, columns, strict=True):
-            first: Line = [(cut(machine.node_name, name_width), "")]
+            first: Segments = [(cut(machine.node_name, name_width), "")]
             padded = [rendered(first, colour=False, width=name_width)]
             padded += [rendered(cell, colour=self.colour, width=w) for cell, w in zip(cells, widths, strict=True)]
             taken = name_width + sum(widths) + len(_GAP) * (len(widths) + 2)
@@ -178,16 +182,18 @@ class MapText:
             more = f"{_GAP}and {counted(len(rest), 'more node')} with {devices} (-o wide lists all)"
             yield rendered([(cut(more, self.width), LINK)], colour=self.colour)
 
-    def _figures(self, machine: MachinePicture, *, typed: bool) -> list[Line]:
-        free: Line = [(f"{machine.free_devices}/{machine.devices}{' free' if self.width >= _VERY_NARROW else ''}", "")]
+    def _figures(self, machine: MachinePicture, *, typed: bool) -> list[Segments]:
+        free: Segments = [
+            (f"{machine.free_devices}/{machine.devices}{' free' if self.width >= _VERY_NARROW else ''}", "")
+        ]
         if self.width < _NARROW:
             return [free]
-        kind: list[Line] = [[(cut(machine.instance_type, WIDTH), LINK)]] if typed else []
+        kind: list[Segments] = [[(cut(machine.instance_type, WIDTH), LINK)]] if typed else []
         return [free, [(blocks_text(machine), LINK)], *kind]
 
     def _oddities(self, machine: MachinePicture, width: int) -> str:
         """Return what is unusual about a machine, as far as there is room."""
-        line: Line = []
+        line: Segments = []
         for text, code in oddities(machine):
             before = ", " if line else ""
             if length(line) + len(before) + len(text) <= width:
@@ -236,7 +242,7 @@ def sums(name: str, machines: Sequence[MachinePicture]) -> str:
     return f"{total}: {free} free (largest block {block}), {used} used, {devices - free - used} withheld"
 
 
-def _bar(machine: MachinePicture) -> Line:
+def _bar(machine: MachinePicture) -> Segments:
     """Return a character for each device, in groups of four; a machine with very many gets none."""
     if machine.devices > _MOST_CELLS:
         return [("", "")]
@@ -257,3 +263,20 @@ def _device(machine: MachinePicture, cores: str) -> Segment:
     if not held:
         return free_mark(machine)
     return _USED if held == len(cores) else _PART
+
+
+PATH: Final = "/v1/fleet"
+"""Of the question to the running scheduler."""
+
+
+def picture(cluster: Cluster) -> Fleet:
+    """Return the fleet of a cluster."""
+    return run(fleet(cluster))
+
+
+def lines_of(fleet: Fleet, arguments: argparse.Namespace, screen: Terminal, *, whole: bool = True) -> list[str]:
+    """Return the map as lines; if it must not be longer than the screen, as much of it as has room."""
+    text = MapText(screen.width, screen.colour, arguments.by, every_machine=arguments.output == "wide")
+    if arguments.node:
+        return list(text.node_lines(fleet, arguments.node))
+    return list(text.lines(fleet)) if whole else text.frame(fleet, screen.height - 1)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from neuron_scheduler.capture.capture import Capture
-from neuron_scheduler.commands.arguments import kubeconfig_of, overrides_of
-from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError, UnreachableError
+from neuron_scheduler.capture.collection import Capture
+from neuron_scheduler.commands.arguments import connecting
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.profiles import profiles_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profiles import profiles_of
+from neuron_scheduler.telemetry.errors import ConfigurationError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.telemetry.line_formats import leaves
 
 if TYPE_CHECKING:
@@ -121,7 +121,11 @@ async def connected(arguments: argparse.Namespace) -> "Connection":
     """Return the connection to the API server that the arguments name."""
     from neuron_scheduler.kube.http import auth
 
-    return await auth.load(kubeconfig_of(arguments), overrides=overrides_of(arguments))
+    if arguments.certificate_authority or arguments.insecure_skip_tls_verify:
+        raise ConfigurationError(
+            "--certificate-authority and --insecure-skip-tls-verify are for --ask; a kubeconfig says whom to trust"
+        )
+    return await auth.load(**connecting(arguments))
 
 
 async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[], Any]) -> Any:

@@ -12,19 +12,18 @@ from typing import Final
 
 import attrs
 
+from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
-from neuron_scheduler.commands.pod_name import found, named
 from neuron_scheduler.commands.reading import Reading, answering, read
-from neuron_scheduler.commands.waiting_text import WaitingText
-from neuron_scheduler.commands.why_text import WhyText
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.commands.why_text import WaitingText, WhyText
 from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation, Verdict
 from neuron_scheduler.explain.answers.lists import Waiting
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few_names
-from neuron_scheduler.telemetry.paragraphs import Paragraphs
-from neuron_scheduler.telemetry.terminal import terminal
+from neuron_scheduler.telemetry.errors import ConfigurationError
+from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.telemetry.terminal import Paragraphs, terminal
 
 Answer = Explanation | NodeExplanation | Waiting
 
@@ -91,19 +90,19 @@ def _computed(arguments: argparse.Namespace) -> _Answered:
 
 
 def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
-    from neuron_scheduler.explain.steps import finished
     from neuron_scheduler.explain.why import explain_on_node, explain_pod
+    from neuron_scheduler.steps import run
 
     capture = reading.capture
     pod = found(capture, arguments.pod, reading.namespace)
     profile = reading.profile_for(pod)
     if arguments.node:
-        return finished(explain_on_node(capture.cluster, pod, profile, arguments.node))
-    return finished(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets, now=capture.taken))
+        return run(explain_on_node(capture.cluster, pod, profile, arguments.node))
+    return run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets, now=capture.taken))
 
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
-    from neuron_scheduler.explain.waiting_list import waiting_list
+    from neuron_scheduler.explain.waiting import waiting_list
     from neuron_scheduler.settings.capacity_requests import RESERVED
 
     pods = [
@@ -164,3 +163,45 @@ def _exit_code(answer: Answer) -> int:
     if isinstance(answer, Waiting):
         return WAITS if answer.pods else FITS
     return FITS if answer.verdict in (Verdict.FITS, Verdict.BOUND) else WAITS
+
+
+TYPES: Final = ("pod", "pods", "po")
+
+
+def named(text: str) -> tuple[str, str]:
+    """
+    Return the namespace, empty if the text has none, and the name.
+
+    Raises:
+        ConfigurationError: it is no pod's name.
+    """
+    first, slash, name = text.partition("/")
+    if not slash:
+        first, name = "", text
+    elif not first or not name or "/" in name:
+        raise ConfigurationError(f"{text!r} is not a pod: write NAME, NAMESPACE/NAME or pod/NAME")
+    return ("" if first.lower() in TYPES else first), name
+
+
+def found(capture: Capture, text: str, namespace: str) -> Pod:
+    """
+    Return the pod that a text names.
+
+    Raises:
+        ConfigurationError: there is none of that name, or it has ended, or cannot be read.
+    """
+    own_namespace, name = named(text)
+    key = f"{own_namespace or namespace}/{name}"
+    pod = capture.pods.get(key)
+    if pod is not None:
+        return pod
+    shown = printable(key)
+    if key in capture.ended:
+        raise ConfigurationError(f"pod {shown} has ended, and holds nothing any more")
+    malformed = capture.unreadable.get(key)
+    if malformed is not None:
+        where = f" on node {malformed.node_name}" if malformed.node_name else ""
+        raise ConfigurationError(f"pod {shown}{where} cannot be read: {malformed.reason}")
+    similar = capture.similar(key)
+    meant = f"; did you mean {' or '.join(map(printable, similar))}?" if similar else ""
+    raise ConfigurationError(f"there is no pod {shown}, or it has ended{meant}")

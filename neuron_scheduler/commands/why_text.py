@@ -11,7 +11,6 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.commands.age import age
 from neuron_scheduler.explain.answers.explanation import (
     Change,
     Explanation,
@@ -23,11 +22,12 @@ from neuron_scheduler.explain.answers.explanation import (
     PodSummary,
     Verdict,
 )
+from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
 from neuron_scheduler.model.wording import clipped, counted, few_names
-from neuron_scheduler.neuron.id_text import numbered
+from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.paragraphs import GREEN, RED, YELLOW, Paragraphs
+from neuron_scheduler.telemetry.terminal import GREEN, RED, YELLOW, Paragraphs
 
 MOST_GROUPS: Final = 3
 """Groups of one reason that are shown if not all are asked for."""
@@ -218,3 +218,73 @@ def _pod(pod: LeavingPod | NodeHolder) -> str:
 
 def _words(cause: str) -> str:
     return cause.replace("_", " ")
+
+
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_YEAR: Final = 365 * _DAY
+
+
+_CLOCKS_DIFFER: Final = -2.0
+_FORMS: Final = (
+    (2 * _MINUTE, (1, "s"), (1, "s"), 0),
+    (3 * _HOUR, (_MINUTE, "m"), (1, "s"), 10),
+    (2 * _DAY, (_HOUR, "h"), (_MINUTE, "m"), 8),
+    (2 * _YEAR, (_DAY, "d"), (_HOUR, "h"), 8),
+    (8 * _YEAR, (_YEAR, "y"), (_DAY, "d"), 8),
+)
+"""Below so many seconds: a unit, and a smaller one that is added below a number of the first."""
+
+
+def age(seconds: float) -> str:
+    """Return a short form of a duration: `45s`, `5m30s`, `3h12m`, `2d3h`, `3y40d`; `<invalid>` of one to come."""
+    whole = int(seconds)
+    if whole < 0:
+        return "0s" if seconds > _CLOCKS_DIFFER else "<invalid>"
+    for limit, (unit, name), (part, part_name), two_below in _FORMS:
+        if whole < limit:
+            count = whole // unit
+            rest = whole % unit // part if count < two_below else 0
+            return f"{count}{name}{rest}{part_name}" if rest else f"{count}{name}"
+    return f"{whole // _YEAR}y"
+
+
+@attrs.frozen
+class WaitingText:
+    """
+    Writes tables.
+
+    Attributes:
+        wide: with the scheduler's name and the message.
+        now: seconds since the epoch.
+        place: where the pods were looked for, such as `in namespace ml`.
+    """
+
+    wide: bool = False
+    now: float = 0.0
+    place: str = "in the cluster"
+
+    def lines(self, waiting: Waiting) -> Iterator[str]:
+        """Yield the lines of the table, or a sentence if no pod waits."""
+        if not waiting.pods:
+            yield f"No pod that asks for Neuron waits {self.place}."
+            return
+        heading = ["NAMESPACE", "NAME", "ASKS FOR", "AGE", "CAUSE"]
+        rows = [heading + (["SCHEDULER", "MESSAGE"] if self.wide else [])]
+        rows += [self._row(line) for line in waiting.pods]
+        yield from table(rows)
+
+    def _row(self, line: WaitingPod) -> list[str]:
+        pod = line.pod
+        old = age(self.now - pod.created) if pod.created and self.now else "<unknown>"
+        cells = [pod.namespace, pod.name, pod.asks, old, line.cause or "fits"]
+        return cells + ([pod.scheduler_name, line.message] if self.wide else [])
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield aligned lines, the columns three blanks apart; the last one may be long."""
+    shown = [[printable(clipped(cell)) for cell in row[:-1]] + [printable(row[-1])] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -4,14 +4,12 @@ From an assumed decision to its definite outcome: bind the pod's volumes, then s
 Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Many workers send Bindings for the first time, in the order
 of the decisions. A Binding that has to wait for another pod of its node (`allocate_fence`) occupies no worker. A
 Binding without a definite outcome keeps its pod's place and does not occupy these workers any more: a few other ones
-send it again when it is due, and serve the namespaces in turns. Does not decide or apply an outcome: that is
-`binding_outcomes`.
+send it again when it is due, and serve the namespaces in turns.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import anyio
 import attrs
@@ -20,19 +18,17 @@ from anyio.abc import TaskGroup
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
-from neuron_scheduler.controllers.binding_outcomes import BindingOutcomes
-from neuron_scheduler.controllers.commitment import Commitment, obstacle, refused_by
-from neuron_scheduler.controllers.withdrawal_fence import WithdrawalFence
-from neuron_scheduler.delaying_queue import DelayingQueue
-from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Fenced, InDoubt
+from neuron_scheduler.controllers.commitment import BindingOutcomes, Commitment, obstacle, refused_by
+from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.controllers.volume_binder import VolumeBinder
+from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Fenced, InDoubt
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue, WorkQueue
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
-from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from neuron_scheduler.work_queue import WorkQueue
 
 log = logs.logger(__name__)
 
@@ -40,43 +36,6 @@ _RETRIES_AT_ONCE = 8  # of Bindings in doubt; these and the first tries together
 _RETRIES_OF_A_NAMESPACE = 4
 _MOST_DOUBTS = 16  # of a namespace; with more, the retrying workers send its first tries too, which delay no others
 _REPORTED_FROM = 4  # tries before a log line and an Event; the next ones after 8, 16, ...
-
-
-class Binder(Protocol):
-    """Sends the Binding of one decision."""
-
-    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
-        """Send the Binding once."""
-
-    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
-        """Send the identical Binding once more."""
-
-
-class PodReporter(Protocol):
-    """Reports to the pod's owner what becomes of its Binding before there is an outcome."""
-
-    def in_doubt(self, pod: Pod, message: str) -> None:
-        """Report that the Binding is in doubt: the pod may be bound or not."""
-
-    def withdraw(self, uid: str) -> None:
-        """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
-
-
-class VolumeBinder(Protocol):
-    """Binds a pod's volumes before the pod."""
-
-    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
-        """Assume what the pod's volumes need on the node; None if they need nothing."""
-
-    def release(self, plan: VolumePlan) -> None:
-        """Take back the assumptions of a plan."""
-
-    async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
-        """Carry out the plan and wait; None if the pod can be bound now."""
-
-
-def _no_more(_commitment: Commitment) -> Mapping[str, str]:
-    return {}
 
 
 @attrs.frozen
@@ -100,9 +59,7 @@ class BindingCycle:
         concurrency: maximum of concurrent first tries.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
         fence: where they wait.
-        withdrawals: where Bindings wait until the autoscaler is no longer asked for a machine for their pods.
         outcomes: applies the outcomes.
-        further_annotations: returns what a Binding gets beside the annotations of its commitment.
         open: whether commitments are taken: it runs, and is not about to stop.
     """
 
@@ -118,9 +75,7 @@ class BindingCycle:
     errors: UnexpectedErrors
     concurrency: int
     fenced: bool = True
-    further_annotations: Callable[[Commitment], Mapping[str, str]] = attrs.field(default=_no_more, init=False)
     fence: AllocateFence = attrs.field(init=False)
-    withdrawals: WithdrawalFence = attrs.field(init=False)
     outcomes: BindingOutcomes = attrs.field(init=False)
     open: bool = attrs.field(default=False, init=False)
     _decided: WorkQueue[Commitment] = attrs.field(init=False)
@@ -141,13 +96,6 @@ class BindingCycle:
             errors=self.errors,
             enabled=self.fenced,
         )
-        self.withdrawals = WithdrawalFence(
-            cluster=self.cluster,
-            clock=self.clock,
-            send=self._to_the_fence,
-            settle=self.outcomes.apply,
-            errors=self.errors,
-        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -160,14 +108,12 @@ class BindingCycle:
                     binders.start_soon(self._commit_each)
                 async with anyio.create_task_group() as self._preparing:
                     self._preparing.start_soon(self.fence.watch_the_clock)
-                    self._preparing.start_soon(self.withdrawals.watch_the_clock)
                     self.open = True
                     try:
                         yield
                     finally:
                         self.open = False
                     self._preparing.cancel_scope.cancel()  # the next leader finds the volume writes that were done
-                self.withdrawals.clear()
                 self.fence.clear()
                 self._decided.close()
             self._doubts.close()
@@ -194,15 +140,11 @@ class BindingCycle:
         """
         if not self.open:
             self.outcomes.apply(commitment, Fenced())
-        elif self.withdrawals.take(commitment):
-            self._to_the_fence(commitment)
-
-    def _to_the_fence(self, commitment: Commitment) -> None:
-        if self.fence.take(commitment):
+        elif self.fence.take(commitment):
             self._decided.push(commitment)
 
     async def _enqueue(self, commitment: Commitment) -> None:
-        if self.withdrawals.take(commitment) and self.fence.take(commitment):
+        if self.fence.take(commitment):
             await self._decided.give(commitment)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
@@ -243,8 +185,6 @@ class BindingCycle:
         pod, annotations = commitment.requester.pod, commitment.annotations
         try:
             self.reporter.withdraw(pod.uid)
-            if further := self.further_annotations(commitment):
-                annotations = {**annotations, **further}
             if AWS_NEURON_IDS in annotations:
                 annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
             extension_log.executing(self.cluster, pod, commitment.decision, annotations, commitment.requester.lines)

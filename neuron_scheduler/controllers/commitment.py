@@ -1,25 +1,39 @@
 """
-A decision on its way to the API server, which the parts of the binding cycle pass to each other, and why it may fail.
+A decision from the step that makes it count to the outcome of its Binding.
 
-It knows its requester, who is told its outcome: an attempt of the scheduling loop, or a call of kube-scheduler's.
-Does not apply an outcome: that is `binding_outcomes`.
+    decision --assume--> Commitment --`binding_cycle`--> outcome --apply--> cluster, queue, log, requester
+
+From the assumption on, the pod is on its node for every later decision. Nothing awaits there, and neither does what
+comes between the decision and this step, so no event comes in between. A commitment knows its requester, who is told
+its outcome: an attempt of the scheduling loop, or a call of kube-scheduler's.
+Upstream: `assume` and the end of `bindingCycle` in `pkg/scheduler/schedule_one.go`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.extension_log import Lines
-from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone, Refused
+from neuron_scheduler.model.annotations import OUR_LEADER
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from neuron_scheduler.scheduling.queue.queued_pod import matters_for_scheduling
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import NodeChange
+from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.storage_events import taken_back
+from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+log = logs.logger(__name__)
 
 
 class Requester(Protocol):
@@ -63,7 +77,6 @@ class Commitment:
         annotations: of the Binding, all but NEURON_ALLOC_TIME.
         started: when the attempt began.
         plan: what its volumes need before the Binding.
-        count_unknown_only: as in the profile by which it was decided.
     """
 
     requester: Requester
@@ -72,7 +85,6 @@ class Commitment:
     decision: Decision
     started: float
     plan: VolumePlan | None = None
-    count_unknown_only: bool = attrs.field(default=False, kw_only=True)
 
     @property
     def node_name(self) -> str:
@@ -96,10 +108,7 @@ def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
         return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
     placement = commitment.decision.placement
     cores = NO_CORES if placement is None else placement.cores
-    trusting = commitment.count_unknown_only
-    if matters_for_scheduling(commitment.pod, pod) or not still_takes(
-        node_info, pod, cores, count_unknown_only=trusting
-    ):
+    if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, cores):
         return Fenced()
     return None
 
@@ -107,3 +116,115 @@ def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
 def refused_by(error: Exception, commitment: Commitment, errors: UnexpectedErrors, *, task: str) -> Refused:
     """Report an unexpected exception in the work on a commitment, and return what it means: a refusal."""
     return Refused(0, errors.report(error, task=task, pod=commitment.pod.key), retryable=True)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Assumptions:
+    """
+    Assumes decisions.
+
+    Attributes:
+        recheck: drops the nominations on a node that cannot be kept any more.
+        identity: the holder of the Lease, for the fence at the API server; empty without leader election.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    recheck: Callable[[str], None]
+    identity: str = ""
+
+    def assume(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
+        """
+        Take the space in the cluster before the API server knows, and return the annotations of the Binding.
+
+        Raises:
+            ValueError: the pod is on a node already, or the decision is out of date.
+        """
+        allocation = self._allocation(pod, decision)
+        nominated = self.cluster.nomination(pod.uid)
+        assumed = placed(pod, decision.node_name, allocation)
+        self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
+        self.recheck(decision.node_name)
+        if nominated is not None:  # the nominated space may be free for other pods
+            note_freed(self.cluster, self.queue, pod, nominated[0])
+        return {**allocation, OUR_LEADER: self.identity} if self.identity else allocation
+
+    def _allocation(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
+        """Return the annotations with the devices and cores that the pod is given."""
+        node_info = self.cluster.node(decision.node_name)
+        if decision.placement is None or node_info is None or node_info.machine is None:
+            return {}
+        return annotations_for(
+            pod=pod,
+            machine=node_info.machine,
+            placement=decision.placement,
+            node_name=decision.node_name,
+        )
+
+
+@attrs.define(eq=False, kw_only=True)
+class BindingOutcomes:
+    """
+    Applies outcomes.
+
+    Attributes:
+        release: takes back what was assumed for a pod's volumes.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    release: Callable[[VolumePlan], None]
+
+    def apply(self, commitment: Commitment, outcome: BindOutcome) -> None:
+        """Apply a definite outcome; after an exception a pod that is not bound loses its place."""
+        try:
+            self._apply(commitment, outcome)
+        except Exception as error:  # noqa: BLE001 - it is one pod's error
+            commitment.requester.crashed(error)
+
+    def _apply(self, commitment: Commitment, outcome: BindOutcome) -> None:
+        requester = commitment.requester
+        match outcome:
+            case Bound():
+                requester.bound(commitment)
+                self._log_bound(commitment)
+            case Gone():
+                requester.gone()
+                self._forget(commitment)
+            case Refused() as refusal:
+                self._forget(commitment)
+                requester.refused(commitment, refusal)
+            case Fenced():
+                self._forget(commitment)
+                requester.fenced()
+
+    def _log_bound(self, commitment: Commitment) -> None:
+        pod, decision, ids = commitment.pod, commitment.decision, {}
+        if decision.placement is not None and pod.neuron is not None:
+            ids = {f"{pod.neuron.unit}s": ",".join(map(str, decision.placement.ids))}
+        log.info(
+            "Successfully bound pod to node",
+            v=2,
+            pod=pod.key,
+            node=decision.node_name,
+            evaluatedNodes=decision.evaluated,
+            feasibleNodes=decision.feasible,
+            **ids,
+        )
+        extension_log.executed(self.cluster, pod, decision, commitment.requester.lines)
+
+    def _forget(self, commitment: Commitment) -> None:
+        """Free what was assumed, and notify the queue: other pods may be waiting for it."""
+        self.cluster.forget(commitment.pod.uid)
+        if commitment.plan is not None:
+            self.release(commitment.plan)
+            for event in taken_back(commitment.plan):
+                self.queue.note(event.event, claim=event.claim)
+        note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
+
+
+def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
+    """Note in the queue that a pod leaves its space on a node, or will not take it."""
+    node_info = cluster.node(node_name)
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if node_info is None else NodeChange(node_info))

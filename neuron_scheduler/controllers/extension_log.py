@@ -5,7 +5,6 @@ Source: AWS Neuron documentation, "Neuron Scheduler Extension Flow" (verificatio
 mistakes. For a pod of our own queue they are written at `-v=4` and above, usage maps at `-v=6`; the filter's lines for
 every attempt of a pod with Neuron, whether it gets a node or not. For requests of kube-scheduler's, all are written at
 the default verbosity. A line is one message, without key/value pairs; klog's header precedes it, as any line here.
-Does not log anything else.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.controllers.binding_outcomes import note_freed
+from neuron_scheduler.controllers.commitment import note_freed
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources

@@ -1,37 +1,123 @@
 """
-Take the Lease, renew it, and stop when it is lost.
+One candidate for the Lease: takes it, renews it, and gives it back.
 
 Upstream: `client-go/tools/leaderelection`, with a gap closed: the deadline counts from the *send time* of the last
 successful renewal. The holder of the Lease may bind until `renew_deadline` after that; others can take it
 `lease_duration` after they last saw it change, so there is time between for a Binding that was already sent.
-Other candidates wait for its expiry or release (`lease_waiting`). Time is local and monotonic. The Lease is neither
-taken nor renewed while the work for which it is held does not answer. Refuses to know what that work is.
+A candidate watches a Lease that another one holds, and takes it at its expiry, or at once when it is released.
+
+It runs in the scheduler's event loop: while a step blocks that loop there is no renewal, so a scheduler that hangs
+loses its Lease (docs/decisions/0006).
 """
 
 import datetime as dt
 import math
+import os
 import random as randomness
+import re
+import socket
 import time
+import uuid
 from collections.abc import Callable
 from typing import Final
 
 import anyio
 import attrs
 
-from neuron_scheduler.controllers.identity import identity
-from neuron_scheduler.controllers.lease_waiting import Leases, LeaseWaiting, is_missing
-from neuron_scheduler.controllers.observed_lease import ObservedLease
-from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
-from neuron_scheduler.kube.writes.lease import Record
-from neuron_scheduler.lease_times import DURATION, JITTER, RENEW_DEADLINE, RETRY_PERIOD
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
+from neuron_scheduler.kube.writes.lease import LeaseClient, Record
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import (
+    ApiError,
+    ConfigurationError,
+    LeaseLostError,
+    StalledError,
+    UnreachableError,
+)
 from neuron_scheduler.telemetry.line_formats import sentence
 
+JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
 SOONER: Final = 4.0  # times the retry period may be divided by, near the deadline
 RELEASE_TIMEOUT: Final = 3.0
-_NO_TRY: Final = "is the API server reachable?"
+WATCH_SECONDS: Final = 300
+_FROZEN: Final = "the scheduler did not answer; was it frozen?"
+"""No renewal has failed, so none was tried."""
+
+_POD_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
+
+LONGEST_STEP: Final = 60.0
+"""Seconds within which a leader's loop must look at its queue again; it does so when idle, and no pod takes longer."""
+LONGEST_TAKEOVER: Final = 120.0
+"""Seconds from taking the Lease to the first look at the queue; a list of 30,000 pods takes about ten."""
+PERIOD: Final = 1.0
+"""Seconds between two looks."""
+LOOKS_TO_RECOVER: Final = 10
+"""How many looks in a row may find a leader stalled before it ends."""
 
 log = logs.logger(__name__)
+
+
+def identity() -> str:
+    """
+    Return a new holder identity for this process: `<name>_<uuid>`.
+
+    The name is that of the pod, from the environment variable POD_NAME (manifests/base/deployment.yaml). Without it the
+    hostname is used, which is the pod's name too unless the pod uses the network of its node.
+
+    Raises:
+        ConfigurationError: POD_NAME is not the name of a pod.
+    """
+    name = os.environ.get("POD_NAME", "")
+    if name and not _POD_NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"the environment variable POD_NAME is {name[:64]!a}, which is not the name of a pod; "
+            "take it from metadata.name as in manifests/base/deployment.yaml, or unset it"
+        )
+    return f"{name or socket.gethostname()}_{uuid.uuid4()}"
+
+
+@attrs.define(eq=False)
+class ObservedLease:
+    """
+    The Lease as one candidate sees it: who holds it, and when it may be taken.
+
+    Upstream: `observedRecord` and `observedTime` of `client-go/tools/leaderelection`. Another machine's clock is never
+    compared with ours: the holder's time counts from the moment when we last saw the Lease change.
+
+    Attributes:
+        identity: ours.
+        clock: monotonic seconds.
+        record: None if there is no Lease, or if it was not seen yet.
+    """
+
+    identity: str
+    clock: Callable[[], float]
+    record: Record | None = None
+    _changed_at: float = attrs.field(default=0.0, init=False)
+
+    @property
+    def holder(self) -> str:
+        """Who held the Lease; empty if nobody."""
+        return self.record.holder if self.record is not None else ""
+
+    @property
+    def version(self) -> str:
+        """The resource version; empty if there is no Lease."""
+        return self.record.resource_version if self.record is not None else ""
+
+    def observe(self, record: Record | None) -> bool:
+        """Take a new state, and return whether another candidate has become the holder."""
+        before = self.holder
+        if record != self.record or record is None:
+            self.record = record
+            self._changed_at = self.clock()
+        return self.holder not in ("", before, self.identity)
+
+    def expires_in(self) -> float:
+        """Return in how many seconds the Lease may be taken; the duration in it counts, not ours."""
+        if self.record is None or self.record.holder in ("", self.identity):
+            return 0.0
+        return self._changed_at + self.record.duration - self.clock()
 
 
 def boot_time() -> float:
@@ -44,10 +130,6 @@ def utc_now() -> dt.datetime:
     return dt.datetime.fromtimestamp(time.time(), dt.UTC)
 
 
-def _always() -> bool:
-    return True
-
-
 @attrs.define(eq=False, kw_only=True)
 class LeaderElector:
     """
@@ -57,43 +139,38 @@ class LeaderElector:
         identity: who holds the Lease when we do.
         extender_address: the URL that followers send to what only the leader may do; empty if we serve no extender.
         lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
-        answering: whether the work for which the Lease is held goes on.
-        waits: called each time the Lease could not be taken at once.
         clock: monotonic seconds.
         now: wall clock, only written, never compared.
-
-    The properties and `may_bind` are safe in any thread: `renewed_at` is one value, which is replaced, not changed.
+        tried: set when the Lease was taken, or could not be taken at once.
+        acquired: set when the Lease is ours.
     """
 
-    leases: Leases
+    leases: LeaseClient
     identity: str = attrs.field(factory=identity)
     extender_address: str = ""
-    lease_duration: float = DURATION
-    renew_deadline: float = RENEW_DEADLINE
-    retry_period: float = RETRY_PERIOD
-    answering: Callable[[], bool] = _always
-    waits: Callable[[], object] = _always
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
     clock: Callable[[], float] = boot_time
     now: Callable[[], dt.datetime] = utc_now
     random: Callable[[], float] = randomness.random
+    tried: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    acquired: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _renewed_at: float | None = attrs.field(default=None, init=False)
     _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
     _lease: ObservedLease = attrs.field(init=False)
-    _waiting: LeaseWaiting = attrs.field(init=False)
-    _failure: str = attrs.field(default=_NO_TRY, init=False)  # of the last renewal
+    _seen_free: bool = attrs.field(default=False, init=False)  # by the watch, since the last attempt
+    _failure: str = attrs.field(default=_FROZEN, init=False)  # of the last renewal
     _trouble: logs.Trouble = attrs.field(init=False)
+    _watch_trouble: logs.Trouble = attrs.field(init=False)
+    _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
+    _running: anyio.Event | None = attrs.field(default=None, init=False)  # set when `run` has ended
 
     def __attrs_post_init__(self) -> None:
         self._lease = ObservedLease(self.identity, self.clock)
         pairs = {"lease": self.leases.key}
         self._trouble = logs.Trouble(log, "Lease can be taken again", self.clock, pairs=pairs)
-        self._waiting = LeaseWaiting(leases=self.leases, lease=self._lease)
-        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
-            raise ConfigurationError(
-                f"leader election needs lease duration > renew deadline > {JITTER} * retry period, and they are "
-                f"{self.lease_duration:g}, {self.renew_deadline:g} and {self.retry_period:g} s; "
-                "change --leader-elect-lease-duration, --leader-elect-renew-deadline or --leader-elect-retry-period"
-            )
+        self._watch_trouble = logs.Trouble(log, "", self.clock, verbosity=2, pairs=pairs)
 
     @property
     def leading(self) -> bool:
@@ -120,8 +197,30 @@ class LeaderElector:
 
     def may_bind(self) -> bool:
         """Return whether a Binding may be started now: within the renew deadline since the last renewal was sent."""
-        renewed_at = self._renewed_at  # read once: another thread may replace it
-        return renewed_at is not None and self.clock() < renewed_at + self.renew_deadline
+        return self._renewed_at is not None and self.clock() < self._renewed_at + self.renew_deadline
+
+    async def run(self) -> None:
+        """
+        Take the Lease and hold it until `leave`.
+
+        Raises:
+            LeaseLostError: another candidate holds it, or it could not be renewed in time; `may_bind` is False by then.
+        """
+        self._running = anyio.Event()
+        try:
+            with self._scope:
+                await self.acquire()
+                await self.hold()
+        finally:
+            self._running.set()
+
+    async def leave(self, *, release: bool) -> None:
+        """Stop renewing; give the Lease back if it is ours and `release` says that no Binding is in doubt."""
+        self._scope.cancel()
+        if self._running is not None:
+            await self._running.wait()
+        if release:
+            await self.release()
 
     # -- acquire -------------------------------------------------------------------------------------------------------
 
@@ -130,30 +229,60 @@ class LeaderElector:
         log.info("Attempting to acquire leader lease...", lease=self.leases.key, identity=self.identity)
         while not await self._attempt():
             pass
+        self.acquired.set()
+        self.tried.set()
         self._trouble.over()
         log.info("Successfully acquired lease", lease=self.leases.key, identity=self.identity)
 
     async def _attempt(self) -> bool:
         """Take the Lease if it is free, else wait for the moment when it may be; True when it is ours."""
         try:
-            if not self._waiting.seen_free():
-                await self._waiting.look(within=self.renew_deadline)
-            wait = self._lease.expires_in()
-            if wait > 0:
-                self._trouble.over()
-                self.waits()
-                await self._waiting.wait(wait, pause=self._retry_pause)
-                return False
-            if self.answering():
+            if not self._seen_free:
+                await self._look()
+            self._seen_free = False  # a write fails if what the watch has shown is out of date
+            if self._lease.expires_in() <= 0:
                 return await self._take()
-            self._trouble.met("The scheduler does not answer; the lease is not taken")
+            self._trouble.over()
+            self.tried.set()
+            await self._wait_until_free()
         except ApiError as error:
             self._trouble.met("Could not take the lease, retrying", error, kind=error.status)
         except UnreachableError as error:
             self._trouble.met("Could not reach the lease, retrying", error)
-        self.waits()
+        else:
+            return False
+        self.tried.set()
         await anyio.sleep(self._retry_pause())
         return False
+
+    async def _look(self) -> None:
+        """Read the Lease; ApiError, UnreachableError."""
+        try:
+            self._observe(await self.leases.get(within=self.renew_deadline))
+        except ApiError as error:
+            if not _is_missing(error):
+                raise
+            self._observe(None)
+
+    def _observe(self, record: Record | None) -> None:
+        if self._lease.observe(record):
+            log.info("New leader elected", lease=self.leases.key, identity=self._lease.holder)
+
+    async def _wait_until_free(self) -> None:
+        """Return when the Lease has expired, at once when it is released or deleted, or if it cannot be watched."""
+        with anyio.move_on_after(self._lease.expires_in()) as scope:
+
+            def seen(record: Record | None) -> bool:
+                self._observe(record)
+                scope.deadline = anyio.current_time() + self._lease.expires_in()
+                self._seen_free = self._lease.holder == ""
+                return self._lease.expires_in() <= 0
+
+            try:
+                await self.leases.watch(self._lease.version, seen, seconds=WATCH_SECONDS)
+            except (ApiError, UnreachableError) as error:
+                self._watch_trouble.met("Watch of the lease broke off", error)
+            await anyio.sleep(self._retry_pause())  # a server that hangs up at once
 
     def _retry_pause(self) -> float:
         return self.retry_period * (1 + JITTER * self.random())
@@ -211,15 +340,11 @@ class LeaderElector:
 
     async def _renew(self) -> None:
         """Renew once, never beyond the deadline; after a failure in time `hold` tries again."""
-        left, answering = self._time_left(), self.answering()
+        left = self._time_left()
         if left <= 0:
-            why = self._failure if answering else "the scheduler did not answer; was it frozen?"
             raise LeaseLostError(
-                f"lease {self.leases.key} could not be renewed within {self.renew_deadline:g} s; {why}"
+                f"lease {self.leases.key} could not be renewed within {self.renew_deadline:g} s; {self._failure}"
             )
-        if not answering:
-            log.warning("The scheduler does not answer; its lease is not renewed", lease=self.leases.key)
-            return
         sent_at = self.clock()
         try:
             with anyio.fail_after(left):
@@ -228,7 +353,7 @@ class LeaderElector:
             self._failure = f"no answer within {left:.1f} s" if isinstance(error, TimeoutError) else sentence(error)
             log.warning("Could not renew the lease, retrying", err=self._failure, lease=self.leases.key)
             return
-        self._failure = _NO_TRY
+        self._failure = _FROZEN
         self._lease.record, self._renewed_at = record, sent_at
 
     async def _renewed(self) -> Record:
@@ -242,7 +367,7 @@ class LeaderElector:
         try:
             lease = await self.leases.get(within=limit)
         except ApiError as error:
-            if is_missing(error):
+            if _is_missing(error):
                 raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
             raise
         self._lease.record = lease
@@ -297,3 +422,61 @@ class LeaderElector:
                 raise
             return None
         return True
+
+
+def _is_missing(error: ApiError) -> bool:
+    """Return whether the API server says that there is no Lease; a load balancer's 404 does not count."""
+    return error.status == 404 and error.reason == "NotFound"
+
+
+@attrs.define(eq=False, kw_only=True)
+class LeaderWatch:
+    """
+    Watches the scheduling loop of this replica while it leads: a leader that does not schedule is ended.
+
+    Otherwise it would renew its Lease for ever, and no other replica would schedule in its place.
+
+    Attributes:
+        election: None without leader election: then the replica leads once `lead` is called.
+        stopping: whether the process is about to end, within its grace period.
+    """
+
+    election: LeaderElector | None
+    loop: SchedulingLoop
+    stopping: Callable[[], bool]
+    _leads_since: float | None = attrs.field(default=None, init=False)
+
+    async def run(self) -> None:
+        """
+        End a leader that does not schedule.
+
+        Raises:
+            StalledError: it has not scheduled for too long, and did not recover.
+        """
+        missed = 0
+        while missed < LOOKS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
+            self.look()
+            await anyio.sleep(PERIOD)
+            missed = missed + 1 if self.stalled() else 0
+        raise StalledError(self.stalled() or "the scheduling loop was stuck")
+
+    def look(self) -> None:
+        """Record when the Lease became ours: maybe before the pods are listed."""
+        if self.election is not None and self.election.leading:
+            self.lead()
+
+    def lead(self) -> None:
+        """Record that this replica leads from now on, unless it did before."""
+        if self._leads_since is None:
+            self._leads_since = anyio.current_time()
+
+    def stalled(self) -> str | None:
+        """Return what is wrong with a leader that does not schedule, None if it does."""
+        if self._leads_since is None or self.stopping():
+            return None
+        looked_at = self.loop.looked_at
+        if looked_at is None:
+            late = anyio.current_time() - self._leads_since
+            return f"pods were not listed within {late:.0f} s of taking the Lease" if late > LONGEST_TAKEOVER else None
+        late = self.loop.clock() - looked_at
+        return f"the scheduling loop has been in one step for {late:.0f} s" if late > LONGEST_STEP else None

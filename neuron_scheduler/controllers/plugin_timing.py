@@ -4,7 +4,7 @@ How long each plugin takes: one decision in ten is timed, as in kube-scheduler (
 Decisions have no clock. For the timed ones the loop passes a copy of the profile whose steps measure themselves; all
 others run as if this module did not exist. What is measured goes to the histograms later, before a scrape, as in
 kube-scheduler (`MetricAsyncRecorder`). A filter is asked about all nodes at once, so one figure stands where
-kube-scheduler has one for each node. Does not change what a step returns.
+kube-scheduler has one for each node.
 """
 
 import random
@@ -23,8 +23,7 @@ PRE_FILTER, FILTER, SCORE = "PreFilter", "Filter", "Score"
 """kube-scheduler's names; our preferences are at the place of its scores."""
 _PLUGIN_OF: Final = {
     step.refuse: plugin.name
-    for count_unknown_only in (False, True)
-    for plugin in registry.plugins(count_unknown_only=count_unknown_only)
+    for plugin in registry.PLUGINS
     for step in (*plugin.filters, *((plugin.pre_filter,) if plugin.pre_filter is not None else ()))
 }
 _Step = Callable[..., Any]

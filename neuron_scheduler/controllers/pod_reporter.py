@@ -5,21 +5,22 @@ Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedul
 are tried again and again would overload etcd, so a message that differs from the last one only in numbers becomes an
 Event at most every 30 s (the condition writer has the same limit); a changed reason is reported at once. A new leader
 may find thousands of bound pods with a problem. Their Events must not delay those of attempts, so only some are
-written. Does not decide what a message says.
+written.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
-from neuron_scheduler.kube.http.rate_limit import TokenBucket
-from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE
-from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, WaitingStatus, shape
+from neuron_scheduler.kube.http.pacing import TokenBucket
+from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE, ConditionWriter
+from neuron_scheduler.kube.writes.event_recorder import EventRecorder
+from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.id_text import numbered
+from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.neuron.topology import Placement
 
 OBSERVED_AT_ONCE: Final = 200
@@ -28,29 +29,6 @@ OBSERVED_PER_SECOND: Final = 2.0
 
 _ASKED: Final = re.compile(r" Asked the autoscaler for 1 \S+\.\Z")
 """The end of a condition's message while an autoscaler is asked for a machine for the pod."""
-
-
-class Recorder(Protocol):
-    """Queues Events."""
-
-    def record(self, pod: Pod, *, type: str, reason: str, action: str, note: str, related: Pod | None = None) -> None:  # noqa: A002 - the field's name
-        """Queue an Event; never waits."""
-
-
-class Conditions(Protocol):
-    """Writes the PodScheduled condition."""
-
-    def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
-        """Set the pod's condition to False with this reason; never waits."""
-
-    def last(self, pod: Pod) -> WaitingStatus | None:
-        """Return what the pod's status is to say, or says already."""
-
-    def clear_nomination(self, pod: Pod) -> None:
-        """Remove the nominated node from the pod's status; its condition stays as it is."""
-
-    def forget(self, uid: str) -> None:
-        """Write nothing more about a pod that is gone."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -62,8 +40,8 @@ class PodReporter:
         leads: whether this replica is the leader; only the leader reports what all replicas observe.
     """
 
-    recorder: Recorder
-    conditions: Conditions
+    recorder: EventRecorder
+    conditions: ConditionWriter
     clock: Callable[[], float]
     leads: Callable[[], bool]
     _last: dict[str, tuple[tuple[str, tuple[str, ...]], float]] = attrs.field(factory=dict, init=False)
@@ -138,8 +116,7 @@ class PodReporter:
         if self.leads() and self._observed.take_now():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
-                " pod that asks for more than one device or core, but fewer than all (unless --unknown-allocations is"
-                f" count-only); {advice}"
+                f" pod that asks for more than one device or core, but fewer than all; {advice}"
             )
             self.recorder.record(pod, type="Warning", reason="NeuronAllocationUnknown", action="Observing", note=note)
 

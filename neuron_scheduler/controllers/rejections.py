@@ -8,14 +8,14 @@ Rejections in one burst count once. After that time the node is used as before, 
 quarter of an hour.
 
 Only a pod that left the watch before it had started may have been rejected. The API server is asked whether it was
-(`kube/pod_failures`), at a limited rate: of ten thousand pods that are deleted by force it is asked about a few, and
+(`kube/pod_reads`), at a limited rate: of ten thousand pods that are deleted by force it is asked about a few, and
 the others are counted. Nothing is stored: a new leader starts without marks. Does not keep pods off a node: a mark is
 only a preference (`scheduling/plugins/node_rejections`).
 """
 
 import math
 from collections.abc import Callable, Container
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import attrs
@@ -23,17 +23,16 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
-from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.http.rate_limit import TokenBucket
-from neuron_scheduler.kube.pod_failures import Failure
+from neuron_scheduler.kube.http.pacing import TokenBucket
+from neuron_scheduler.kube.pod_reads import Failure, PodFailures
+from neuron_scheduler.kube.writes.work_queue import WorkQueue
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
-from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from neuron_scheduler.work_queue import WorkQueue
 
 FIRST: Final = 60.0
 """Seconds for which a node is set aside at its first rejection."""
@@ -66,13 +65,6 @@ EXTENDED: Final = "OutOfExtendedResources"
 _REJECTED: Final = "Pod was rejected: "
 
 log = logs.logger(__name__)
-
-
-class Failures(Protocol):
-    """Returns how pods have ended."""
-
-    async def read(self, pod: Pod, version: str) -> Failure | None:
-        """Return how a pod had failed at a version of the watch, None if it had not."""
 
 
 @attrs.frozen
@@ -168,7 +160,7 @@ class Rejections:
     """
 
     cluster: Cluster
-    failures: Failures
+    failures: PodFailures
     metrics: Metrics
     version: Callable[[], str]
     scheduler_names: Container[str]

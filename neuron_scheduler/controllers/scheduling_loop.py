@@ -3,29 +3,31 @@ The loop: pop a pod, decide, assume, commit.
 
 The decision and its assumption are one synchronous step, so no event can come in between. What follows, one Binding and
 one Event, runs beside the next decisions (`binding_cycle`). An exception in an attempt is that pod's error: what was
-assumed is forgotten, and the pod is tried again after a backoff. Refuses to decide: `scheduling` does.
+assumed is forgotten, and the pod is tried again after a backoff.
+
+Upstream: `pkg/scheduler/schedule_one.go`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from functools import partial
+from typing import Final
 
 import anyio
 import anyio.lowlevel
 import attrs
-from anyio.abc import TaskStatus
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers import binding_cycle, extension_log, queued_attempt
+from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
-from neuron_scheduler.controllers.assumptions import Assumptions
-from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, VolumeBinder
-from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.binding_cycle import BindingCycle
+from neuron_scheduler.controllers.commitment import Assumptions, Commitment
+from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
 from neuron_scheduler.controllers.plugin_timing import PluginTiming
-from neuron_scheduler.controllers.pod_list import PodList
-from neuron_scheduler.controllers.preemption_executor import PostFilter
-from neuron_scheduler.controllers.queued_attempt import QueuedAttempt, QueuedAttempts
+from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
 from neuron_scheduler.controllers.side_lane import SideLane
-from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.controllers.volume_binder import VolumeBinder
+from neuron_scheduler.kube.writes.binder import Binder, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -37,8 +39,9 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     schedule_pod,
     select_node,
 )
-from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.places import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
+from neuron_scheduler.steps import LONGEST_TURN
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -46,36 +49,139 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 log = logs.logger(__name__)
 _attempts = log.v(3)  # as upstream's
 
+NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
+NO_NODES: Final = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+LONGEST_LIST: Final = 5.0
+"""Seconds for which a refusal waits for the end of a list of pods; ten thousand changed pods take about one."""
+_LOOK_AT_LIST: Final = 0.001
+"""Seconds between two looks."""
 _LONGEST_IDLE = 5.0
 """Seconds after which an idle loop looks at the queue again, to show that it works."""
 _PAUSE = 0.1
 """Seconds between two checks whether a Binding may be started."""
-
-
-class PodReporter(binding_cycle.PodReporter, queued_attempt.PodReporter, Protocol):
-    """Reports the outcome of an attempt to the pod's owner: Event and condition."""
-
-
-class PreemptionExecutor(Protocol):
-    """Preempts pods for one that fits on no node."""
-
-    async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Carry out preemptions until stopped."""
-
-    def stop(self) -> None:
-        """End `run` once all victims have been asked to leave."""
-
-    def adopt(self, queued: QueuedPod, profile: Profile) -> None:
-        """Take over the nomination in the pod's status."""
-
-    def recheck(self, node_name: str) -> None:
-        """Clear the nominations on a node that cannot be kept any more."""
-
-    async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
-        """Search for victims, and begin to ask them to leave."""
-
-
 _WARM_UP_PODS = 1024  # most waiting pods resemble each other
+
+
+@attrs.define(eq=False, kw_only=True)
+class QueuedAttempts:
+    """
+    What the outcome of an attempt means for the queue, the metrics and the pod's owner.
+
+    Upstream: `handleSchedulingFailure`.
+
+    Attributes:
+        clock: seconds that never jump, the queue's time.
+        errors: reports unexpected exceptions.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    reporter: PodReporter
+    metrics: Metrics
+    clock: Callable[[], float]
+    errors: UnexpectedErrors
+
+    def unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
+        """Put a pod back that no node takes now, and report why; `after` says what preemption has done for it."""
+        pod, now = queued.pod, self.clock()
+        if not self.queue.holds(queued):
+            return  # gone, or bound by another scheduler, in the meantime
+        has_nomination = self.cluster.nomination(pod.uid) is not None
+        self.queue.unschedulable(
+            queued,
+            refused.plugins,
+            now,
+            held=after.held,
+            has_nomination=has_nomination,
+            alone=after.alone,
+            cause=refused.cause,
+            against_preemption=after.plugins,
+        )
+        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+        log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
+        self.reporter.unschedulable(
+            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
+        )
+
+    def crashed(self, queued: QueuedPod, error: Exception) -> None:
+        """
+        Handle an exception in an attempt, or in applying its outcome, as the pod's error.
+
+        What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
+        be bound. If one of the steps fails too, the others are still done.
+        """
+        pod, now = queued.pod, self.clock()
+        message = self.errors.report(error, task="scheduling", pod=pod.key)
+        if not self.queue.holds(queued):
+            return
+        for step in (
+            partial(self.cluster.forget, pod.uid),
+            partial(self.queue.failed, queued, now),
+            partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
+            partial(self.reporter.failed, pod, message),
+        ):
+            try:
+                step()
+            except Exception as another:  # noqa: BLE001 - as above
+                self.errors.report(another, task="scheduling", pod=pod.key)
+
+
+@attrs.frozen(eq=False)
+class QueuedAttempt:
+    """The requester of a commitment that the scheduling loop has made."""
+
+    queued: QueuedPod
+    _shared: QueuedAttempts
+
+    @property
+    def pod(self) -> Pod:
+        """The pod's present state."""
+        return self.queued.pod
+
+    @property
+    def waits(self) -> bool:
+        """Whether the pod is still in the queue."""
+        return self.queued.pod.uid in self._shared.queue
+
+    @property
+    def lines(self) -> Lines:
+        """The lines about pods of our own queue."""
+        return OF_OUR_QUEUE
+
+    def bound(self, commitment: Commitment) -> None:
+        """Take the pod out of the queue, and report it."""
+        shared, queued, pod = self._shared, self.queued, commitment.pod
+        now = shared.clock()
+        shared.queue.remove(pod.uid)
+        shared.metrics.attempted("scheduled", pod.scheduler_name, now - commitment.started)
+        first = queued.since if queued.first_active is None else queued.first_active
+        shared.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
+        shared.reporter.scheduled(pod, commitment.node_name, commitment.decision.placement)
+
+    def gone(self) -> None:
+        """Take the pod out of the queue."""
+        self._shared.queue.remove(self.queued.pod.uid)
+
+    def refused(self, commitment: Commitment, refusal: Refused) -> None:
+        """Put the pod back, and report why."""
+        shared, pod = self._shared, commitment.pod
+        now = shared.clock()
+        shared.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
+        log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
+        if shared.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
+            if refusal.until_changed:
+                shared.queue.unschedulable(self.queued, frozenset({BINDER}), now)
+            else:
+                shared.queue.failed(self.queued, now)
+            shared.reporter.failed(pod, refusal.message)
+
+    def fenced(self) -> None:
+        """Put the pod back; it is tried again after a backoff."""
+        self._shared.queue.failed(self.queued, self._shared.clock())
+
+    def crashed(self, error: Exception) -> None:
+        """Handle the exception as the pod's error."""
+        self._shared.crashed(self.queued, error)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -89,6 +195,9 @@ class SchedulingLoop:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False while the Lease may be lost; nothing is decided then.
+        listing: returns whether a list of all pods is being handed over. The new pods come first, and those that are
+            gone go last: until its end a node may look fuller than it is, and no pod is refused or preempted for that.
+        defers: returns whether a node is looked at later, at the end of the list.
         bind_concurrency: Bindings that are tried for the first time at once.
         errors: reports unexpected exceptions.
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
@@ -96,7 +205,6 @@ class SchedulingLoop:
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
         timing: times one decision in ten.
         assumptions, binding_cycle: what its decisions go through, which other requesters of nodes share.
-        pod_list: what has to wait for the end of a list of pods.
     """
 
     cluster: Cluster
@@ -110,6 +218,8 @@ class SchedulingLoop:
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
     may_bind: Callable[[], bool]
+    listing: Callable[[], bool]
+    defers: Callable[[str], bool]
     bind_concurrency: int
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     identity: str = ""
@@ -119,7 +229,6 @@ class SchedulingLoop:
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
-    pod_list: PodList = attrs.field(init=False)
     assumptions: Assumptions = attrs.field(init=False)
     binding_cycle: BindingCycle = attrs.field(init=False)
     _attempts: QueuedAttempts = attrs.field(init=False)
@@ -129,7 +238,6 @@ class SchedulingLoop:
     def __attrs_post_init__(self) -> None:
         self.queue.on_change = self.wake
         self.timing = PluginTiming(metrics=self.metrics, clock=self.clock)
-        self.pod_list = PodList(self.clock)
         self.assumptions = Assumptions(
             cluster=self.cluster,
             queue=self.queue,
@@ -278,13 +386,12 @@ class SchedulingLoop:
         pod = queued.pod
         annotations = self.assumptions.assume(pod, decision)
         plan = self.volumes.reserve(pod, decision.node_name)
-        trusting = self.profiles[pod.scheduler_name].count_unknown_only
         attempt = QueuedAttempt(queued, self._attempts)
-        return Commitment(attempt, pod, annotations, decision, started, plan, count_unknown_only=trusting)
+        return Commitment(attempt, pod, annotations, decision, started, plan)
 
     def _recheck(self, node_name: str) -> None:
         """Look at the nominations of a node again, if all its pods are known."""
-        if not self.pod_list.defers(node_name):
+        if not self.defers(node_name):
             self.preemption_executor.recheck(node_name)
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
@@ -301,13 +408,21 @@ class SchedulingLoop:
 
         In the middle of a list, pods that are gone count beside those that came: no pod is preempted for that.
         """
-        waited = await self.pod_list.ended()
+        waited = await self._list_ended()
         for _ in self._warmup.of_refusal(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         if not waited:
             return fit_error(self.cluster, queued.pod, profile, no_node)
         return schedule_pod(self.cluster, queued.pod, profile) if self.queue.holds(queued) else None
+
+    async def _list_ended(self) -> bool:
+        """Wait for the end of a list of pods, but not for long; return whether there was anything to wait for."""
+        waited, until = False, self.clock() + LONGEST_LIST
+        while self.listing() and self.clock() < until:
+            waited = True
+            await anyio.sleep(_LOOK_AT_LIST)
+        return waited
 
     async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
         """Preempt other pods if that helps, and handle the refusal."""

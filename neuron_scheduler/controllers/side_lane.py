@@ -3,21 +3,20 @@ Builds the indexes for pods that need long, so that other pods do not wait for t
 
 A pod with many terms about other pods is compared with all of them before it is decided: up to some seconds in a large
 cluster. That happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
-Does not decide.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.turn import in_turns
+from neuron_scheduler.kube.writes.work_queue import WorkQueue
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.work_queue import WorkQueue
+from neuron_scheduler.steps import run_in_turns
 
 _MOST_ROUNDS = 8
 """Each round applies the changes that came during the last; after this many, changes come too fast."""
@@ -86,4 +85,13 @@ class SideLane:
     async def _round(self, queued: QueuedPod) -> bool:
         """Build the missing indexes; return whether any was missing."""
         steps = self.warmup.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
-        return bool(await in_turns(steps, self.clock))
+        return await run_in_turns(_whether_any(steps), self.clock)
+
+
+def _whether_any(steps: Iterator[None]) -> Generator[None, None, bool]:
+    """Take the steps; return whether there were any."""
+    taken = False
+    for _ in steps:
+        taken = True
+        yield
+    return taken

@@ -9,41 +9,23 @@ volumes: that is `scheduling.cycle.volume_plan`.
 
 from collections.abc import Callable, Mapping, Set as AbstractSet
 from functools import partial
-from typing import Protocol
 
 import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.objects.resource_version import as_number
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
-from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOutcome, Written
+from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, volume_plan
 from neuron_scheduler.scheduling.plugins.static_volumes import mountable
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
 
 log = logs.logger(__name__)
 
 PREFIX = 'running PreBind plugin "VolumeBinding": '
-
-
-class VolumeWriter(Protocol):
-    """Writes volumes and claims at the API server."""
-
-    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
-        """Keep a volume for a claim."""
-
-    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
-        """Ask the claim's provisioner for a volume on a node."""
-
-
-class Metrics(Protocol):
-    """Records how long it takes."""
-
-    def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
-        """Record a pod whose volumes were bound, or could not be."""
 
 
 @attrs.frozen
@@ -136,7 +118,7 @@ class VolumeBinder:
         for name, write in writes:
             match await write():
                 case Written(resource_version=version):
-                    versions[name] = as_number(version) or 0
+                    versions[name] = int(version or 0)
                 case Failed(message=message):
                     return _refused(message)
                 case HeldBack():
@@ -190,7 +172,7 @@ class VolumeBinder:
             return _Problem(f'persistentvolume "{name}" not found')
         if claim is None or claim.uid != kept.claim.uid:
             return _Problem(f'persistentvolumeclaim "{kept.claim.name}" not found')
-        older = (as_number(volume.resource_version) or 0) < version
+        older = int(volume.resource_version or 0) < version
         problem = None if older else self._problem_of_kept(plan, volume, claim)
         return problem or (set() if claim.fully_bound and not older else {name, key})
 
@@ -211,7 +193,7 @@ class VolumeBinder:
         claim = self.cluster.volumes.stored_claims.get(decided.key)
         if claim is None or claim.uid != decided.uid:
             return _Problem(f'persistentvolumeclaim "{decided.name}" not found')
-        if (as_number(claim.resource_version) or 0) < version:
+        if int(claim.resource_version or 0) < version:
             return {claim.key}
         if claim.selected_node != plan.node_name:
             return _Problem(f'provisioning failed for PVC "{claim.name}"')

@@ -6,19 +6,30 @@ sentences are one group. A plugin that is not in the table gets its own words; a
 nodes are refused, and why, comes from the filters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Final
 
-from neuron_scheduler.cluster.index.nodeset import Slot
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.labels import domain_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, Slot, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind
+from neuron_scheduler.cluster.tables.volumes import claims_on
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.explain import (
-    arithmetic_of_nodes,
-    arithmetic_of_pods,
-    arithmetic_of_resources,
-    arithmetic_of_volumes,
-)
+from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import MEMORY, NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
+from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
+from neuron_scheduler.model.volumes import InlineVolume
+from neuron_scheduler.model.wording import clipped, counted, few, few_names, first_of, listed, quantity
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.topology import free_blocks
+from neuron_scheduler.scheduling.cycle.neuron_shortage import asked, serves, unknown_holder
 from neuron_scheduler.scheduling.plugins import (
     inter_pod_affinity,
     neuron_topology,
@@ -36,28 +47,446 @@ from neuron_scheduler.scheduling.plugins import (
     volume_zone,
 )
 from neuron_scheduler.scheduling.plugins.contract import PluginName
+from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of, largest_block_of
+from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
+from neuron_scheduler.scheduling.plugins.node_volume_limits import volumes_used
+from neuron_scheduler.scheduling.plugins.static_volumes import mountable
 
+_MOST_VALUES: Final = 4
 Sentence = Callable[[Slot, NodeInfo, Sequence[str]], str]
 """Returns what one node lacks, without a full stop; the last argument is the plugin's reasons for that node."""
 
 Arithmetic = Callable[[View, Pod], Sentence]
 """Asks the indexes once for all nodes; its result is then asked about each."""
 
+
+def cordon(_view: View, _pod: Pod) -> Sentence:
+    """Return what keeps a node closed."""
+
+    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        if node_unschedulable.UNREADABLE in reasons:
+            return f"its object could not be read: {clipped(node_info.node.refusal)}"
+        return "it is cordoned (spec.unschedulable)"
+
+    return sentence
+
+
+def named(_view: View, pod: Pod) -> Sentence:
+    """Return which node the pod names."""
+    return lambda _slot, _node_info, _reasons: f"the pod names the node {clipped(pod.node_name)}"
+
+
+def taints(_view: View, pod: Pod) -> Sentence:
+    """Return the taints that the pod does not tolerate."""
+
+    @lru_cache(maxsize=1024)
+    def of_list(node_taints: tuple[Taint, ...]) -> str:
+        untolerated = [
+            taint_text(taint)
+            for taint in node_taints
+            if taint.effect is not Effect.PREFER_NO_SCHEDULE and not any(t.tolerates(taint) for t in pod.tolerations)
+        ]
+        return f"the pod does not tolerate {few_names(untolerated)}"
+
+    return lambda _slot, node_info, _reasons: of_list(node_info.node.taints)
+
+
+def taint_text(taint: Taint) -> str:
+    """Return a taint as kubectl writes it: `key=value:effect`."""
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def node_terms(_view: View, pod: Pod) -> Sentence:
+    """Return which selected label a node lacks, or which required term it misses."""
+    keys, terms = tuple(pod.constraints.node_selector), pod.constraints.required_terms
+
+    @lru_cache(maxsize=1024)
+    def unselected(values: tuple[str | None, ...]) -> tuple[str, ...]:
+        here = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+        missed = ((key, value) for key, value in pod.constraints.node_selector.items() if here.get(key) != value)
+        return tuple(_selected(key, value, here) for key, value in islice(missed, _MOST_VALUES))
+
+    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        if node_affinity.NOT_NAMED in reasons:
+            return "the pod's required node affinity names other nodes"
+        labels = node_info.node.labels
+        missed = unselected(tuple(map(labels.get, keys)))
+        if terms is not None and not any(term.matches(labels, node_info.node.name) for term in terms):
+            of_terms = tuple(_missed(term, node_info.node) for term in terms[:_MOST_VALUES])
+            missed += of_terms or ("the pod's required node affinity is empty",)
+        return first_of(missed) if len(missed) != 1 else missed[0]
+
+    return sentence
+
+
+def _selected(key: str, value: str, labels: Mapping[str, str]) -> str:
+    return f"the pod selects {clipped(key)}={clipped(value)}, {_here(key, labels)}"
+
+
+def _here(key: str, labels: Mapping[str, str]) -> str:
+    """Return what a node has of a label."""
+    return f"here it is {clipped(labels[key]) or 'empty'}" if key in labels else "which is not here"
+
+
+def _missed(term: NodeSelectorTerm, node: Node) -> str:
+    """Return which requirements of a term a node misses."""
+    if term.unreadable:
+        return "a term of the pod's node affinity cannot be read"
+    return first_of(_missed_parts(term, node)) or "a term of the pod's node affinity is empty"
+
+
+def _missed_parts(term: NodeSelectorTerm, node: Node) -> Iterator[str]:
+    for expression in term.expressions:
+        if not expression.matches(node.labels):
+            yield f"the pod requires {requirement_text(expression)}, {_here(expression.key, node.labels)}"
+    for field in term.fields:
+        if not field.matches({"metadata.name": node.name}):
+            yield f"the pod requires {requirement_text(field)}"
+
+
+def requirement_text(requirement: Requirement) -> str:
+    """Return a requirement as people read it: `zone in (a, b)`, `spot does not exist`."""
+    key, values = clipped(requirement.key), ", ".join(map(clipped, requirement.values[:_MOST_VALUES]))
+    if len(requirement.values) > _MOST_VALUES:
+        values += ", ..."
+    texts = {
+        Operator.EXISTS: f"that {key} exists",
+        Operator.DOES_NOT_EXIST: f"that {key} does not exist",
+        Operator.IN: f"{key}={values}" if len(requirement.values) == 1 else f"{key} in ({values})",
+        Operator.NOT_IN: f"{key} not in ({values})",
+        Operator.GT: f"{key} above {values}",
+        Operator.LT: f"{key} below {values}",
+    }
+    return texts[requirement.operator]
+
+
+def features(_view: View, pod: Pod) -> Sentence:
+    """Return the features that a node's kubelet does not declare."""
+
+    def sentence(_slot: Slot, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
+        declared = node_info.node.declared_features
+        missing = [feature for feature in pod.constraints.required_features if feature not in declared]
+        return f"its kubelet does not declare {few_names(missing)}"
+
+    return sentence
+
+
+_Counts = list[tuple[str, Column]]
+"""Keys of labels, each with how many pods there are in each node's domain."""
+
+
+def spread(view: View, pod: Pod) -> Sentence:
+    """Return how many matching pods the node's domain has, and how many it may have."""
+    constraints = [*pod_topology_spread.hard_counts(view, pod)]
+
+    def sentence(slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        missing = pod_topology_spread.NO_LABEL in reasons
+        for constraint, totals, most in constraints:
+            key = constraint.topology_key
+            if domain_of(node_info.node, key) is None:
+                return _no_domain(key, node_info)
+            count = totals.value(slot)
+            if count > most and not missing:
+                return (
+                    f"{_domain(key, node_info)} has {counted(count, 'matching pod')}, and may have at most"
+                    f" {max(0, most)} before this one (maxSkew {constraint.max_skew})"
+                )
+        return ""
+
+    return sentence
+
+
+def other_pods(view: View, pod: Pod) -> Sentence:
+    """Return which pods are missing near a node, or too near."""
+    constraints = pod.constraints
+    apart = [
+        (term.topology_key, totals)
+        for term in constraints.anti_affinity
+        for totals in inter_pod_affinity.matching_pods(view, term)
+    ]
+    away = [(term.topology_key, totals) for term, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod)]
+    matching = inter_pod_affinity.matching_all(view, constraints.affinity) if constraints.affinity else None
+    keys = [*dict.fromkeys(term.topology_key for term in constraints.affinity)]
+    near = [(key, Column() if matching is None else view.totals(matching, key)) for key in keys]
+
+    def sentence(slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        if inter_pod_affinity.NOT_NEAR in reasons:
+            return first_of(_lacking(near, slot, node_info)) or "no pod is near that matches all its affinity terms"
+        if inter_pod_affinity.NOT_APART in reasons:
+            return first_of(f"{text} to which it has anti-affinity" for text in _crowded(apart, slot, node_info))
+        return first_of(f"{text} with anti-affinity to it" for text in _crowded(away, slot, node_info))
+
+    return sentence
+
+
+def _lacking(near: _Counts, slot: Slot, node_info: NodeInfo) -> Iterator[str]:
+    for key, totals in near:
+        if domain_of(node_info.node, key) is None:
+            yield _no_domain(key, node_info)
+        elif not totals.value(slot):
+            yield f"{_domain(key, node_info)} has no pod that matches the pod's affinity terms"
+
+
+def _crowded(counts: _Counts, slot: Slot, node_info: NodeInfo) -> Iterator[str]:
+    for key, totals in counts:
+        number = totals.value(slot)
+        if number:
+            yield f"{_domain(key, node_info)} has {counted(number, 'pod')}"
+
+
+def _no_domain(key: str, node_info: NodeInfo) -> str:
+    has_label = key in node_info.node.labels
+    return f"its label {clipped(key)} names no UltraServer" if has_label else f"it has no label {clipped(key)}"
+
+
+def _domain(key: str, node_info: NodeInfo) -> str:
+    return f"{clipped(key)}={clipped(node_info.node.labels.get(key, ''))}"
+
+
+_TOO_FEW: Final = (neuron_topology.UNHEALTHY, neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
+
+
+def ports(_view: View, pod: Pod) -> Sentence:
+    """Return which of the pod's host ports are taken, and by whom."""
+
+    def sentence(_slot: Slot, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
+        taken = []
+        for port in pod.host_ports:
+            users = [user.key for user in node_ports.users(port, node_info)]
+            if users:
+                taken.append(f"host port {port.port}/{port.protocol} is used by {few_names(users)}")
+        return few(taken)
+
+    return sentence
+
+
+def resources(view: View, pod: Pod) -> Sentence:
+    """Return how much of each lacking resource the pod needs, and how much is allocatable, used and free."""
+    reasons_of = {insufficient(name): name for name in pod.requests}
+    unknown = {name for name in pod.requests if not view.offers(name)}
+
+    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        parts = []
+        for reason in reasons:
+            name = PODS if reason == node_resources_fit.TOO_MANY_PODS else reasons_of[reason]
+            if name in unknown:
+                parts.append(f"needs {quantity(name, pod.requests[name])} {clipped(name)}; no node has any")
+                continue
+            allocatable, used = node_info.node.allocatable.get(name, 0), node_info.used.get(name, 0)
+            parts.append(resource_text(name, pod.requests.get(name, 0) if name != PODS else 1, allocatable, used))
+            if pod.neuron is not None and name == pod.neuron.resource:
+                parts[-1] += _by_ids(pod.neuron, node_info, max(0, allocatable - used))
+        return "; ".join(parts)
+
+    return sentence
+
+
+def _by_ids(request: NeuronRequest, node_info: NodeInfo, free: int) -> str:
+    """Return how many devices or cores are free, if not as many as the kubelet counts; empty otherwise."""
+    really = free_units_of(request.resource)(node_info)
+    if node_info.machine is None or really == free:
+        return ""
+    units = counted(really, f"whole {Unit.DEVICE}" if request.unit is Unit.DEVICE else Unit.CORE)
+    return f"; by the ids that pods hold, {units} {'is' if really == 1 else 'are'} free"
+
+
+@memoised(maxsize=1 << 12)
+def resource_text(name: str, needed: int, allocatable: int, used: int) -> str:
+    """Return how much of a resource is needed and free on a node."""
+    needs = f"needs {quantity(name, needed)} {clipped(name)}" if name != PODS else "needs room for 1 pod"
+    if allocatable <= 0:
+        return f"{needs}; the node has none"
+    free = max(0, allocatable - used)
+    return (
+        f"{needs}; allocatable {quantity(name, allocatable)}, used {quantity(name, used)}, free {quantity(name, free)}"
+    )
+
+
+def neuron(_view: View, pod: Pod) -> Sentence:
+    """Return which devices or cores are free, in which blocks, or which counts the machine serves."""
+    request = pod.neuron
+
+    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        if request is None or node_info.machine is None:
+            return "; ".join(reasons)
+        known = {*_TOO_FEW, insufficient(request.resource)}
+        parts = [] if known.issuperset(reasons) else [_illegal(node_info.machine, request)]
+        if neuron_topology.UNHEALTHY in reasons:
+            parts.append("the node's condition NeuronHealth reports a problem")
+        if neuron_topology.UNKNOWN in reasons:
+            parts.append(f"{_free(request, node_info)}, but {_unknown(node_info)}")
+        elif not parts:
+            parts.append(_free(request, node_info))
+        return "; ".join(parts)
+
+    return sentence
+
+
+def _unknown(node_info: NodeInfo) -> str:
+    holders = node_info.neuron_usage.unknown_holders
+    return f"{counted(holders, 'pod')} with unknown ids may hold some of them: {unknown_holder(node_info)}"
+
+
+def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
+    machine, free = node_info.machine, free_units_of(request.resource)(node_info)
+    if machine is None:
+        return ""
+    blocks = (
+        free_blocks(machine, node_info.free_cores, free)
+        if request.unit is Unit.DEVICE
+        else (largest_block_of(request.resource)(node_info),)
+    )
+    return free_text(request, free, machine.size(request.unit), blocks)
+
+
+@memoised(maxsize=1 << 12)
+def free_text(request: NeuronRequest, free: int, size: int, blocks: tuple[int, ...]) -> str:
+    """Return how many devices or cores of a machine are free, and in which blocks; of cores, the largest one."""
+    needs = f"needs {asked(request)}; {free} of {size} free"
+    if request.unit is Unit.CORE:
+        return f"{needs}, the largest free block has {max(blocks, default=0)}" if free else needs
+    return f"{needs}{in_blocks(blocks)}"
+
+
+def in_blocks(blocks: Iterable[int]) -> str:
+    """Return `, in 1 block of 8 and 4 blocks of 1`; empty without blocks."""
+    counts = [f"{counted(count, 'block')} of {size}" for size, count in sorted(Counter(blocks).items(), reverse=True)]
+    return f", in {listed(counts)}" if counts else ""
+
+
+def _illegal(machine: Machine, request: NeuronRequest) -> str:
+    kind = clipped(machine.instance_type) or "this machine"
+    if request.unit not in machine.units:
+        return f"needs {asked(request)}; {kind} serves no {request.unit}s: its capacity does not say which it has"
+    return f"needs {asked(request)}; {kind} {serves(machine, request)}"
+
+
+def taking(_view: View, pod: Pod) -> Sentence:
+    """Return what is free on a node that takes the pod; nothing if the pod asks for no Neuron."""
+    request = pod.neuron
+    if request is None:
+        return lambda _slot, _node_info, _reasons: ""
+    return lambda _slot, node_info, _reasons: _free(request, node_info)
+
+
+def free_on(node_info: NodeInfo) -> str:
+    """Return what is free of a node's devices and cores; empty without Neuron."""
+    machine = node_info.machine
+    if machine is None:
+        return ""
+    parts = []
+    if Unit.DEVICE in machine.units:
+        name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
+        free = free_units_of(name)(node_info)
+        blocks = in_blocks(free_blocks(machine, node_info.free_cores, free))
+        parts.append(f"{free} of {counted(machine.devices, 'device')} free{blocks}")
+    if Unit.CORE in machine.units:
+        parts.append(f"{free_units_of(NEURON_CORE)(node_info)} of {counted(machine.core_count, 'core')} free")
+    if node_info.neuron_usage.unknown_holders:
+        parts.append(_unknown(node_info))
+    return "; ".join(parts)
+
+
+def restrictions(view: View, pod: Pod) -> Sentence:
+    """Return which disk or claim is in use, and by whom."""
+    in_use = few([*_claims_in_use(view, pod)])
+
+    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        if volume_restrictions.ONE_POD in reasons:
+            return in_use
+        wanted = {(disk.plugin, disk.handle) for disk in pod.constraints.disks}
+        users = [
+            pod_info.pod.key
+            for pod_info in node_info.pod_infos.values()
+            if any(isinstance(v, InlineVolume) and (v.plugin, v.handle) in wanted for v in pod_info.volumes)
+        ]
+        return f"its disk is used here by {few_names(users)}"
+
+    return sentence
+
+
+def _claims_in_use(view: View, pod: Pod) -> Iterator[str]:
+    for key in volume_zone.lasting_claims(pod):
+        claim = view.volumes.claim(key)
+        if claim is None or "ReadWriteOncePod" not in claim.access_modes:
+            continue
+        rows = map(view.row, slots_of(view.postings(claims_on).get(key)))
+        users = [p.pod.key for node_info in rows for p in node_info.pod_infos.values() if key in p.volumes]
+        if users:
+            yield f"claim {clipped(claim.name)} is for one pod, and {few_names(users)} uses it"
+
+
+def limits(view: View, pod: Pod) -> Sentence:
+    """Return which driver is missing, or how many volumes it attaches."""
+    wanted: dict[str, set[tuple[str, str]]] = {}
+    for volume in view.volumes.held_by(pod):
+        if not isinstance(volume, str):
+            wanted.setdefault(volume.driver, set()).add((volume.driver, volume.handle))
+
+    def sentence(_slot: Slot, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
+        storage, used = node_info.storage, volumes_used(node_info)
+        parts = []
+        for driver, volumes in wanted.items():
+            attached = sum(of == driver for of, _ in used | storage.attachments)
+            limit, new = storage.limits.get(driver, 0), len(volumes - used)
+            if limit and attached + new > limit:
+                parts.append(f"{clipped(driver)} attaches at most {limit}; {attached} attached, {new} more needed")
+            elif driver not in storage.drivers:
+                parts.append(f"the driver {clipped(driver)} is not installed here")
+        return few(parts)
+
+    return sentence
+
+
+def binding(view: View, pod: Pod) -> Sentence:
+    """Return which claims' volumes cannot be used on a node, or cannot be made for it."""
+    bound, waiting = volume_binding.claims_of(view, pod)
+    elsewhere = []
+    for claim in bound:
+        volume = view.volumes.volume(claim.volume_name)
+        there = NO_NODES if volume is None else mountable(view, volume, view.live)
+        elsewhere.append((claim, less(view.live, there), "does not exist" if volume is None else "is for other nodes"))
+    names = f"{'claim' if len(waiting) == 1 else 'claims'} " + few(
+        [f"{clipped(claim.name)} ({quantity(MEMORY, claim.request)})" for claim in waiting]
+    )
+
+    def sentence(slot: Slot, _node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        parts = [
+            f"volume {clipped(claim.volume_name)} of claim {clipped(claim.name)} {why}"
+            for claim, nodes, why in elsewhere
+            if nodes >> slot & 1
+        ]
+        if volume_binding.BIND_CONFLICT in reasons:
+            parts.append(f"no volume is or can be made here for {names}")
+        if volume_binding.NO_SPACE in reasons:
+            parts.append(f"the driver has too little room here for {names}")
+        return few(parts)
+
+    return sentence
+
+
+def zone(view: View, pod: Pod) -> Sentence:
+    """Return in which zones the pod's volumes are."""
+    required = [label for key in volume_zone.lasting_claims(pod) for label in volume_zone.zones_of(view, key)]
+    text = few([f"{key} in ({few_names(values)})" for key, values in required])
+    return lambda _slot, _node_info, _reasons: f"the pod's volumes are in {text}"
+
+
 ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
-    node_unschedulable.NAME: arithmetic_of_nodes.cordon,
-    node_name.NAME: arithmetic_of_nodes.name,
-    taint_toleration.NAME: arithmetic_of_nodes.taints,
-    node_affinity.NAME: arithmetic_of_nodes.affinity,
-    node_declared_features.NAME: arithmetic_of_nodes.features,
-    node_ports.NAME: arithmetic_of_resources.ports,
-    node_resources_fit.NAME: arithmetic_of_resources.resources,
-    neuron_topology.NAME: arithmetic_of_resources.neuron,
-    volume_restrictions.NAME: arithmetic_of_volumes.restrictions,
-    node_volume_limits.NAME: arithmetic_of_volumes.limits,
-    volume_binding.NAME: arithmetic_of_volumes.binding,
-    volume_zone.NAME: arithmetic_of_volumes.zone,
-    pod_topology_spread.NAME: arithmetic_of_pods.spread,
-    inter_pod_affinity.NAME: arithmetic_of_pods.affinity,
+    node_unschedulable.NAME: cordon,
+    node_name.NAME: named,
+    taint_toleration.NAME: taints,
+    node_affinity.NAME: node_terms,
+    node_declared_features.NAME: features,
+    node_ports.NAME: ports,
+    node_resources_fit.NAME: resources,
+    neuron_topology.NAME: neuron,
+    volume_restrictions.NAME: restrictions,
+    node_volume_limits.NAME: limits,
+    volume_binding.NAME: binding,
+    volume_zone.NAME: zone,
+    pod_topology_spread.NAME: spread,
+    inter_pod_affinity.NAME: other_pods,
 }
 
 

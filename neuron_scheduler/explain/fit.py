@@ -4,21 +4,67 @@ How many more replicas of a workload fit, where they go, what limits the rest, a
 Every figure is found by placing pods on a fork, one after the other, by the decision of the running scheduler. The fork
 is made in the first step, so later changes of the cluster do not count. Does not evict: pods stay where they are, and
 space that is kept for pending pods is not free. Pods that wait already are not placed first.
+
+A claim that replicas would create, and whose class waits for its first consumer, is provisioned where the pod goes, so
+the decision reads it. Any other is provisioned at once, at a place that nobody can know now: it is left out, and a note
+says so.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
+import attrs
+
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers.fit import Fit, Fits, PlacedPod, Purchase, TypeCount
-from neuron_scheduler.explain.own_claims import with_known_claims
 from neuron_scheduler.explain.placing import Placing, place, warm_up
 from neuron_scheduler.explain.purchase import Question, purchase, smallest_purchases
-from neuron_scheduler.explain.replicated import Replicated, replicated
+from neuron_scheduler.explain.replicated import PodSet, Replicated, replicated
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import PersistentVolumeClaim
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
+
+
+def with_known_claims(cluster: Cluster, workload: Replicated) -> Replicated:
+    """Return the workload without the claims that cannot be considered, with a note for each class of them."""
+    notes = dict.fromkeys(workload.notes)
+    pod_sets: list[PodSet] = []
+    for pod_set in workload.pod_sets:
+        problems = {claim.name: _problem(cluster, claim) for claim in pod_set.claims}
+        left_out = {name for name, problem in problems.items() if problem}
+        notes |= dict.fromkeys(filter(None, problems.values()))
+        pod_sets.append(_without(pod_set, left_out) if left_out else pod_set)
+    return attrs.evolve(workload, pod_sets=tuple(pod_sets), notes=tuple(notes))
+
+
+def _problem(cluster: Cluster, claim: PersistentVolumeClaim) -> str:
+    storage_class = cluster.volumes.classes.get(claim.class_name)
+    if not claim.class_name:
+        return "Volumes of the default storage class are not considered: which class that is, is not known here."
+    if storage_class is None:
+        return f"Volumes of the storage class {claim.class_name} are not considered: the class is not known here."
+    if not storage_class.waits:
+        return (
+            f"Volumes of the storage class {claim.class_name} are not considered: they are provisioned before a pod"
+            " has a node."
+        )
+    return ""
+
+
+def _without(pod_set: PodSet, names: set[str]) -> PodSet:
+    constraints = pod_set.template.constraints
+    constraints = attrs.evolve(
+        constraints,
+        volume_claims=tuple(name for name in constraints.volume_claims if name not in names),
+        ephemeral_claims=tuple(name for name in constraints.ephemeral_claims if name not in names),
+    )
+    template = attrs.evolve(pod_set.template, constraints=constraints)
+    return attrs.evolve(
+        pod_set, template=template, claims=tuple(claim for claim in pod_set.claims if claim.name not in names)
+    )
+
 
 MOST_PODS: Final = 1000
 """Pods that are placed if more were not asked for."""
@@ -36,9 +82,9 @@ def how_many(
     buy: Sequence[Buy] = (),
     suggest: bool = True,
     most: int = MOST_PODS,
-) -> Iterator[Fit | None]:
+) -> Generator[None, None, Fit]:
     """
-    Say how many pods like a template fit; yields None where other tasks may run, and the answer last.
+    Return how many pods like a template fit; yields where other tasks may run.
 
     Arguments are those of `how_many_of`; `replicas` is 0 to ask how many there can be.
     """
@@ -54,9 +100,9 @@ def how_many_of(
     buy: Sequence[Buy] = (),
     suggest: bool = True,
     most: int = MOST_PODS,
-) -> Iterator[Fit | None]:
+) -> Generator[None, None, Fit]:
     """
-    Say how many replicas of a workload fit; yields None where other tasks may run, and the answer last.
+    Return how many replicas of a workload fit; yields where other tasks may run.
 
     Args:
         cluster: it is not changed.
@@ -67,13 +113,12 @@ def how_many_of(
         most: pods that are placed at most, unless more are wanted.
     """
     fork, workload = cluster.fork(), with_known_claims(cluster, workload)
-    yield None
-    for _ in warm_up(fork, workload, profile):
-        yield None
+    yield
+    yield from warm_up(fork, workload, profile)
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
     placing: Placing = yield from place(fork.fork(), workload, profile, most=bound)
     question = Question(cluster=fork, workload=workload, profile=profile, most=bound, before=placing)
-    yield _fit(question, (yield from _purchases(question, buy, suggest=suggest)))
+    return _fit(question, (yield from _purchases(question, buy, suggest=suggest)))
 
 
 def how_many_of_each(
@@ -84,24 +129,21 @@ def how_many_of_each(
     buy: Sequence[Buy] = (),
     suggest: bool = True,
     most: int = MOST_PODS,
-) -> Iterator[Fits | None]:
+) -> Generator[None, None, Fits]:
     """
-    Say how many replicas of several workloads fit, which are placed one after the other in their order.
+    Return how many replicas of several workloads fit, which are placed one after the other in their order.
 
-    It yields None where other tasks may run, and the answer last. Arguments are those of `how_many_of`.
+    It yields where other tasks may run. Arguments are those of `how_many_of`.
     """
     fork, answers = cluster.fork(), list[Fit]()
-    yield None
+    yield
     for workload in workloads:
         profile = profile_of(workload)
-        for fit in how_many_of(fork, workload, profile, buy=buy, suggest=suggest, most=most):
-            yield None
-            if fit is not None:
-                answers.append(fit)
+        fit = yield from how_many_of(fork, workload, profile, buy=buy, suggest=suggest, most=most)
+        answers.append(fit)
         if workload is not workloads[-1]:
-            for _ in place(fork, with_known_claims(fork, workload), profile, most=workload.replicas):
-                yield None
-    yield Fits(tuple(answers))
+            yield from place(fork, with_known_claims(fork, workload), profile, most=workload.replicas)
+    return Fits(tuple(answers))
 
 
 def _purchases(question: Question, buy: Sequence[Buy], *, suggest: bool) -> Generator[None, None, tuple[Purchase, ...]]:

@@ -5,7 +5,7 @@ Free devices, blocks and the reasons of withheld machines come from `inventory`,
 never change, so the picture is of one moment, although it is made over several steps. Does not draw it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from operator import itemgetter
 from typing import Final
 
@@ -37,38 +37,35 @@ _ULTRASERVER_LABELS: Final = (
 """The first one that a node has counts; on Trn3 the reservation's id stands for the UltraServer."""
 
 
-def fleet(cluster: Cluster, *, names: bool = True, count_unknown_only: bool = False) -> Iterator[Fleet | None]:
+def fleet(cluster: Cluster, *, names: bool = True) -> Generator[None, None, Fleet]:
     """
-    Yield None whenever other tasks may run, and at the end the fleet.
+    Return the fleet; yields whenever other tasks may run.
 
     For a reader that has no other tasks: a large fleet is sorted and freed in one step. The arguments are those of
     `ranked_machines`.
     """
     ranked: list[tuple[int, MachinePicture]] = []
     sums = Sums()
-    for machine in ranked_machines(cluster, names=names, count_unknown_only=count_unknown_only):
+    for machine in ranked_machines(cluster, names=names):
         if machine is None:
-            yield None
+            yield
         else:
             ranked.append(machine)
             sums.add(machine[1])
     ranked.sort(key=itemgetter(0))
-    yield Fleet(tuple(picture for _, picture in ranked), sums.types())
+    return Fleet(tuple(picture for _, picture in ranked), sums.types())
 
 
-def ranked_machines(
-    cluster: Cluster, *, names: bool = True, count_unknown_only: bool = False
-) -> Iterator[tuple[int, MachinePicture] | None]:
+def ranked_machines(cluster: Cluster, *, names: bool = True) -> Iterator[tuple[int, MachinePicture] | None]:
     """
     Yield every machine with its rank, and None whenever other tasks may run; the worst machine has the lowest rank.
 
     Args:
         cluster: may change between two steps; the machines stay those of the moment when the indexes were ready.
         names: whether the pods' namespaces and names are there; which cores belong together is known anyway.
-        count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
     """
     yield from inventory.prepared(cluster)
-    for place, (node_info, machine, reason) in enumerate(_moment(cluster, count_unknown_only=count_unknown_only)):
+    for place, (node_info, machine, reason) in enumerate(_moment(cluster)):
         if place % ROWS_A_STEP == 0:
             yield None
         yield _pictured(node_info, machine, reason, names=names)
@@ -110,11 +107,11 @@ class _Sum:
         self.largest_block = max((self.largest_block, *machine.free_blocks[:1]))
 
 
-def _moment(cluster: Cluster, *, count_unknown_only: bool) -> list[tuple[NodeInfo, Machine, str]]:
+def _moment(cluster: Cluster) -> list[tuple[NodeInfo, Machine, str]]:
     """Return the rows with Neuron as they are now, each with the reason why its node takes no pods; in one step."""
     view = cluster.view
     reasons: dict[str, str] = {}
-    for reason, nodes in inventory.closed_nodes(view, count_unknown_only=count_unknown_only).items():
+    for reason, nodes in inventory.closed_nodes(view).items():
         for slot in slots_of(nodes):
             reasons[view.row(slot).node.name] = reason.value
     return [(row, row.machine, reasons.get(row.node.name, "")) for row in view.rows() if row.machine is not None]

@@ -222,22 +222,21 @@ def prepared(cluster: Cluster) -> Iterator[None]:
 
     def ask(view: View) -> None:
         view.postings(stock_of)
-        closed_nodes(view, count_unknown_only=False)
+        closed_nodes(view)
 
     return cluster.view.prepared(ask)
 
 
-def devices(cluster: Cluster, *, count_unknown_only: bool = False, waiting: Collection[int] = ()) -> Devices:
+def devices(cluster: Cluster, *, waiting: Collection[int] = ()) -> Devices:
     """
     Count the devices.
 
     Args:
         cluster: whose devices.
-        count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
         waiting: the block sizes in devices that pods wait for, for the devices that are stranded.
     """
     view, counted = cluster.view, Devices()
-    closed = closed_nodes(view, count_unknown_only=count_unknown_only)
+    closed = closed_nodes(view)
     open_ = view.live
     for nodes in closed.values():
         open_ = less(open_, nodes)
@@ -259,7 +258,7 @@ def devices(cluster: Cluster, *, count_unknown_only: bool = False, waiting: Coll
     return counted
 
 
-def closed_nodes(view: View, *, count_unknown_only: bool) -> dict[Withheld, NodeSet]:
+def closed_nodes(view: View) -> dict[Withheld, NodeSet]:
     """Return the nodes that take no such pod, each under its first reason."""
     refused = {refusal.reason: refusal.nodes for refusal in node_unschedulable.filter_nodes(view, PLAIN_POD, view.live)}
     closed = {
@@ -268,7 +267,7 @@ def closed_nodes(view: View, *, count_unknown_only: bool) -> dict[Withheld, Node
         Withheld.TAINTED: taint_toleration.untolerated(view, PLAIN_POD),
         Withheld.UNHEALTHY: neuron_topology.unhealthy(view),
         Withheld.TOO_MANY_PODS: less(view.live, node_resources_fit.fitting_nodes(view, PLAIN_POD, view.live)),
-        Withheld.UNKNOWN_HOLDER: NO_NODES if count_unknown_only else neuron_topology.with_unknown(view),
+        Withheld.UNKNOWN_HOLDER: neuron_topology.with_unknown(view),
     }
     earlier = NO_NODES
     for reason, nodes in closed.items():

@@ -14,13 +14,12 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers.fit import Limit, PlacedPod
 from neuron_scheduler.explain.replicated import PodSet, Replicated
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NO_LABELS
-from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
-from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error
+from neuron_scheduler.scheduling.cycle.what_if import Placer
 
 _NOTHING: Final[Mapping[str, str]] = NO_LABELS
 
@@ -47,20 +46,17 @@ def place(fork: Cluster, workload: Replicated, profile: Profile, *, most: int) -
 
     A step is one decision, or a part of building the indexes for it.
     """
-    warmup, pods = IndexWarmup(), list[PlacedPod]()
+    placer, pods = Placer(fork), list[PlacedPod]()
     if workload.controller is not None:
         fork.workloads.put(workload.controller)
     for replica, pod_set in _in_order(workload, most):
         pod = copy_of(fork, pod_set)
-        yield from warmup.of(fork, pod, profile)
-        result = select_node(fork, pod, profile)
+        result = yield from placer.place(pod, profile)
         if isinstance(result, NoNode):
-            yield from warmup.of_refusal(fork, pod, profile)
+            yield from placer.warmup.of_refusal(fork, pod, profile)
             limit = _limit(fit_error(fork, pod, profile, result), replica, pod_set.name)
             return Placing(tuple(pods), replica - 1, limit)
-        assume(fork, pod, result)
         pods.append(_placed_pod(fork, result, pod, replica, pod_set.name))
-        yield
     return Placing(tuple(pods), most)
 
 
@@ -99,15 +95,6 @@ def copy_of(fork: Cluster, pod_set: PodSet) -> Pod:
             ephemeral_claims=tuple(renamed.get(claim, claim) for claim in constraints.ephemeral_claims),
         ),
     )
-
-
-def assume(fork: Cluster, pod: Pod, decision: Decision) -> None:
-    """Place a pod on a fork as was decided, with its volumes."""
-    plan = volume_plan(fork, pod, decision.node_name) if pod.constraints.volume_claims else None
-    for volume_or_claim in () if plan is None else plan.assumed:
-        fork.volumes.assume(volume_or_claim)
-    cores = NO_CORES if decision.placement is None else decision.placement.cores
-    fork.assume(placed(pod, decision.node_name, _NOTHING), cores)
 
 
 def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> PlacedPod:

@@ -11,16 +11,15 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types
 from neuron_scheduler.explain.answers.fit import Purchase
 from neuron_scheduler.explain.placing import Placing, copy_of, place
 from neuron_scheduler.explain.replicated import Replicated
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
-from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.scheduling.cycle.autoscaler_outlook import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
+from neuron_scheduler.scheduling.cycle.what_if import takes
 
 MOST_NODES: Final = 256
 """Nodes of the largest purchase that is tried."""
@@ -100,18 +99,12 @@ def _candidates(
         yield
         fitting: list[FreshNode] = []
         for shape in filter(considered, shapes):
-            if any(_fits_on(fork, shape, pod, question.profile) for pod in pods):
+            if any(takes(fork, shape, pod, question.profile) for pod in pods):
                 fitting.append(shape)
             yield
         if fitting:
             candidates.append(fitting)
     return candidates
-
-
-def _fits_on(fork: Cluster, shape: FreshNode, pod: Pod, profile: Profile) -> bool:
-    row = row_of(shape)
-    with fork.row_added(row):
-        return isinstance(decide_on(fork, pod, profile, row.node.name), Decision)
 
 
 def _fewest(question: Question, shapes: list[FreshNode]) -> Generator[None, None, tuple[FreshNode, int] | None]:

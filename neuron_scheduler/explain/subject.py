@@ -11,14 +11,31 @@ import attrs
 
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.explain.answers.explanation import PodSummary
-from neuron_scheduler.explain.summary import summary_of
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clipped, few_names
+from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.neuron.id_text import numbered
+from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
+
+
+def summary_of(pod: Pod) -> PodSummary:
+    """Return the summary of a pod."""
+    request = pod.neuron
+    return PodSummary(
+        namespace=pod.namespace,
+        name=pod.name,
+        scheduler_name=pod.scheduler_name,
+        priority=pod.priority,
+        created=pod.created,
+        asks=asked(request),
+        resource="" if request is None else request.resource,
+        count=0 if request is None else request.total,
+        node_name=pod.node_name,
+    )
+
 
 SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 """kube-apiserver's message in the condition of a gated pod."""

@@ -1,21 +1,30 @@
 """
-What the waiting pods wait for, counted for the metrics by cause and by size, and how long the oldest has waited.
+What the waiting pods wait for: counted for the metrics, and as a line for each pod.
 
-A queue of 15,000 pods takes longer than one step may, so the pods are counted a few at a time. Refuses labels that grow
-with the workload: there are `MOST_LABELS` sizes at most.
+A queue of 15,000 pods takes longer than one step may, so the pods are counted a few at a time, with `MOST_LABELS` sizes
+at most. The list needs no queue that remembers the last attempt: each pod is decided as if it were its turn, and pods
+that no filter can tell apart are decided once.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 import attrs
 
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
+from neuron_scheduler.explain.subject import summary_of
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.capability import size_of
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.plugins.registry import PLUGINS
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.signature import Signature, signature_of
 
 PODS_A_STEP: Final = 1000
 MOST_DEVICES: Final = 16
@@ -50,9 +59,9 @@ class WaitingPods:
         return {labels: max(0.0, now - since) for labels, since in self.oldest.items()}
 
 
-def waiting_pods(queue: SchedulingQueue) -> Iterator[WaitingPods | None]:
+def waiting_pods(queue: SchedulingQueue) -> Generator[None, None, WaitingPods]:
     """
-    Yield None whenever other tasks may run, and at the end the counts.
+    Return the counts; yields whenever other tasks may run.
 
     The queue may change between two steps: a pod counts as it is when it is looked at.
     """
@@ -65,8 +74,8 @@ def waiting_pods(queue: SchedulingQueue) -> Iterator[WaitingPods | None]:
         if request is not None and since is not None and since < oldest.get(request, since + 1):
             oldest[request] = since
         if position % PODS_A_STEP == 0:
-            yield None
-    yield _folded(counts, oldest)
+            yield
+    return _folded(counts, oldest)
 
 
 def size_labels(request: NeuronRequest) -> SizeLabels:
@@ -94,3 +103,38 @@ def _folded(counts: Counter[tuple[Cause, NeuronRequest | None]], oldest: dict[Ne
         labels = size_labels(request)
         since[labels] = min(first, since.get(labels, first))
     return WaitingPods(by_cause, by_size, since, frozenset(blocks))
+
+
+_EVERY_PLUGIN: Final = frozenset(plugin.name for plugin in PLUGINS)
+
+
+def waiting_list(cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]) -> Waiting:
+    """
+    Return a line for each pending pod, in their order.
+
+    Args:
+        cluster: it is not changed.
+        pods: without a node.
+        profile_of: the profile by which a pod is decided.
+    """
+    known: dict[tuple[str, Signature], tuple[str, str]] = {}
+    lines = []
+    for pod in pods:
+        profile = profile_of(pod)
+        if pod.nominated_node_name:  # what is kept for it is kept from the others
+            cause, message = _state(cluster, pod, profile)
+        else:
+            key = (profile.scheduler_name, signature_of(pod, _EVERY_PLUGIN))
+            cause, message = known.get(key) or known.setdefault(key, _state(cluster, pod, profile))
+        lines.append(WaitingPod(summary_of(pod), cause, message))
+    return Waiting(tuple(lines), total=len(lines))
+
+
+def _state(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[str, str]:
+    """Return the cause and the message; both say that a pod with gates is not tried."""
+    if pod.gates:
+        return Cause.GATED, f"Scheduling is blocked by gates: {', '.join(pod.gates)}."
+    decision = schedule_pod(cluster, pod, profile)
+    if isinstance(decision, Decision):
+        return "", f"Fits now, on {decision.node_name}."
+    return decision.cause, decision.text

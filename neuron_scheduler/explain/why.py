@@ -7,7 +7,7 @@ whole answer is true of one moment, although the cluster changes in the pauses. 
 filters or change the cluster that it is asked about.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import attrs
 
@@ -15,9 +15,9 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers.explanation import Change, Explanation, FilterVerdict, NodeExplanation, Verdict
-from neuron_scheduler.explain.arithmetic_of_resources import free_on
+from neuron_scheduler.explain.arithmetic import free_on
 from neuron_scheduler.explain.changes.search import changes
-from neuron_scheduler.explain.reasons import reasons, warmed_up
+from neuron_scheduler.explain.reasons import all_refusals, holders, reasons, verdicts, warmed_up
 from neuron_scheduler.explain.subject import (
     DELETED,
     SCHEDULING_GATED,
@@ -28,7 +28,6 @@ from neuron_scheduler.explain.subject import (
     summary,
     unknown_text,
 )
-from neuron_scheduler.explain.verdicts import all_refusals, holders, verdicts
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few_names
@@ -44,9 +43,9 @@ def explain_pod(
     *,
     budgets: Sequence[DisruptionBudget] = (),
     now: float = 0.0,
-) -> Iterator[Explanation | None]:
+) -> Generator[None, None, Explanation]:
     """
-    Yield None whenever other tasks may run, and last why the pod waits, or that it fits.
+    Return why the pod waits, or that it fits; yields whenever other tasks may run.
 
     Args:
         cluster: may change in the pauses; the answer is about its state at one of them.
@@ -57,26 +56,23 @@ def explain_pod(
     """
     yield from warmed_up(cluster, pod, profile)  # a fork shares the indexes, but what it builds itself is lost with it
     fork = cluster.fork()
-    yield None
+    yield
     if pod.node_name or fork.node_of(pod.uid) is not None:
-        yield _of_bound_pod(fork, pod)
-    elif pod.terminating:
-        yield Explanation(summary(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
-    else:
-        yield from _of_pending_pod(fork, pod, profile, budgets=budgets, now=now)
+        return _of_bound_pod(fork, pod)
+    if pod.terminating:
+        return Explanation(summary(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
+    return (yield from _of_pending_pod(fork, pod, profile, budgets=budgets, now=now))
 
 
 def _of_pending_pod(
     fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget], now: float
-) -> Iterator[Explanation | None]:
+) -> Generator[None, None, Explanation]:
     found = yield from reasons(fork, pod, profile)
     suggested: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     decision = found.outcome if isinstance(found.outcome, Decision) else None
     if isinstance(found.outcome, FitError):
-        for answer in changes(fork, pod, profile, refused=found.outcome, budgets=budgets, now=now):
-            suggested, notes = answer or ((), ())
-            yield None
+        suggested, notes = yield from changes(fork, pod, profile, refused=found.outcome, budgets=budgets, now=now)
     explanation = Explanation(
         summary(pod),
         Verdict.WAITS if decision is None else Verdict.FITS,
@@ -90,7 +86,7 @@ def _of_pending_pod(
         node_name="" if decision is None else decision.node_name,
         ids=() if decision is None else decision.ids,
     )
-    yield _gated(explanation, pod) if pod.gates else explanation
+    return _gated(explanation, pod) if pod.gates else explanation
 
 
 def _gated(explanation: Explanation, pod: Pod) -> Explanation:
@@ -133,25 +129,25 @@ def _free_note(node_info: NodeInfo) -> str:
     return f"{node_info.node.name} has {free_on(node_info)}."
 
 
-def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Iterator[NodeExplanation | None]:
+def explain_on_node(
+    cluster: Cluster, pod: Pod, profile: Profile, node_name: str
+) -> Generator[None, None, NodeExplanation]:
     """
-    Yield None whenever other tasks may run, and last what every filter says of one node.
+    Return what every filter says of one node; yields whenever other tasks may run.
 
     The arguments are those of `explain_pod`; there need not be a node of that name.
     """
     yield from warmed_up(cluster, pod, profile)
     fork = cluster.fork()
-    yield None
+    yield
     yield from warmed_up(fork, pod, profile)
     slot, decision = fork.view.slot(node_name), decide_on(fork, pod, profile, node_name)
     if slot is None:
-        yield NodeExplanation(summary(pod), node_name, Verdict.WAITS, f"There is no node {node_name}.")
-        return
+        return NodeExplanation(summary(pod), node_name, Verdict.WAITS, f"There is no node {node_name}.")
     fork.clear_nomination(pod.uid)
     if fork.node_of(pod.uid) == node_name:
-        yield _of_bound_pod_here(fork, pod, slot)
-    else:
-        yield _of_pod_and_node(fork, pod, profile, slot, decision)
+        return _of_bound_pod_here(fork, pod, slot)
+    return _of_pod_and_node(fork, pod, profile, slot, decision)
 
 
 def _of_bound_pod_here(fork: Cluster, pod: Pod, slot: Slot) -> NodeExplanation:

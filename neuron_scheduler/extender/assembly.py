@@ -1,19 +1,14 @@
-"""
-Connects the verbs with the parts of our own queue, whose cluster, fence and Bindings they share.
-
-Does not build any of those: `wiring` does.
-"""
+"""Connects the verbs with the parts of our own queue, whose cluster, fence and Bindings they share."""
 
 from collections.abc import Callable, Sequence
 
-from neuron_scheduler.controllers.election_thread import ElectionThread
+from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.extender.preempt import Preempt
-from neuron_scheduler.extender.second_look import SecondLook
-from neuron_scheduler.extender.verbs import Role, Verbs
+from neuron_scheduler.extender.verbs import Role, SecondLook, Verbs
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.pod_reads import PodReads
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -25,13 +20,12 @@ def assembled(
     *,
     loop: SchedulingLoop,
     reporter: PodReporter,
-    election: ElectionThread | None,
+    election: LeaderElector | None,
     client: Client,
     known: Callable[[str], Pod | None],
     unsynced: Callable[[], str | None],
     forward: Forward | None,
     budgets: Callable[[], Sequence[DisruptionBudget]],
-    count_unknown_only: bool,
 ) -> Verbs:
     """
     Return the verbs.
@@ -45,13 +39,12 @@ def assembled(
         unsynced: returns why the cluster is not known yet; None if it is.
         forward: asks the leader; None without leader election.
         budgets: returns all PodDisruptionBudgets.
-        count_unknown_only: unknown Neuron allocations count by number only.
     """
-    profile = extender_profile(count_unknown_only=count_unknown_only)
+    profile = extender_profile()
     bind = _bind(loop, profile, reporter, known, PodReads(client=client))
     preempt = Preempt(
         cluster=loop.cluster,
-        profile=preemption_profile(count_unknown_only=count_unknown_only),
+        profile=preemption_profile(),
         beside=profile,
         budgets=budgets,
         own_names=loop.profiles.keys(),
@@ -92,7 +85,7 @@ def _bind(
     )
 
 
-def _role(bind: Bind, loop: SchedulingLoop, election: ElectionThread | None) -> Role:
+def _role(bind: Bind, loop: SchedulingLoop, election: LeaderElector | None) -> Role:
     if bind.leads:
         return Role.LEADS
     if election is not None and not election.leading:

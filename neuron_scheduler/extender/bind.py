@@ -6,35 +6,119 @@ fence, the repeats of one in doubt, the fence at the API server. A node that doe
 which kube-scheduler schedules the pod again. Upstream: `extendersBinding` in `pkg/scheduler/schedule_one.go`.
 
 A call may come twice, and its client may hang up: calls for one pod and one node share one Binding, and one that still
-waits at the fence is withdrawn when nobody waits for it any more. Does not choose a node or bind volumes:
-kube-scheduler has done both.
+waits at the fence is withdrawn when nobody waits for it any more. kube-scheduler has chosen the node and bound volumes.
 """
 
 import re
 from collections.abc import Callable, Container
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.assumptions import Assumptions
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
-from neuron_scheduler.controllers.commitment import Commitment
-from neuron_scheduler.controllers.turn import in_turns
-from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.extender.bind_call import BindCall, Reporter
+from neuron_scheduler.controllers.commitment import Assumptions, Commitment
+from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER, Lines
+from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.extender.protocol import LONGEST_NAME, ExtenderBindingArgs
-from neuron_scheduler.kube.http.rate_limit import TokenBucket
+from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.pod_reads import PodReads
+from neuron_scheduler.kube.writes.binder import Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
+from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+_OUTDATED = "the node or the pod has changed, or this replica may not bind any more; try again"
+
+
+@attrs.define(eq=False, kw_only=True)
+class BindCall:
+    """
+    A Binding that kube-scheduler has asked for, from its assumption to its outcome, and those who wait for it.
+
+    It is the requester of a commitment.
+
+    Attributes:
+        newest: returns the present state of a pod.
+        ended: called with the pod's uid when there is an outcome.
+        last: the pod as it was when it was decided.
+        callers: how many calls wait.
+        outcome: set when the Binding has one.
+        problem: why the pod is not bound; empty if it is.
+        reason: why the Binding was withdrawn; empty if it was not.
+    """
+
+    node_name: str
+    cluster: Cluster
+    newest: Callable[[Pod], Pod]
+    reporter: PodReporter
+    errors: UnexpectedErrors
+    ended: Callable[[str], None]
+    last: Pod
+    callers: int = 0
+    outcome: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    problem: str = ""
+    reason: str = ""
+
+    @property
+    def uid(self) -> str:
+        """The pod's."""
+        return self.last.uid
+
+    @property
+    def pod(self) -> Pod:
+        """The pod's present state."""
+        return self.newest(self.last)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the pod waits for its node: it is neither gone, nor about to be, nor known to be bound."""
+        return self.cluster.is_assumed(self.uid) and not self.pod.terminating
+
+    @property
+    def lines(self) -> Lines:
+        """The lines about pods of kube-scheduler's."""
+        return OF_KUBE_SCHEDULER
+
+    def bound(self, commitment: Commitment) -> None:
+        """Answer that the pod is bound; kube-scheduler writes the Event of that, and we that of the devices."""
+        self._end("")
+        if commitment.decision.placement is not None:
+            self.reporter.allocated(commitment.pod, self.node_name, commitment.decision.placement)
+
+    def gone(self) -> None:
+        """Answer that the pod does not wait for a node any more."""
+        self._end(f"pod {self.last.key} does not wait for a node any more: it is gone, terminating or bound")
+
+    def refused(self, commitment: Commitment, refusal: Refused) -> None:
+        """Answer what the API server said."""
+        self._end(refusal.message or f"the API server refused the Binding of {commitment.pod.key}")
+
+    def fenced(self) -> None:
+        """Answer that nothing was sent."""
+        self._end(self.reason or _OUTDATED)
+
+    def crashed(self, error: Exception) -> None:
+        """Answer with the error, and give up the place of a pod that is not bound."""
+        message = self.errors.report(error, task="bind verb", pod=self.last.key)
+        if not self.outcome.is_set():
+            self.cluster.forget(self.uid)
+            self._end(message)
+
+    def _end(self, problem: str) -> None:
+        self.problem = problem
+        self.ended(self.uid)
+        self.outcome.set()
+
 
 LONGEST_AT_FENCE: Final = 20.0
 """Seconds for which a call waits at the allocate fence; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
@@ -55,13 +139,6 @@ _PAUSE: Final = 0.05  # seconds between two looks at what the watch has shown
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
 
 log = logs.logger(__name__)
-
-
-class Reads(Protocol):
-    """Reads pods from the API server."""
-
-    async def read(self, namespace: str, name: str) -> Pod | Malformed | None:
-        """Return a pod as it is now; None if it does not exist or has ended."""
 
 
 class _RefusedError(Exception):
@@ -87,8 +164,8 @@ class Bind:
     assumptions: Assumptions
     cycle: BindingCycle
     known: Callable[[str], Pod | None]
-    reads: Reads
-    reporter: Reporter
+    reads: PodReads
+    reporter: PodReporter
     may_bind: Callable[[], bool]
     own_names: Container[str]
     clock: Callable[[], float]
@@ -145,7 +222,7 @@ class Bind:
     async def _bind(self, args: ExtenderBindingArgs) -> None:
         started = anyio.current_time()
         _require_names(args)
-        await in_turns(self._warmup.of(self.cluster, await self._pod(args), self.profile), self.clock)
+        await run_in_turns(self._warmup.of(self.cluster, await self._pod(args), self.profile), self.clock)
         call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
         if call is None:
             call = self._begin(self._known(args), args.node)
@@ -248,8 +325,7 @@ class Bind:
             self.cluster.forget(pod.uid)
             raise
         self._calls[pod.uid] = call
-        asked, trusting = without_other_resources(pod), self.profile.count_unknown_only
-        self.cycle.push(Commitment(call, asked, annotations, decision, started, count_unknown_only=trusting))
+        self.cycle.push(Commitment(call, without_other_resources(pod), annotations, decision, started))
         return call
 
     def _ended(self, uid: str) -> None:

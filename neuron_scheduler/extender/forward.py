@@ -3,11 +3,9 @@ Passes `bind` and `preempt` on from a follower to the replica that holds the Lea
 
 A Service sends kube-scheduler to any replica, and only the leader may decide. Its address is in the Lease, which nobody
 else may write, so no other address is trusted. A request is passed on once: the leader may have lost the Lease
-meanwhile, and two replicas could send a request back and forth. When a replica has ended, another program may get its
-address and say 200 to everything; kube-scheduler would believe that its pod is bound, and never look at it again. So
-only an answer with the verb's own field counts. With TLS the leader must show a certificate of the clients' authority;
-if clients need none, the certificate that this replica serves, too, or one that is signed by an authority in the same
-file: they share a Secret. Does not repeat a request: kube-scheduler tries the pod again.
+meanwhile, and two replicas could send a request back and forth. With TLS the leader must show a certificate of the
+clients' authority; if clients need none, the certificate that this replica serves, too, or one that is signed by an
+authority in the same file: they share a Secret. A request is sent once: kube-scheduler tries the pod again.
 """
 
 import ssl
@@ -18,21 +16,19 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
-import msgspec
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.extender.bind import LONGEST_CALL
 from neuron_scheduler.extender.protocol import FORWARDED
+from neuron_scheduler.kube.http.client import JSON
 from neuron_scheduler.kube.http.http1 import Connections
-from neuron_scheduler.kube.http.pools import MOST_BYTES, Pool, open_socket
-from neuron_scheduler.kube.http.request import JSON
+from neuron_scheduler.kube.http.pools import Pool, open_socket
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 TIMEOUT: Final = LONGEST_CALL + 3.0
 """Seconds for the whole request; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
 MOST_CONNECTIONS: Final = 1024
-_FIELDS: Final = {"bind": "Error", "preempt": "NodeNameToMetaVictims"}  # which the verbs' answers always have
 _NO_LEADER: Final = "this replica does not hold the Lease, and knows no extender of the replica that does; try again"
 _UNREACHABLE: Final = "set the environment variable POD_IP from status.podIP, or a specific --extender-bind-address"
 
@@ -96,10 +92,7 @@ class Forward:
                 server_name=None,
                 permit=None,
                 timeout=self.timeout,
-                most_bytes=MOST_BYTES,
             )
-            if answer.status == 200:
-                _require_answer(verb, answer.body)
         except Exception as error:  # noqa: BLE001 - a hostile answer can raise anything; it is one request's error
             return _refused(f"the leader's extender at {url[:100]!a} gives no answer: {self._reason(error)}")
         return answer.status, answer.body
@@ -139,15 +132,6 @@ class Forward:
             f"{FORWARDED}: {self.identity or 'unknown'}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("ascii") + body
-
-
-def _require_answer(verb: str, body: bytes) -> None:
-    try:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (ValueError, RecursionError):
-        fields = {}
-    if _FIELDS[verb] not in fields:
-        raise ValueError(f"what it says is no answer to {verb}; another program may have its address by now")
 
 
 def usable(url: str) -> SplitResult:

@@ -3,11 +3,11 @@ The verb `preempt`: kube-scheduler would evict pods for a pod, and gets victims 
 
 kube-scheduler has counted only. On each of its nodes the victims are chosen after which our filter accepts the pod, and
 the node where they cost least, by kube-scheduler's criteria, is the answer. It is one node, so that it is known which
-pods are leaving when kube-scheduler asks again for the same pod (`earlier_answers`). Upstream: `callExtenders` in
+pods are leaving when kube-scheduler asks again for the same pod (`EarlierAnswers`). Upstream: `callExtenders` in
 `pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a node it did not send, a node without
 victims, or a pod that it does not know. So pods that are not bound yet are no victims if they are of our own queue, or
 if kube-scheduler does not wait for their Binding any more. A pod that has a node, or whose Binding may still succeed,
-needs no room: nobody leaves for it. Does not evict: kube-scheduler does.
+needs no room: nobody leaves for it. kube-scheduler evicts.
 
 kube-scheduler does not call it for a node where the pod fits by count and only has no free block.
 """
@@ -20,25 +20,183 @@ import attrs
 import msgspec
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.turn import LONGEST_TURN, in_turns
-from neuron_scheduler.extender.earlier_answers import EarlierAnswers, Room
+from neuron_scheduler.cluster.index.nodeset import Slot
+from neuron_scheduler.cluster.rows.node_info import evictable, without_pods
 from neuron_scheduler.extender.protocol import (
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
     MalformedRequestError,
     MetaPod,
     MetaVictims,
+    requested_pod,
 )
-from neuron_scheduler.extender.requested_pod import requested_pod
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+from neuron_scheduler.scheduling.preemption.nominations import is_leaving
 from neuron_scheduler.scheduling.preemption.one_node import victims_instead
+from neuron_scheduler.scheduling.preemption.trials import ByFilters
 from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims, by_importance
+from neuron_scheduler.steps import LONGEST_TURN, run_in_turns
 from neuron_scheduler.telemetry import logs
+
+UNSEEN: Final = 10.0
+"""Seconds within which kube-scheduler has deleted the victims and its watch and ours have shown it."""
+LONGEST_ENDING: Final = 600.0
+"""Seconds for which pods that are ending are waited for, as in `foreign_nominations`."""
+MOST: Final = 1000
+"""Answers that are remembered; each names at most the pods of a node."""
+
+
+@attrs.frozen
+class Room:
+    """
+    The node where room is made for a pod.
+
+    Attributes:
+        staying: the victims that are not being deleted yet, by the uids of all on the node.
+    """
+
+    node_name: str
+    staying: tuple[Pod, ...]
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    """
+    What was answered for a pod.
+
+    Attributes:
+        node_name: empty if the answer does not count any more.
+        at: when it was given.
+        ended_at: when it was first asked again although all victims were gone.
+        in_vain: the nodes that were named before and of which nothing came.
+    """
+
+    node_name: str = ""
+    victims: frozenset[str] = frozenset()
+    at: float
+    ended_at: float | None = None
+    in_vain: frozenset[str] = frozenset()
+
+
+@attrs.define(eq=False, kw_only=True)
+class EarlierAnswers:
+    """
+    What `preempt` has answered lately, so that no more pods leave for a pod for which others leave already.
+
+    kube-scheduler deletes victims beside its decisions, and its next decision may come before its watch has shown that
+    they are ending, or that they have ended. Then it asks once more, and pods of another node would leave as well.
+    Upstream: `prepareCandidateAsync` in `pkg/scheduler/framework/preemption/executor.go`, and
+    `PodEligibleToPreemptOthers` of the plugin DefaultPreemption, which looks at the pods of the nominated node as the
+    cache shows them.
+
+    The answer counts until the node takes the pod no more even without the victims, and no longer than `UNSEEN` where
+    nothing shows that kube-scheduler acts on it: the victims stay, or they are gone and it asks all the same. After a
+    restart, or on another replica, the node in the pod's status is taken for it, with the pods that leave there. Space
+    is kept from other pods by `foreign_nominations`.
+
+    Attributes:
+        profile: all filters (`preemption_profile`), for nodes that kube-scheduler does not propose any more.
+        beside: the filters that kube-scheduler does not have (`extender_profile`), for those that it proposes.
+        clock: seconds that never jump.
+    """
+
+    cluster: Cluster
+    profile: Profile
+    beside: Profile
+    clock: Callable[[], float]
+    _answers: dict[str, _Answer] = attrs.field(factory=dict, init=False)  # by uid, the oldest first
+
+    def remember(self, pod: Pod, node_name: str, victims: Iterable[Pod]) -> None:
+        """Remember that pods of a node were named as the victims for a pod."""
+        uids = frozenset(victim.uid for victim in victims)
+        in_vain = self.in_vain(pod.uid) - {node_name}
+        self._put(pod.uid, _Answer(node_name=node_name, victims=uids, at=self.clock(), in_vain=in_vain))
+
+    def in_vain(self, uid: str) -> frozenset[str]:
+        """Return the nodes that were named for a pod, and for which kube-scheduler did nothing that we could see."""
+        answer = self._answers.get(uid)
+        return frozenset() if answer is None else answer.in_vain
+
+    def room_for(self, pod: Pod, proposed: Container[str]) -> Room | None:
+        """
+        Return where room is made for a pod already; None if it needs other victims.
+
+        Args:
+            pod: as kube-scheduler sends it, with the node in its status.
+            proposed: the nodes where kube-scheduler would evict pods now.
+        """
+        answer = self._answers.get(pod.uid)
+        if answer is not None and answer.node_name:
+            room = self._room(pod, answer, proposed)
+            if room is not None:
+                return room
+        nomination = self.cluster.nomination(pod.uid)
+        for node_name in (pod.nominated_node_name, "" if nomination is None else nomination[0]):
+            adopted = self._adopted(pod, node_name)
+            room = None if adopted is None else self._room(pod, adopted, proposed)
+            if room is not None:
+                return room
+        return None
+
+    def _adopted(self, pod: Pod, node_name: str) -> _Answer | None:
+        """Return the answer that must have led to a nomination; None if there is no such node, or it was in vain."""
+        node_info, in_vain = self.cluster.node(node_name), self.in_vain(pod.uid)
+        if node_info is None or node_name in in_vain:
+            return None
+        lower = evictable(node_info, pod.priority)
+        leaving = frozenset(uid for uid in lower if is_leaving(node_info.pod_infos[uid].pod))
+        return _Answer(node_name=node_name, victims=leaving, at=self.clock(), in_vain=in_vain)
+
+    def _room(self, pod: Pod, answer: _Answer, proposed: Container[str]) -> Room | None:
+        """Return the room of an answer as long as it counts, and remember since when it is waited for."""
+        now, slot = self.clock(), self.cluster.view.slot(answer.node_name)
+        victims = self._still_there(pod, answer, slot)
+        if slot is None or not self._takes(slot, pod, victims, as_proposed=answer.node_name in proposed):
+            self._put(pod.uid, _Answer(at=now, in_vain=answer.in_vain))
+            return None
+        staying = tuple(victim for victim in victims if not victim.terminating)
+        if victims:
+            in_time = now - answer.at <= (UNSEEN if staying else LONGEST_ENDING)
+        else:
+            answer = attrs.evolve(answer, ended_at=now) if answer.ended_at is None else answer
+            in_time = answer.ended_at is not None and now - answer.ended_at <= UNSEEN
+        if not in_time:
+            self._put(pod.uid, _Answer(at=now, in_vain=answer.in_vain | {answer.node_name}))
+            return None
+        self._put(pod.uid, answer)
+        return Room(answer.node_name, staying)
+
+    def _still_there(self, pod: Pod, answer: _Answer, slot: Slot | None) -> list[Pod]:
+        """Return the victims that have not ended."""
+        if slot is None:
+            return []
+        node_info = self.cluster.view.row(slot)
+        return [node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority) & answer.victims]
+
+    def _takes(self, slot: Slot, pod: Pod, victims: Iterable[Pod], *, as_proposed: bool) -> bool:
+        """
+        Return whether a node takes a pod once its victims are gone.
+
+        Where kube-scheduler proposes the node, its own filters accept the pod there.
+        """
+        with self.cluster.without_nomination(pod.uid):
+            node_info = without_pods(self.cluster.view.row(slot), {victim.uid for victim in victims})
+            offered = {name: amount for name, amount in pod.requests.items() if name in node_info.node.allocatable}
+            profile = self.beside if as_proposed else self.profile
+            return ByFilters(self.cluster, slot, attrs.evolve(pod, requests=offered), profile, node_info).fits()
+
+    def _put(self, uid: str, answer: _Answer) -> None:
+        """Remember an answer, and forget the oldest if there are too many."""
+        self._answers.pop(uid, None)
+        self._answers[uid] = answer
+        if len(self._answers) > MOST:
+            del self._answers[next(iter(self._answers))]
+
 
 LONGEST: Final = 10.0
 """Seconds after which no further nodes are looked at, if there is a candidate; kube-scheduler sends 100 and more."""
@@ -98,7 +256,7 @@ class Preempt:
         pod, proposed = _pod_of(args), _proposed(args)
         answer = dict[str, MetaVictims]()
         if not (pod.refusal or pod.never_preempts or self.cluster.node_of(pod.uid)):
-            await in_turns(self._warmup.of(self.cluster, pod, self.profile), self.clock)
+            await run_in_turns(self._warmup.of(self.cluster, pod, self.profile), self.clock)
             answer = await self._answer(pod, proposed)
         return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
 

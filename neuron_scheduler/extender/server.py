@@ -3,13 +3,13 @@ The extender's requests over HTTP/1.1: which verb each is for, limits on bodies 
 
 Without `nodeCacheCapable` kube-scheduler sends whole nodes: tens of megabytes. The health endpoints answer here too,
 for probes of the Service's port. A request that cannot be served gets a status and a sentence, and a log line; a client
-that repeats it cannot flood the log. Does not depend on what a verb does.
+that repeats it cannot flood the log.
 """
 
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -17,23 +17,22 @@ import anyio
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.endpoints.certificate import Certificate
-from neuron_scheduler.endpoints.exchange import PLAIN_TEXT, Reply, Request
-from neuron_scheduler.endpoints.server import open_listening
-from neuron_scheduler.extender.connections import Connections, Reactions
 from neuron_scheduler.extender.protocol import FORWARDED
 from neuron_scheduler.extender.verbs import VERBS, Answer, Verbs, sentence
-from neuron_scheduler.kube.http.rate_limit import TokenBucket
+from neuron_scheduler.kube.http.pacing import TokenBucket
+from neuron_scheduler.serving.certificate import Certificate
+from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions
+from neuron_scheduler.serving.pages import PLAIN_TEXT, Page
+from neuron_scheduler.serving.server import open_listening
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 
 MOST_BODY: Final = 96 << 20
 """Bytes of a request: 8,000 whole nodes. For more, kube-scheduler must send names only."""
-MOST_HELD: Final = 160 << 20
-"""Bytes of all requests that are read or answered at one time; in memory they take twice as much, of 1 GiB."""
+LIMITS: Final = Limits(at_once=2048, of_a_peer=1024, body=MOST_BODY)
+"""kube-scheduler is one peer, and opens a connection for each pod whose Binding waits (`allocate_fence`)."""
 BODY_SECONDS: Final = 20.0
 ANSWER_SECONDS: Final = 20.0
-HEALTH: Final = ("/healthz", "/livez", "/readyz")
 CLIENT_GONE: Final = 499
 """The code in the metric for a client that has hung up, such as kube-scheduler after its `httpTimeout`."""
 LINES_AT_ONCE: Final = 10
@@ -41,7 +40,6 @@ LINES_PER_SECOND: Final = 0.1
 
 _CHUNK: Final = 256 << 10
 _NO_VERB: Final = "none"
-_SERVER: Final = {"Server": "neuron-scheduler"}  # instead of the versions of Python and aiohttp
 _JSON: Final = "application/json"
 _LONGEST: Final = 300  # characters of a sentence in the log
 
@@ -64,7 +62,7 @@ async def serving(
     port: Port,
     *,
     verbs: Verbs,
-    health: Callable[[Request], Awaitable[Reply]],
+    health: Mapping[str, Page],
     metrics: Metrics,
     stopping: Callable[[], bool],
 ) -> AsyncIterator[None]:
@@ -92,17 +90,16 @@ class ExtenderServer:
     Answers the requests to one port, until `close`.
 
     Attributes:
-        health: answers the health endpoints.
+        health: the health endpoints, by path.
         stopping: whether clients should look for another replica.
         clock: seconds that never jump.
     """
 
     verbs: Verbs
-    health: Callable[[Request], Awaitable[Reply]]
+    health: Mapping[str, Page]
     metrics: Metrics
     stopping: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
-    _held: int = attrs.field(default=0, init=False)
     _lines: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -110,22 +107,20 @@ class ExtenderServer:
 
     def listen(self, listening: socket.socket, certificate: Certificate | None = None) -> Connections:
         """Answer on a socket until the connections are closed; without a certificate there is no TLS."""
-        reactions = Reactions(answer=self._answer, unreadable=self._unreadable, refused=self._refused)
-        return Connections(listening=listening, reactions=reactions, certificate=certificate)
+        reactions = Reactions(answer=self._answer, unreadable=self._unreadable, dropped=self._dropped)
+        return Connections(listening=listening, reactions=reactions, limits=LIMITS, certificate=certificate)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path in HEALTH:
-            return await self._answer_health(request)
+        if request.path in self.health:
+            response = await self.health[request.path].answered(request)
+            response.headers.update(SERVER)
+            return response
         started, path = self.clock(), request.path.removeprefix("/")
         verb = path if path in VERBS else _NO_VERB
         code = CLIENT_GONE
         try:
-            answer = _misdirected(request, verb)
-            if answer is not None:
-                response = await self._send(request, verb, answer)
-            else:
-                async with self._body(request) as body:
-                    response = await self._send(request, verb, await self._answered(request, verb, body))
+            answer = self._misdirected(request, verb) or await self._answered(request, verb)
+            response = await self._send(request, verb, answer)
             code = response.status
         except ConnectionError:  # the client has gone while the answer was written
             raise
@@ -138,47 +133,28 @@ class ExtenderServer:
             self.metrics.extender_requested(verb, str(code))
             self.metrics.extender_seconds(verb).observe(self.clock() - started)
 
-    async def _answered(self, request: web.BaseRequest, verb: str, body: bytes | Answer) -> Answer:
-        if isinstance(body, Answer):
-            return body
-        return await self.verbs.answer(verb, body, forwarded=FORWARDED in request.headers)
-
-    @asynccontextmanager
-    async def _body(self, request: web.BaseRequest) -> AsyncIterator[bytes | Answer]:
-        """Read the body, and count its bytes inside the block; yields the answer to one that is not accepted."""
-        size, chunks, refusal = 0, list[bytes](), None
-        if (request.content_length or 0) > MOST_BODY:
-            yield _too_large()
-            return
+    async def _answered(self, request: web.BaseRequest, verb: str) -> Answer:
+        """Read the body, and return the answer, which refuses one that is too large or does not arrive."""
         try:
-            try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    await _invite(request)
-                    async for chunk in request.content.iter_any():
-                        size, self._held = size + len(chunk), self._held + len(chunk)
-                        chunks.append(chunk)
-                        if size > MOST_BODY:
-                            refusal = _too_large()
-                        elif self._held > MOST_HELD:
-                            refusal = sentence(503, "too many large requests at once; try again later")
-                        if refusal is not None:
-                            break
-            except TimeoutError:
-                refusal = sentence(408, f"the body did not arrive within {BODY_SECONDS:g} s")
-            except web.RequestPayloadError as error:
-                refusal = sentence(400, f"the body cannot be read: {error}")
-            body = b"" if refusal is not None else b"".join(chunks)
-            chunks.clear()
-            yield body if refusal is None else refusal
-        finally:
-            self._held -= size
+            if (request.content_length or 0) > MOST_BODY:
+                return _too_large()
+            async with asyncio.timeout(BODY_SECONDS):
+                await _invite(request)
+                body = await request.read()
+        except TimeoutError:
+            return sentence(408, f"the body did not arrive within {BODY_SECONDS:g} s")
+        except web.HTTPRequestEntityTooLarge:
+            return _too_large()
+        except web.RequestPayloadError as error:
+            return sentence(400, f"the body cannot be read: {error}")
+        return await self.verbs.answer(verb, body, forwarded=FORWARDED in request.headers)
 
     async def _send(self, request: web.BaseRequest, verb: str, answer: Answer) -> web.StreamResponse:
         """Send an answer in chunks, so that large ones do not block the event loop; log it if it is a refusal."""
         if answer.status != 200:
             self._log(verb, answer, request)
         content_type = _JSON if answer.status == 200 else PLAIN_TEXT
-        headers = {"Content-Type": content_type, **_SERVER, **answer.fields}
+        headers = {"Content-Type": content_type, **SERVER, **answer.fields}
         response = web.StreamResponse(status=answer.status, headers=headers)
         if self.stopping():
             response.force_close()
@@ -193,10 +169,14 @@ class ExtenderServer:
             request.protocol.force_close()
         return response
 
-    async def _answer_health(self, request: web.BaseRequest) -> web.StreamResponse:
-        reply = await self.health(Request(request.method, request.path, request.query_string))
-        headers = {"Content-Type": reply.content_type, **_SERVER, **reply.fields}
-        return web.Response(status=reply.status, body=reply.body, headers=headers)
+    def _misdirected(self, request: web.BaseRequest, verb: str) -> Answer | None:
+        """Return the answer to a request that is for no verb, or not as the verb needs it."""
+        if verb == _NO_VERB:
+            paths = ", ".join([*(f"/{verb}" for verb in VERBS), *self.health])
+            return sentence(404, f"no such path; there are {paths}")
+        if request.method != "POST":
+            return sentence(405, f"/{verb} takes POST only", {"Allow": "POST"})
+        return None
 
     def _log(self, verb: str, answer: Answer, request: web.BaseRequest) -> None:
         if self._lines.take_now():
@@ -220,21 +200,12 @@ class ExtenderServer:
             log.error("Cannot answer a request to the extender", exc=error, traceback=True)
         elif self._lines.take_now():
             log.warning("Cannot serve a request to the extender", code=status, err=f"{text}: {message}"[:_LONGEST])
-        return web.Response(status=status, text=f"{text}\n", headers=_SERVER)
+        return web.Response(status=status, text=f"{text}\n")
 
-    def _refused(self, reason: str, peer: str) -> None:
-        self.metrics.connection_dropped("refused")
+    def _dropped(self, how: str, why: str, peer: str) -> None:
+        self.metrics.connection_dropped(how)
         if self._lines.take_now():
-            log.warning("Refused a connection to the extender", client=peer, err=reason[:_LONGEST])
-
-
-def _misdirected(request: web.BaseRequest, verb: str) -> Answer | None:
-    """Return the answer to a request that is for no verb, or not as the verb needs it."""
-    if verb == _NO_VERB:
-        return sentence(404, f"no such path; there are {', '.join(f'/{verb}' for verb in VERBS)}, {', '.join(HEALTH)}")
-    if request.method != "POST":
-        return sentence(405, f"/{verb} takes POST only", {"Allow": "POST"})
-    return None
+            log.warning("Refused a connection to the extender", client=peer, err=why[:_LONGEST])
 
 
 def _too_large() -> Answer:

@@ -3,20 +3,19 @@ The verbs of the extender protocol: what a request asks for, who answers it, and
 
 `filter` and `prioritize` are answered by every replica whose caches are synced; `bind` and `preempt` by the one that
 holds the Lease, to which the others forward them. Errors that concern the pod are in the answer, where kube-scheduler
-shows them to the pod's owner: of an HTTP error it shows the code only. Does not know HTTP beyond the code.
+shows them to the pod's owner: of an HTTP error it shows the code only.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
-from neuron_scheduler.controllers.turn import in_turns
-from neuron_scheduler.endpoints.exchange import NO_FIELDS
+from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.candidates import (
     MOST_LATE,
     concerns_us,
@@ -24,6 +23,8 @@ from neuron_scheduler.extender.candidates import (
     filter_nodes,
     prioritize_nodes,
 )
+from neuron_scheduler.extender.forward import Forward
+from neuron_scheduler.extender.preempt import Preempt
 from neuron_scheduler.extender.protocol import (
     LONGEST_NAME,
     ExtenderArgs,
@@ -31,7 +32,6 @@ from neuron_scheduler.extender.protocol import (
     ExtenderBindingResult,
     ExtenderFilterResult,
     ExtenderPreemptionArgs,
-    ExtenderPreemptionResult,
     HostPriority,
     MalformedRequestError,
     NodeList,
@@ -39,16 +39,81 @@ from neuron_scheduler.extender.protocol import (
     encode,
     in_pieces,
     names_of,
+    requested_pod,
 )
-from neuron_scheduler.extender.requested_pod import requested_pod
-from neuron_scheduler.extender.second_look import SecondLook
+from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.json_scanner import finish, finish_with_pauses
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.serving.pages import NO_FIELDS
+from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+WAIT: Final = 0.05
+"""Seconds; a watch event that has been sent is read within a few milliseconds."""
+LONGER: Final = 1.0
+"""Seconds for which a node is waited for on which kube-scheduler has counted otherwise."""
+BURST: Final = 10.0
+LONGER_BURST: Final = 60.0
+A_SECOND: Final = 1.0
+"""Waits in a row of either kind, and in the long run: a twentieth of kube-scheduler's time."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class SecondLook:
+    """
+    Waits before a pod is refused on all nodes, because kube-scheduler may know more than we do.
+
+    kube-scheduler tries a refused pod again as soon as its watch shows that another pod has gone, and that may be some
+    milliseconds before ours shows it. If we refused by the old state, the pod would sleep until something else happens,
+    or for five minutes (upstream: `podMaxInUnschedulablePodsDuration`). Where kube-scheduler sends a node on which by
+    our count too few devices are free, its watch is certainly not where ours is, and a longer wait is worth it. Waits
+    are few, because kube-scheduler decides one pod after the other, so each delays all of them. Where more pods are
+    refused, the next event comes soon.
+
+    An error instead of a refusal would make kube-scheduler try the pod again by itself, but it also takes its
+    nomination from the pod (upstream: `clearNominatedNode` in `schedule_one.go`), and with it the space for which pods
+    have left.
+
+    Attributes:
+        clock: seconds that never jump.
+        sleep: waits for some seconds.
+    """
+
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    _waits: TokenBucket = attrs.field(init=False)
+    _longer_waits: TokenBucket = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._waits = TokenBucket(self.clock, A_SECOND, int(BURST))
+        self._longer_waits = TokenBucket(self.clock, A_SECOND, int(LONGER_BURST))
+
+    async def is_due(self) -> bool:
+        """Wait, and return True, if there were not too many waits lately; otherwise return False at once."""
+        if not self._waits.take_now():
+            return False
+        await self.sleep(WAIT)
+        return True
+
+    async def until(self, changed: Callable[[], bool]) -> bool:
+        """
+        Wait for a change, and return whether it came; not if there were too many waits lately.
+
+        The clock counts, since on a busy machine a wait takes longer than it should.
+        """
+        ends = self.clock() + LONGER
+        for _ in range(round(LONGER / WAIT)):
+            if self.clock() >= ends or not self._longer_waits.take_now():
+                return False
+            await self.sleep(WAIT)
+            if changed():
+                return True
+        return False
+
 
 FILTER, PRIORITIZE, BIND, PREEMPT = "filter", "prioritize", "bind", "preempt"
 VERBS: Final = (FILTER, PRIORITIZE, BIND, PREEMPT)
@@ -66,27 +131,6 @@ class Role(Enum):
     FOLLOWS = "this replica does not hold the Lease"
     TAKES_OVER = "this replica has just taken the Lease and lists the pods"
     STOPS = "this replica is stopping"
-
-
-class Bind(Protocol):
-    """Binds pods on the replica that leads."""
-
-    async def bind(self, args: ExtenderBindingArgs) -> str:
-        """Bind a pod, and return why that failed; empty on success."""
-
-
-class Preempt(Protocol):
-    """Chooses victims on the replica that leads."""
-
-    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
-        """Return the nodes where evicting pods helps, each with its victims."""
-
-
-class Forward(Protocol):
-    """Passes requests on to the replica that leads."""
-
-    async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
-        """Return the leader's status and answer; 503 and a sentence if there is no leader."""
 
 
 @attrs.frozen
@@ -181,7 +225,7 @@ class Verbs:
             return self._unreadable(verb, args, names, complaint)
         if concerns_us(pod):
             for warm_up in (self._warmup.of, self._warmup.of_refusal):
-                await in_turns(warm_up(self.cluster, pod, self.profile), self.clock)
+                await run_in_turns(warm_up(self.cluster, pod, self.profile), self.clock)
         if verb == PRIORITIZE:
             scores = prioritize_nodes(self.cluster, pod, self.profile, names)
             hosts = [HostPriority(host=name, score=score) for name, score in zip(names, scores, strict=True)]

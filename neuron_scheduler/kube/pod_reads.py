@@ -1,20 +1,88 @@
 """
-Read one pod from the API server as it is now, for a question that comes before the watch has shown the pod.
+Read one pod from the API server where the watch does not say enough.
 
-Does not keep it: the watch shows it soon.
+A question may come before the watch has shown its pod: then the pod is read as it is now. And the watch leaves ended
+pods out: a pod that fails arrives as deleted, in the state *before* its failure. The version of that event is known,
+and the API server is asked for the pod at that version, so the answer is right even if a controller has deleted the pod
+meanwhile. A pod that was really deleted does not exist at that version.
 """
 
 from typing import Final
 
 import attrs
+import msgspec
 
-from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.json_scanner import decoded
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 
-TIMEOUT: Final = 4.0
+TIMEOUT: Final = 4.0  # seconds for a pod as it is now; an answer of the extender waits for it
+FAILURE_TIMEOUT: Final = 10.0
+
+
+@attrs.frozen
+class Failure:
+    """`status.reason` and `status.message` of a pod in phase Failed."""
+
+    reason: str
+    message: str
+
+
+class _Meta(Wire):
+    uid: str = ""
+
+
+class _Status(Wire):
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Pod(Wire):
+    metadata: _Meta
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Pods(Wire):
+    items: list[_Pod] | None
+
+
+_PODS: Final = msgspec.json.Decoder(_Pods)
+
+
+@attrs.frozen(kw_only=True)
+class PodFailures:
+    """Reads failures from the API server."""
+
+    client: Client
+
+    async def read(self, pod: Pod, version: str) -> Failure | None:
+        """
+        Return how the pod had failed at a version of the watch; None if it had not failed or did not exist.
+
+        Raises:
+            ApiError, UnreachableError: as the client; the version may be compacted after some minutes (410).
+        """
+        params = {
+            "fieldSelector": f"metadata.name={pod.name}",
+            "resourceVersion": version,
+            "resourceVersionMatch": "Exact",
+        }
+        answer = await self.client.request(
+            "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=FAILURE_TIMEOUT
+        )
+        try:
+            pods = await decoded(answer.body, _PODS)
+        except (ValueError, RecursionError) as error:
+            raise UnreachableError(f"the answer cannot be read: {error}") from error
+        for item in pods.items or ():
+            if item.metadata.uid == pod.uid and item.status.phase == "Failed":
+                return Failure(item.status.reason or "", item.status.message or "")
+        return None
 
 
 @attrs.frozen(kw_only=True)
@@ -36,7 +104,4 @@ class PodReads:
             if error.gone("pods", name):
                 return None
             raise
-        decoded = PODS.decode(answer.body)
-        if decoded.key != f"{namespace}/{name}":
-            raise UnreachableError(f"the answer is about pod {decoded.key or 'without a name'}; is it a proxy's?")
-        return decoded.value
+        return PODS.decode(answer.body).value

@@ -2,8 +2,7 @@
 Every annotation that this scheduler reads or writes, each key once, with who writes it and where that is documented.
 
 What is not in `ALLOCATION_KEYS` of a pod's annotations never enters memory. The admission policies in `manifests/`
-protect the same keys and `OUR_LEADER`. Does not interpret values: that is for `neuron.annotations` and for the module
-of a kind in `kube.objects`.
+protect the same keys and `OUR_LEADER`.
 """
 
 from typing import Final

@@ -67,3 +67,23 @@ class Node:
     def instance_type(self) -> str:
         """The EC2 instance type without HyperPod's `ml.` prefix; empty if the node has no such label."""
         return self.labels.get(INSTANCE_TYPE_LABEL, "").removeprefix("ml.")
+
+
+@attrs.frozen
+class AnnotatedNode:
+    """
+    A node, and what is read of it only to look at a cluster, not to schedule.
+
+    Attributes:
+        usage_maps: the annotations of AWS's extension by key, as they are.
+        health: the reason of the condition `NeuronHealth`; empty if it has none.
+    """
+
+    node: Node
+    usage_maps: Mapping[str, str] = NO_LABELS
+    health: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.node.name

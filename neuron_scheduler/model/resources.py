@@ -2,7 +2,7 @@
 Amounts of resources, and the effective requests of a pod.
 
 Upstream: `component-helpers/resource/helpers.go`, `PodRequests`. An amount is an integer: cpu in thousandths,
-everything else in whole units (bytes, counts). Does not depend on nodes.
+everything else in whole units (bytes, counts).
 """
 
 from collections.abc import Iterable, Mapping

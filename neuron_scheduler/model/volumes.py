@@ -13,19 +13,9 @@ from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, NodeSelec
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 AWS_EBS = "kubernetes.io/aws-ebs"
-GCE_PD = "kubernetes.io/gce-pd"
-AZURE_DISK = "kubernetes.io/azure-disk"
-CINDER = "kubernetes.io/cinder"
-PORTWORX = "kubernetes.io/portworx-volume"
 
-MIGRATED: Mapping[str, str] = {
-    AWS_EBS: "ebs.csi.aws.com",
-    GCE_PD: "pd.csi.storage.gke.io",
-    AZURE_DISK: "disk.csi.azure.com",
-    CINDER: "cinder.csi.openstack.org",
-    PORTWORX: "pxd.portworx.com",
-}
-"""The CSI driver that replaced an in-tree plugin, for the plugins whose volumes kube-scheduler counts."""
+MIGRATED: Mapping[str, str] = {AWS_EBS: "ebs.csi.aws.com"}
+"""The CSI driver that replaced an in-tree plugin. Neuron devices are in AWS only, so there are no disks of others."""
 
 _NO_LIMITS: Mapping[str, int] = {}
 
@@ -33,18 +23,16 @@ _NO_LIMITS: Mapping[str, int] = {}
 @attrs.frozen(cache_hash=True)
 class InlineVolume:
     """
-    A disk that a pod names in its spec and a CSI driver serves.
+    A disk that a pod names in its spec and a CSI driver serves. Two pods of one node never share it.
 
     Attributes:
         plugin: the in-tree name, such as `kubernetes.io/aws-ebs`.
         driver: the CSI driver that replaced the plugin.
-        read_only: two pods of one node may share the disk if both mount it read-only; EBS disks are never shared.
     """
 
     plugin: str
     driver: str
     handle: str
-    read_only: bool = False
 
 
 @attrs.frozen(cache_hash=True)

@@ -1,8 +1,4 @@
-"""
-Counts, lists and amounts as people write them, for every text that the scheduler makes.
-
-Does not read them again: an amount that is read is a Kubernetes quantity (`quantity`).
-"""
+"""Counts, lists and amounts as people write them, for every text that the scheduler makes."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice

@@ -9,6 +9,7 @@ pods only.
 
 import json
 import re
+from collections.abc import Collection, Iterable
 
 import attrs
 
@@ -29,6 +30,23 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement, core_mask
+
+
+def numbered(ids: Collection[int], unit: str) -> str:
+    """Return `devices 4-7`, `core 5` or `devices 0-3, 8`; the ids ascend."""
+    return f"{unit}{'' if len(ids) == 1 else 's'} {runs_of(ids)}"
+
+
+def runs_of(ids: Iterable[int]) -> str:
+    """Return ascending ids with each run of neighbours as its first and last: `0-3, 8`."""
+    runs: list[list[int]] = []
+    for number in ids:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
 
 DOCUMENTED = {Unit.DEVICE: NEURON_DEVS, Unit.CORE: NEURON_CORES}
 """The names in AWS's flow diagrams."""

@@ -2,8 +2,7 @@
 What a placement costs other pods: the blocks of each size that the block it cuts could have served.
 
 Three free devices in a row serve a request for three on a ring, but only requests for one on a torus. So the size of
-the block that is cut does not compare machines of different kinds. Does not say how much each size is worth: that is
-the caller's (`Weights`).
+the block that is cut does not compare machines of different kinds.
 """
 
 from collections.abc import Mapping

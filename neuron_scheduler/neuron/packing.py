@@ -5,8 +5,6 @@ One geometry serves all shapes. Ids are in *cells* of equal size; inside a cell 
 aligned *blocks* of whole cells whose sizes divide one another. A line is one cell without blocks; a torus has a cell
 for each device and blocks of 4, 8 and 16 cells. Because blocks nest, placing the largest first never makes the others
 fit worse; only runs of different lengths need a search, which is bounded.
-
-Does not depend on pods or check whether a count is legal.
 """
 
 from collections.abc import Sequence

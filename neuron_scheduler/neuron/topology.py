@@ -4,8 +4,7 @@ Which sets of devices or cores a request may get on a machine, and which of them
 The rules are AWS's (documentation of the Neuron scheduler extension): a container's set is contiguous and ascending, on
 a line or ring any run, on a 4x4 torus one device or an aligned block of 4, 8 or 16. Cores on block machines stay inside
 one device or are whole blocks. A set never wraps around, not even on the true ring of inf2.48xlarge. Pure and memoised:
-the answer for a (machine, free cores, request) is computed once. Does not check what the kubelet's count allows and
-whether the node is healthy.
+the answer for a (machine, free cores, request) is computed once.
 """
 
 from collections.abc import Iterable

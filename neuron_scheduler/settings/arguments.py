@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings import extender_port
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.setting import boolean, duration, flag
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from neuron_scheduler.settings.config_file import ConfigFile

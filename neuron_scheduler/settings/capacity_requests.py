@@ -9,10 +9,8 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.settings.setting import Check, between, camel, duration, lasting, one_of, setting
+from neuron_scheduler.settings.setting import between, camel, duration, lasting, setting
 
-PLACEHOLDERS: Final = "Placeholders"
-CAPACITY_BUFFERS: Final = "CapacityBuffers"
 RESERVED: Final = "neuron-scheduler-capacity"
 """The scheduler name of placeholders, which no profile may serve."""
 
@@ -21,26 +19,10 @@ def _image(value: str) -> str:
     return "" if value and not any(map(str.isspace, value)) else f"is {value!r}; it must be the name of an image"
 
 
-def _do_not_disrupt(value: str) -> str:
-    try:
-        known = value in {"", "true"} or duration(value) > 0
-    except ValueError:
-        known = False
-    return "" if known else f"is {value!r}; it must be true, a duration such as 2h, or empty"
-
-
-def _form(value: str) -> str:
-    check: Check = one_of(PLACEHOLDERS, CAPACITY_BUFFERS)
-    return check(value)
-
-
 @attrs.frozen(kw_only=True)
 class CapacityRequests:
     """When and how an autoscaler is asked for machines for the pods of a profile; durations are seconds."""
 
-    form: str = setting(
-        PLACEHOLDERS, "What asks: pods that nobody places, or objects of autoscaling.x-k8s.io.", path="as", check=_form
-    )
     wait: float = setting(
         60.0,
         "A pod must have waited so long before a machine is asked for.",
@@ -63,12 +45,6 @@ class CapacityRequests:
     )
     max_devices_per_namespace: int = setting(32, "Their devices together.", check=between(1, 1024))
     image: str = setting("registry.k8s.io/pause:3.10", "The image of placeholders; it never runs.", check=_image)
-    do_not_disrupt: str = setting(
-        "",
-        "The value of the annotation karpenter.sh/do-not-disrupt on pods that get a machine that was asked for: true,"
-        " or a duration; empty for no annotation.",
-        check=_do_not_disrupt,
-    )
 
     @property
     def complaint(self) -> str:

@@ -7,16 +7,14 @@ when it is built (`contradictions`), so that a process never starts half-configu
 environment: `check_files` looks at the files that the settings name.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler import lease_times
-from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings import contradictions, extender_port
+from neuron_scheduler.settings import contradictions, extender_port, lease_times
+from neuron_scheduler.settings.capacity_requests import CapacityRequests
 from neuron_scheduler.settings.profile_config import (
-    COUNT_ONLY,
-    UNKNOWN_ALLOCATIONS,
     VOLUME_BIND_TIMEOUT,
     ProfileConfig,
 )
@@ -33,6 +31,10 @@ from neuron_scheduler.settings.setting import (
     setting,
     unreadable,
 )
+from neuron_scheduler.telemetry.errors import ConfigurationError
+
+# Beyond this the API server gets slower rather than faster (measured on one server with etcd beside it).
+BIND_CONCURRENCY: Final = 48
 
 
 def _only_profile(config: "Config") -> tuple[ProfileConfig, ...]:
@@ -43,13 +45,14 @@ def _only_profile(config: "Config") -> tuple[ProfileConfig, ...]:
 @attrs.frozen(kw_only=True)
 class Config:
     """
-    The settings of `neuron-scheduler run` and `extender`; each field but `profiles` and `queue` is the flag of the same
-    name.
+    The settings of `neuron-scheduler run` and `extender`; each field is the flag of the same name, but `profiles`,
+    `queue` and `bind_concurrency`.
 
     Durations are seconds. The defaults are kube-scheduler's unless the field's comment says why not.
 
     Attributes:
         queue: whether pods are scheduled from a queue of our own; if not, only through kube-scheduler.
+        bind_concurrency: Bindings that are tried for the first time at once; only tests change it.
         profiles: all scheduler names that are served; the fields in `OF_A_PROFILE` describe the only one where none is
             listed.
 
@@ -142,24 +145,6 @@ class Config:
         "Serve a page of the fleet, of what waits and of what was decided at /page. Whoever can connect sees it without"
         " the names of pods; a token adds those that its user may get. It needs --answer-questions.",
     )
-    decision_journal: str = setting(
-        "",
-        "Record each change of the cluster and each decision in this file, or on standard output (-), for the command"
-        " replay. It has the names and labels of pods and nodes. The files before it are PATH.1, PATH.2, ...",
-        metavar="PATH",
-        path="decisionJournal.file",
-    )
-    decision_journal_max_bytes: int = setting(
-        64 << 20,
-        "A file of the journal is replaced when it has so many bytes. Each begins with the state of the cluster, which"
-        " counts: up to 1,000 bytes for each node and pod.",
-        metavar="BYTES",
-        path="decisionJournal.maxBytes",
-        check=between(1 << 20, 1 << 40),
-    )
-    decision_journal_files: int = setting(
-        4, "So many files of the journal are kept.", path="decisionJournal.files", check=between(1, 1000)
-    )
     extender_bind_address: str = setting(
         "",
         "Serve kube-scheduler's HTTP extender protocol (/filter, /prioritize, /bind, /preempt) here. RISK: whoever can"
@@ -207,13 +192,6 @@ class Config:
         path="clientConnection.burst",
         check=between(1, 1e6),
     )
-    # The scheduler's own client takes a third of the CPU that aiohttp takes (docs/decisions/0005).
-    own_http: bool = setting(
-        True,
-        "Send writes over the scheduler's own HTTP/1.1 client. false sends them through aiohttp, which takes more CPU;"
-        " reads, watches and the Lease always go through aiohttp.",
-        path="clientConnection.ownHttp",
-    )
     pod_initial_backoff_seconds: float = setting(
         1.0,
         "Pause after a pod's first error or second refusal in a row; it doubles with each further one.",
@@ -229,23 +207,11 @@ class Config:
     pod_max_in_unschedulable_pods_duration: float = setting(
         300.0, "An unschedulable pod is retried after at most this long.", parse=duration, check=lasting("1s", "24h")
     )
-    # Cores whose holder is unknown never count as free.
-    unknown_allocations: str = setting(
-        UNKNOWN_ALLOCATIONS,
-        "How to treat a bound pod whose Neuron ids are unknown. pessimistic: it may use any core that no other pod"
-        " provably holds. count-only: only its count is subtracted; RISK: two pods may be given the same cores.",
-        metavar="POLICY",
-        check=one_of(UNKNOWN_ALLOCATIONS, COUNT_ONLY),
-    )
     volume_bind_timeout: float = setting(
         VOLUME_BIND_TIMEOUT,
         "If a pod's volumes are not bound within this time after it got its node, it is scheduled again.",
         parse=duration,
         check=lasting("0s", "24h"),
-    )
-    # Beyond this the API server gets slower rather than faster (measured on one server with etcd beside it).
-    bind_concurrency: int = setting(
-        48, "Maximum number of concurrent Binding requests; repeated ones are not counted.", check=between(1, 1024)
     )
     # It costs a node the time from a Binding to the pod's first status (docs/decisions/0011).
     allocate_fence: bool = setting(
@@ -263,10 +229,17 @@ class Config:
         check=lasting("0s", "1h"),
     )
     queue: bool = attrs.field(default=True)
+    bind_concurrency: int = attrs.field(default=BIND_CONCURRENCY)
     profiles: tuple[ProfileConfig, ...] = attrs.field(default=attrs.Factory(_only_profile, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
         contradictions.require_usable(self, of_a_profile=OF_A_PROFILE)
+
+    @property
+    def capacity_requests(self) -> Mapping[str, CapacityRequests]:
+        """How an autoscaler is asked for machines, by the scheduler names of the profiles that ask."""
+        asking = {profile.scheduler_name: profile.capacity_requests for profile in self.profiles if self.queue}
+        return {name: requests for name, requests in asking.items() if requests is not None}
 
     @property
     def serves_tls(self) -> bool:

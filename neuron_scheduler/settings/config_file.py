@@ -15,10 +15,10 @@ import attrs
 import msgspec
 import yaml
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings import kube_scheduler_kind
 from neuron_scheduler.settings.file_format import FORMAT, PATHS, custom, values
 from neuron_scheduler.settings.setting import flag
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 API_VERSION: Final = "neuron-scheduler/v1"
 KIND: Final = "NeuronSchedulerConfiguration"

@@ -10,11 +10,10 @@ from typing import Any
 
 import attrs
 
-from neuron_scheduler import lease_times
-from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings import endpoint_ports, extender_port
+from neuron_scheduler.settings import endpoint_ports, extender_port, lease_times
 from neuron_scheduler.settings.profile_config import require_distinct, require_usable_requests
 from neuron_scheduler.settings.setting import camel, declared, flag
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 
 def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ What the settings of the ports for health and metrics may be together, and of a 
 Does not depend on where they are declared: `config` is.
 """
 
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 
 def require_pair(flags: str, *, cert_file: str, key_file: str) -> None:

@@ -8,8 +8,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Final
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings.endpoint_ports import require_pair
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 DEFAULT: Final = ":12345"
 """The default address of the command `extender`, with the port of AWS's extension."""

@@ -10,13 +10,11 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings.capacity_requests import RESERVED, CapacityRequests
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 LONGEST_LABEL: Final = 63
 """Characters of a label's value."""
-UNKNOWN_ALLOCATIONS: Final = "pessimistic"
-COUNT_ONLY: Final = "count-only"
 VOLUME_BIND_TIMEOUT: Final = 600.0  # seconds
 
 
@@ -28,20 +26,14 @@ class ProfileConfig:
     Attributes:
         scheduler_name: the pods' `spec.schedulerName`.
         preferences: names of the preferences, the most important first; None for the default order.
-        unknown_allocations, volume_bind_timeout: as in `Config`.
+        volume_bind_timeout: as in `Config`.
         capacity_requests: how an autoscaler is asked for machines; None if it is not.
     """
 
     scheduler_name: str
     preferences: tuple[str, ...] | None = None
-    unknown_allocations: str = UNKNOWN_ALLOCATIONS
     volume_bind_timeout: float = VOLUME_BIND_TIMEOUT
     capacity_requests: CapacityRequests | None = None
-
-    @property
-    def count_unknown_only(self) -> bool:
-        """Whether pods with unknown ids count by number only."""
-        return self.unknown_allocations == COUNT_ONLY
 
 
 def require_distinct(profiles: Sequence[ProfileConfig]) -> None:

@@ -10,7 +10,7 @@ Events are counted when they happen, by the methods and functions of `Metrics`. 
 """
 # ruff: noqa: RUF009 - each declaration returns an attrs field, which ruff cannot see
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Final
 
@@ -24,20 +24,76 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
+    generate_latest,
 )
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from neuron_scheduler import __version__
 from neuron_scheduler.telemetry.declaration import counter, counters, exponential, fill, histogram, histograms
 from neuron_scheduler.telemetry.state_metrics import State, StateCollector
-from neuron_scheduler.telemetry.stepwise_text import StepwiseText
 
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 MOST_DISTINCT_ATTEMPTS: Final = 15
+LINES_A_STEP: Final = 100
+_END: Final = b"# EOF\n"  # of an exposition in OpenMetrics
 
 
-def _nothing_to_prepare() -> Iterator[None]:
-    yield from ()
+@attrs.define(eq=False)
+class StepwiseText:
+    """
+    The text of a registry's histograms, written a few lines at a time before a scrape.
+
+    A histogram of each plugin is hundreds of lines, and each takes ten microseconds: together longer than the event
+    loop may be held up. The lines of a histogram without exemplars, and with no quote in its help text, are the same in
+    both text formats.
+
+    Attributes:
+        registry: of histograms only.
+    """
+
+    registry: CollectorRegistry = attrs.field(factory=CollectorRegistry)
+    _written: bytes | None = attrs.field(default=None, init=False)
+
+    def prepared(self) -> Iterator[None]:
+        """Write the text; yields when other tasks may run."""
+        parts: list[bytes] = []
+        for part in self._parts():
+            parts.append(part)
+            yield
+        self._written = b"".join(parts)
+
+    def added_to(self, exposition: bytes) -> bytes:
+        """Return an exposition with the text as last prepared, or as it is now if it never was."""
+        text = b"".join(self._parts()) if self._written is None else self._written
+        if exposition.endswith(_END):
+            return exposition.removesuffix(_END) + text + _END
+        return exposition + text
+
+    def _parts(self) -> Iterator[bytes]:
+        for metric in self.registry.collect():
+            for first in range(0, max(1, len(metric.samples)), LINES_A_STEP):
+                part = Metric(metric.name, metric.documentation, metric.type)
+                part.samples = metric.samples[first : first + LINES_A_STEP]
+                written = generate_latest(_only(part))
+                yield written if not first else written.split(b"\n", 2)[2]  # the name and the type come once
+
+
+def _only(metric: Metric) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Only(metric))
+    return registry
+
+
+@attrs.define(eq=False)
+class _Only(Collector):
+    """Collects one metric."""
+
+    _metric: Metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
 
 
 @attrs.define(eq=False)
@@ -55,7 +111,7 @@ class Metrics:
     lease_name: str = "my-scheduler"
     api_host: str = ""
     _state: Callable[[], State] = State
-    _prepared: Callable[[], Iterator[None]] = _nothing_to_prepare
+    _prepared: Callable[[], Iterable[None]] = tuple
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
     _large: StepwiseText = attrs.field(factory=StepwiseText, init=False)
 
@@ -158,11 +214,6 @@ class Metrics:
         "neuron_scheduler_events_dropped", "Events not sent because their queue was full."
     )
     """Count an Event that was not sent."""
-    journal_lost: Callable[[int], None] = counter(
-        "neuron_scheduler_journal_records_lost",
-        "Records of the decision journal that were dropped: the file could not be written, or not fast enough.",
-    )
-    """Count records that are not in the journal."""
     fence_stale: Callable[[], None] = counter(
         "neuron_scheduler_stale_fence_refusals",
         "Bindings that the API server refused because of an old state of the Lease, although this replica held it.",
@@ -241,7 +292,7 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
-    def ask(self, state: Callable[[], State], prepared: Callable[[], Iterator[None]] = _nothing_to_prepare) -> None:
+    def ask(self, state: Callable[[], State], prepared: Callable[[], Iterable[None]] = tuple) -> None:
         """
         Ask this function for the state at every scrape.
 

@@ -1,7 +1,7 @@
 """
 The present state of the process as gauges: queues, caches, Neuron devices, Bindings in flight.
 
-The state is read at each scrape, so that nothing is counted twice or forgotten. Does not depend on which part has it.
+The state is read at each scrape, so that nothing is counted twice or forgotten.
 """
 
 from collections.abc import Callable, Iterable, Mapping

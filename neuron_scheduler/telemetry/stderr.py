@@ -11,29 +11,20 @@ them at the end, in a second at most.
 import contextlib
 import io
 import os
+import queue
 import select
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import attrs
-
 MOST_BYTES: Final = 4 << 20
 """Bytes of lines that wait, about ten thousand lines."""
 FLUSH_SECONDS: Final = 1.0
 _AT_ONCE: Final = 1 << 16
 """Bytes of one write, which is a few hundred lines: while the loop is busy, the thread runs only every 5 ms."""
-
 _LINGER_SECONDS: Final = 0.01
 """Seconds for which the thread collects lines: waking it for each line costs more than writing the line."""
-
-
-@attrs.define(eq=False)
-class _Gap:
-    """Takes the place of dropped lines in the buffer."""
-
-    lines: int = 0
 
 
 def _dropped_line(lines: int) -> str:
@@ -58,16 +49,11 @@ class UnblockedStderr(io.TextIOBase):
         self._descriptor = descriptor
         self._most_bytes = most_bytes
         self._partial = ""
-        self._waiting: list[bytes | _Gap | threading.Event] = []
-        self._bytes = 0
-        self._gap: _Gap | None = None
-        self._full = False
+        self._waiting: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
+        self._accepted = self._written = 0  # bytes; the second is the thread's
+        self._gap = 0  # lines that were dropped since the last one that was accepted
         self._lock = threading.RLock()  # a finalizer may write a line in the middle of another line's write
-        self._bell = threading.Lock()  # held while there is nothing to write
-        self._bell.acquire()
-        self._hurry = threading.Lock()  # held unless `drain` waits
-        self._hurry.acquire()
-        self._idle = True
+        self._hurry = threading.Event()  # `drain` waits
         self._thread: threading.Thread | None = None
 
     def fileno(self) -> int:
@@ -95,81 +81,67 @@ class UnblockedStderr(io.TextIOBase):
         if self._thread is None:
             return True
         done = threading.Event()
+        self._hurry.set()
         with self._lock:
-            self._waiting.append(done)
-            if self._hurry.locked():
-                self._hurry.release()
-        self._ring()
+            self._say_gap()
+            self._waiting.put(done)
         return done.wait(seconds)
 
     def _put(self, line: bytes) -> None:
         with self._lock:
-            most = self._most_bytes // 2 if self._full else self._most_bytes  # fewer, longer gaps
-            self._full = self._bytes > 0 and self._bytes + len(line) > most
-            if self._full:
-                self._drop()
+            waiting = self._accepted - self._written
+            most = self._most_bytes // 2 if self._gap else self._most_bytes  # fewer, longer gaps
+            if waiting and waiting + len(line) > most:
+                self._gap += 1
+                self.dropped += 1
                 return
-            self._gap = None
-            self._bytes += len(line)
-            self._waiting.append(line)
-        if self._idle:
-            self._ring()
-
-    def _drop(self) -> None:
-        if self._gap is None:
-            self._gap = _Gap()
-            self._waiting.append(self._gap)
-        self._gap.lines += 1
-        self.dropped += 1
-
-    def _ring(self) -> None:
-        """Wake the thread, if it is idle."""
-        with self._lock:
+            self._say_gap()
+            self._accept(line)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write_out, name="stderr", daemon=True)
                 self._thread.start()
-            if self._idle:
-                self._idle = False
-                self._bell.release()
+
+    def _say_gap(self) -> None:
+        """Let the line that says how many lines were dropped stand where they are missing."""
+        if self._gap:
+            lines, self._gap = self._gap, 0
+            self._accept(f"{self.dropped_line(lines)}\n".encode())
+
+    def _accept(self, line: bytes) -> None:
+        self._accepted += len(line)
+        self._waiting.put(line)
 
     def _write_out(self) -> None:
         """Write waiting lines for as long as the process lives."""
         while True:
-            self._bell.acquire()
-            self._hurry.acquire(timeout=_LINGER_SECONDS)
-            while batch := self._taken():
-                for chunk, lines, size in _chunks(batch, self.dropped_line):
-                    written = not chunk or _write(self._descriptor, chunk)
-                    with self._lock:
-                        self._bytes -= size
-                        if not written:
-                            self.dropped += lines
+            item: bytes | threading.Event | None = self._waiting.get()
+            self._hurry.wait(_LINGER_SECONDS)
+            chunk, size = list[bytes](), 0
+            while item is not None:
+                if isinstance(item, bytes):
+                    chunk.append(item)
+                    size += len(item)
+                if size >= _AT_ONCE or isinstance(item, threading.Event):
+                    self._write_chunk(chunk)
+                    chunk, size = [], 0
+                if isinstance(item, threading.Event):
+                    self._hurry.clear()
+                    item.set()
+                item = self._next()
+            self._write_chunk(chunk)
 
-    def _taken(self) -> list[bytes | _Gap | threading.Event]:
+    def _next(self) -> bytes | threading.Event | None:
+        with contextlib.suppress(queue.Empty):
+            return self._waiting.get_nowait()
         with self._lock:
-            batch, self._waiting, self._gap = self._waiting, [], None
-            self._idle = not batch
-            return batch
+            self._say_gap()
+            return None if self._waiting.empty() else self._waiting.get_nowait()
 
-
-def _chunks(
-    batch: list[bytes | _Gap | threading.Event], dropped_line: Callable[[int], str]
-) -> Iterator[tuple[bytes, int, int]]:
-    """Yield whole lines together, with their number and the bytes that they took in the buffer."""
-    chunk, size = list[bytes](), 0
-    for item in batch:
-        if isinstance(item, threading.Event):
-            yield b"".join(chunk), len(chunk), size
-            chunk, size = [], 0
-            item.set()
-            continue
-        line = item if isinstance(item, bytes) else f"{dropped_line(item.lines)}\n".encode()
-        if chunk and size + len(line) > _AT_ONCE:
-            yield b"".join(chunk), len(chunk), size
-            chunk, size = [], 0
-        chunk.append(line)
-        size += len(item) if isinstance(item, bytes) else 0
-    yield b"".join(chunk), len(chunk), size
+    def _write_chunk(self, lines: list[bytes]) -> None:
+        if lines and not _write(self._descriptor, b"".join(lines)):
+            with self._lock:
+                self.dropped += len(lines)
+        self._written += sum(map(len, lines))
 
 
 def _write(descriptor: int, data: bytes) -> bool:

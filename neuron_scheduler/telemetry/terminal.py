@@ -1,18 +1,21 @@
 """
-Standard output for people: how wide it is, whether it takes colour, and a reader who may leave early.
+Standard output for people: its width, whether it takes colour, paragraphs for it, and a reader who may leave early.
 
-Colour is used on a terminal only, and never where NO_COLOR is set (no-color.org) or TERM is `dumb`. Does not depend on
-what is written.
+Colour is used on a terminal only, and never where NO_COLOR is set (no-color.org) or TERM is `dumb`. A text has nothing
+in it that controls the terminal, and a command is never wrapped, so that it can be copied.
 """
 
 import os
 import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
 
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.telemetry.errors import ConfigurationError
+from neuron_scheduler.telemetry.line_formats import printable
 
 NOT_ON_A_TERMINAL: Final = 100
 """Characters of a line in a file or a pipe."""
@@ -69,3 +72,39 @@ def write_out(text: str) -> bool:
 def _writable(text: str) -> str:
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+WIDEST: Final = 120
+NARROWEST: Final = 40
+
+BOLD: Final = "1"
+RED: Final = "31"
+GREEN: Final = "32"
+YELLOW: Final = "33"
+
+
+@attrs.frozen
+class Paragraphs:
+    """Lines of a text; `width` in characters."""
+
+    width: int = 100
+    colour: bool = False
+
+    def wrapped(self, text: str, *, first: str = "", rest: str = "") -> Iterator[str]:
+        """Yield the lines of a text, indented by `first` and then by `rest`; control characters are shown."""
+        yield from textwrap.wrap(
+            printable(text),
+            max(NARROWEST, min(self.width, WIDEST)),
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    def bold(self, text: str) -> str:
+        """Return a text that stands out; it must be printable."""
+        return self.coloured(text, BOLD)
+
+    def coloured(self, text: str, code: str) -> str:
+        """Return a text in a colour, as it is where there is none; it must be printable."""
+        return f"\033[{code}m{text}\033[0m" if self.colour else text

@@ -2,7 +2,6 @@
 An unexpected exception in the work on one pod is that pod's error; it does not end the process.
 
 Upstream: `utilruntime.HandleError`. Each is counted; the first of its kind for a pod is logged with its traceback.
-Does not decide what happens to the pod: the code that catches the exception does.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """The observer counts frames of a protobuf watch, however the bytes arrive."""
 
-from functools import partial
-
-import anyio
 import pytest
 
 from benchmarks.contest.observer import DisturbedError, Observer, version_of
@@ -32,35 +29,10 @@ def test_binds_are_counted_once_in_pieces_of_any_size(observer: Observer, size: 
     assert observer.bound == {"run-000001": 5.0, "run-000003": 5.0}
 
 
-def test_the_time_of_a_bind_is_the_first(observer: Observer) -> None:
-    """And the last bind is the last new one."""
-    observer._take(frame(b"ADDED", b"run-000001"), 1.0)
-    observer._take(frame(b"ADDED", b"run-000002"), 2.0)
-    observer._take(frame(b"MODIFIED", b"run-000001"), 3.0)
-    assert (observer.bound["run-000001"], observer.last) == (1.0, 2.0)
-
-
 def test_the_end_of_a_watch_is_no_silence(observer: Observer) -> None:
     """An ERROR event fails the run."""
     with pytest.raises(DisturbedError, match="watch of bound pods failed"):
         observer._take(frame(b"ERROR", b""), 1.0)
-
-
-async def test_a_contender_without_places_for_the_rest_is_not_waited_for(observer: Observer) -> None:
-    """A pause after the first binds ends the wait, and so does reaching the number, at once."""
-    observer._take(frame(b"ADDED", b"run-000001"), 1.0)
-    assert not await observer.wait_for(2, start=1_000.0, pause=0.0)
-    observer._take(frame(b"ADDED", b"run-000002"), 2.0)
-    assert await observer.wait_for(2, start=0.0, pause=0.0)
-
-
-async def test_the_first_bind_ends_the_patience_with_the_start(observer: Observer) -> None:
-    """After that only the pause between two binds counts."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(observer.wait_for, 2, start=1_000.0, pause=0.0))
-        await anyio.wait_all_tasks_blocked()
-        observer._take(frame(b"ADDED", b"run-000001"), 1.0)
-    assert len(observer.bound) == 1
 
 
 def test_a_watch_goes_on_at_the_version_of_the_last_event() -> None:

@@ -6,16 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import report
-from benchmarks.contest.plots import bar_chart
 from tests.benchmarks.runs import run
-
-
-@pytest.mark.parametrize(
-    ("count", "share", "expected"), [(1, 0.99, 0), (2, 0.5, 0), (100, 0.5, 49), (100, 0.99, 98), (1_000, 0.99, 989)]
-)
-def test_a_percentile_is_a_value_that_occurred(count: int, share: float, expected: int) -> None:
-    """The nearest rank, without interpolation."""
-    assert report.percentile(list(map(float, range(count))), share) == expected
 
 
 def test_a_page_and_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,12 +26,3 @@ def test_a_page_and_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixt
     assert any(row[0] == "ours" and row[-1] == "1000 800!" for row in rows)
     for plot in ("throughput-workloads.svg", "throughput-nodes.svg", "throughput-cpu.svg"):
         assert ET.parse(tmp_path / plot).getroot().tag.endswith("svg")
-
-
-def test_a_bar_is_as_long_as_its_value() -> None:
-    """The largest fills the width, half of it is half as long, and a missing one has no bar."""
-    svg = bar_chart("a < b", "", {"x": "red", "y": "#00f"}, {"one": {"x": 100.0, "y": 50.0}, "two": {"x": None}})
-    bars = [
-        element for element in ET.fromstring(svg).iter() if element.get("x") == "210" and element.tag.endswith("rect")
-    ]
-    assert [float(element.attrib["width"]) for element in bars] == [460.0, 230.0]

@@ -6,7 +6,6 @@ requests that fail. Nothing here sleeps: a test waits inside the page, until a c
 """
 
 import asyncio
-import base64
 import itertools
 import json
 import os
@@ -206,10 +205,6 @@ class Tab:
     async def write(self, text: str) -> None:
         """Type a text into what has the focus."""
         await self.call("Input.insertText", text=text)
-
-    async def picture(self) -> bytes:
-        """Return what is visible, as PNG."""
-        return base64.b64decode((await self.call("Page.captureScreenshot", format="png"))["data"])
 
     async def accessible(self) -> list[tuple[str, str, bool]]:
         """Return role, name and whether it can have the focus, of all that assistive technology is told of."""

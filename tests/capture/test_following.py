@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from neuron_scheduler.capture import live
-from neuron_scheduler.capture.following import Following, following
+from neuron_scheduler.capture.live import Following, following
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox.server import ApiServer
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.support.patience import PATIENCE
 from tests.support.thoroughness import examples

@@ -1,19 +1,17 @@
 """A cluster from its API server: with few rights, with hostile objects, and as the running process sees it."""
 
-from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 
 from neuron_scheduler.capture import live
-from neuron_scheduler.capture.capture import Capture
+from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.watch.informer import DAMAGED_LISTS
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
 from tests.capture.test_files import ITEMS, node, pod, spoil
@@ -168,12 +166,7 @@ async def process_of(server: ListingServer) -> tuple[Parts, Cluster]:
     async with client_of(server) as client:
         parts = wire(Config(leader_elect=False), client, Metrics())
         for informer in parts.informers:
-            for _ in range(DAMAGED_LISTS):
-                with suppress(UnreachableError):  # an object that is no JSON
-                    await informer._list()
-                    break
-            else:
-                await informer._list()
+            await informer._list()
     return parts, parts.cluster
 
 

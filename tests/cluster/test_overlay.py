@@ -10,9 +10,8 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index import indexes
 from neuron_scheduler.cluster.index.nodeset import Slot, by_slot
-from neuron_scheduler.cluster.overlay import Overlay, _Overlaid
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
-from neuron_scheduler.cluster.view import View
+from neuron_scheduler.cluster.view import Overlay, View, _Overlaid
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import default_profile

@@ -5,40 +5,11 @@ import re
 import subprocess
 from pathlib import Path
 
-import attrs
 import pytest
 
 from neuron_scheduler.commands import arguments
-from neuron_scheduler.kube.http.overrides import Overrides
+from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.kubectl import KUBECTL
-
-OF_WRITERS_AND_LOGS = {
-    "--add-dir-header",
-    "--alsologtostderr",
-    "--cache-dir",
-    "--disable-compression",
-    "--kuberc",
-    "--log-backtrace-at",
-    "--log-dir",
-    "--log-file",
-    "--log-file-max-size",
-    "--log-flush-frequency",
-    "--logtostderr",
-    "--match-server-version",
-    "--one-output",
-    "--password",
-    "--profile",
-    "--profile-output",
-    "--skip-headers",
-    "--skip-log-headers",
-    "--stderrthreshold",
-    "--username",
-    "--v",
-    "--vmodule",
-    "--warnings-as-errors",
-    "--help",
-}
-"""kubectl's global flags that mean nothing here, or that a kubeconfig says better."""
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -51,25 +22,27 @@ def parsed(*words: str) -> argparse.Namespace:
 
 def test_every_flag_reaches_the_connection() -> None:
     """None is read and forgotten."""
-    words = [
-        "--context=a", "--cluster=b", "--user=c", "--server=d", "--token=e", "--tls-server-name=f",
-        "--certificate-authority=g", "--insecure-skip-tls-verify", "--client-certificate=h", "--client-key=i",
-        "--as=j", "--as-uid=k", "--as-group=l", "--as-group=m", "--as-user-extra=n=o", "--proxy-url=p",
-    ]  # fmt: skip
-    overrides = arguments.overrides_of(parsed(*words))
-    assert attrs.astuple(overrides) == (
-        *("a", "b", "c", "d", "e", "f", "g"), True, *("h", "i", "j", "k"), ("l", "m"), ("n=o",), "p",
-    )  # fmt: skip
-    assert arguments.overrides_of(parsed()) == Overrides()
+    words = ["--kubeconfig=k", "--context=a", "--server=d", "--token=e", "--as=j", "--as-group=l", "--as-group=m"]
+    assert arguments.connecting(parsed(*words)) == {
+        "paths": "k",
+        "master": "d",
+        "context": "a",
+        "token": "e",
+        "acting_as": {"as": "j", "as-groups": ["l", "m"]},
+    }
+    with pytest.raises(ConfigurationError, match="--as-group needs --as"):
+        arguments.connecting(parsed("--as-group=l"))
 
 
 def test_the_flags_are_kubectls() -> None:
-    """Those of `kubectl options`, except for those that have no meaning here; the short ones too."""
+    """Each has the name and the short form that `kubectl options` has, but for those of `--from` and `--ask`."""
     options = subprocess.run([KUBECTL, "options"], capture_output=True, text=True, check=True).stdout
-    theirs = dict(re.findall(r"^ *(?:(-\w), )?(--[\w-]+)=", options, re.MULTILINE))
-    ours = {option for action in _actions() for option in action.option_strings}
-    assert {flag for flag in re.findall(r"(--[\w-]+)=", options) if flag not in ours} <= OF_WRITERS_AND_LOGS
-    assert {short for short in theirs if short} - {"-v"} <= ours
+    theirs = {long: short for short, long in re.findall(r"^ *(?:(-\w), )?(--[\w-]+)=", options, re.MULTILINE)}
+    ours = {action.option_strings[-1]: action.option_strings[:-1] for action in _actions()}
+    assert ours.keys() - theirs.keys() == {"--help", "--from", "--ask", "--config"}
+    assert {long: short for long, short in ours.items() if long in theirs} == {
+        long: [theirs[long]] if theirs[long] else [] for long in ours.keys() & theirs.keys()
+    }
 
 
 def _actions() -> list[argparse.Action]:

@@ -1,20 +1,21 @@
 """Questions to the running scheduler: where a token may go, which namespace is meant, and what answers mean."""
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import pytest
 
 from neuron_scheduler import cli
-from neuron_scheduler.answer_json import to_json
 from neuron_scheduler.explain.answers.explanation import Explanation, PodSummary, Verdict
+from neuron_scheduler.explain.answers.json_form import to_json
 from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
+from tests.support.beside import beside
 from tests.support.scripted_server import Answer, answer, refuse, scripted
+
+Ask = Callable[..., tuple[int, str, str, list[Any]]]
+"""Exit code, output, error and the requests that the scheduler got."""
 
 EXPLANATION = Explanation(PodSummary("ml", "a"), Verdict.WAITS, "0/1 nodes are available: 1 Too bad.")
 WAITING = Waiting(
@@ -35,35 +36,33 @@ def kubeconfig(folder: Path, token: str = "secret") -> Path:
     return path
 
 
-async def ask(
-    folder: Path, *script: Answer, command: tuple[str, ...] = ("why", "a")
-) -> tuple[int, str, str, list[Any]]:
-    """Run a command against a scheduler that answers so; return exit code, output, error and requests."""
-    async with scripted(*script) as (server, _):
-        words = [sys.executable, "-m", "neuron_scheduler", *command, f"--ask={server.url}"]
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Return what runs a command against a scheduler that answers so."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
 
-        def run() -> subprocess.CompletedProcess[str]:
-            environment = os.environ | {"KUBECONFIG": str(kubeconfig(folder))}
-            return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    def run(*script: Answer, command: tuple[str, ...] = ("why", "a")) -> tuple[int, str, str, list[Any]]:
+        with beside(scripted(*script)) as (server, _):
+            code = cli.main([*command, f"--ask={server.url}"])
+        return code, *capsys.readouterr(), server.seen
 
-        done = await anyio.to_thread.run_sync(run)
-        return done.returncode, done.stdout, done.stderr, server.seen
+    return run
 
 
-async def test_a_pod(tmp_path: Path) -> None:
+def test_a_pod(ask: Ask) -> None:
     """The user's token, the namespace of the context, and the answer in our words; the exit code is the answer's."""
-    code, out, err, (seen,) = await ask(tmp_path, answer(to_json(EXPLANATION)))
+    code, out, err, (seen,) = ask(answer(to_json(EXPLANATION)))
     assert (code, err) == (1, "")
     assert "0/1 nodes are available: 1 Too bad." in out
     assert (seen.path, seen.query) == ("/v1/why", {"namespace": "ml", "pod": "a"})
     assert seen.headers["Authorization"] == "Bearer secret"
 
 
-async def test_what_waits(tmp_path: Path) -> None:
+def test_what_waits(ask: Ask) -> None:
     """Only the namespace's pods, unless all are asked for."""
     for flags, names in ((), ["ml"]), (("-n", "other"), ["other"]), (("-A",), ["ml", "other", ""]):
         command = ("why", "-o", "json", *flags)
-        code, out, _, _ = await ask(tmp_path, answer(to_json(WAITING)), command=command)
+        code, out, _, _ = ask(answer(to_json(WAITING)), command=command)
         assert code == 1
         assert [line["pod"]["namespace"] for line in json.loads(out)["pods"]] == names
 
@@ -80,9 +79,9 @@ async def test_what_waits(tmp_path: Path) -> None:
     ],
     ids=["forbidden", "unknown", "a page", "deep", "another shape", "a list"],
 )
-async def test_other_answers(tmp_path: Path, reply: Answer, says: str) -> None:
+def test_other_answers(ask: Ask, reply: Answer, says: str) -> None:
     """One sentence, and 2."""
-    code, out, err, _ = await ask(tmp_path, reply, reply)  # after a 401 it asks again
+    code, out, err, _ = ask(reply, reply)  # after a 401 it asks again
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert says in err
 

@@ -6,13 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import pytest
 import yaml
 
 from neuron_scheduler import cli
 from tests.capture.test_files import a_list, node, pod, written
-from tests.support.listing_server import NODES, PODS, kubeconfig, listing
 
 ITEMS = [node(), pod("holder", "0,1,2,3", neuron=4, nodeName="trn1-a"), pod("large", neuron=16, phase="Pending")]
 JOB: dict[str, Any] = {
@@ -148,16 +146,3 @@ def test_mistakes(dump: str, capsys: pytest.CaptureFixture[str], arguments: list
     error = fit(capsys, *arguments, "--from", dump, code=2)
     assert says in error
     assert error.count("\n") == 1
-
-
-async def test_a_live_cluster(tmp_path: Path, job: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """With few rights there is an answer, and notes on what is not considered."""
-    async with listing(lists={NODES: ITEMS[:1], PODS: ITEMS[1:]}, default=403) as server:
-        config = tmp_path / "kubeconfig"
-        config.write_text(kubeconfig(server.url))
-        arguments = ["-m", "neuron_scheduler", "fit", "-f", job, f"--kubeconfig={config}"]
-        ended = await anyio.to_thread.run_sync(lambda: subprocess.run([sys.executable, *arguments], check=False))
-    out, err = capfd.readouterr()
-    assert (ended.returncode, err) == (1, "")
-    assert "3 of 5 replicas of Job train fit now" in out
-    assert "persistentvolumes cannot be listed (the right is missing)" in " ".join(out.split())

@@ -5,7 +5,7 @@ import pytest
 
 from neuron_scheduler.commands.fit_text import FitText, autoscaler_sentence, headline, purchase_sentence
 from neuron_scheduler.explain.answers.fit import Fit, Limit, PlacedPod, Purchase
-from neuron_scheduler.telemetry.paragraphs import Paragraphs
+from neuron_scheduler.telemetry.terminal import Paragraphs
 
 LIMIT = Limit(
     "0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 2 nodes,"

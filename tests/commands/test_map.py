@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from neuron_scheduler import cli
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox.server import ApiServer
 from tests.capture.test_files import a_list, node, pod, written
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.support.patience import PATIENCE
@@ -163,12 +163,6 @@ async def test_watching_in_a_pipe() -> None:
     assert code == "0"
 
 
-async def test_a_cluster_that_cannot_be_followed() -> None:
+def test_a_cluster_that_cannot_be_followed(capsys: pytest.CaptureFixture[str]) -> None:
     """One sentence, and 2; nothing is drawn before."""
-
-    def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "neuron_scheduler", "map", "--watch", "--server=http://127.0.0.1:1"]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    done = await anyio.to_thread.run_sync(run)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert ask(capsys, "--watch", "--server=http://127.0.0.1:1", code=2).count("\n") == 1

@@ -1,17 +1,21 @@
 """`why` from files and from an API server: answers, forms, exit codes, and one sentence for every mistake."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import pytest
 import yaml
 
 from neuron_scheduler import cli
+from neuron_scheduler.capture.collection import Capture
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.commands.why import found, named
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.capture.test_files import a_list, node, pod, written
+from tests.support.beside import beside
+from tests.support.builders import pod as built
 from tests.support.listing_server import NODES, PODS, kubeconfig, listing
 
 GATED = pod("gated", neuron=1, phase="Pending")
@@ -134,24 +138,19 @@ def test_a_mistake_of_ours_is_one_sentence(
     assert error.count("\n") == 1
 
 
-async def run_against(lists: dict[str, Any], folder: Path, *arguments: str, default: int = 403) -> int:
+def run_against(lists: dict[str, Any], folder: Path, *arguments: str, default: int = 403) -> int:
     """Run the command against a server that lists this."""
-    async with listing(lists=lists, default=default) as server:
+    with beside(listing(lists=lists, default=default)) as server:
         config = folder / "kubeconfig"
         config.write_text(kubeconfig(server.url))
-        return await anyio.to_thread.run_sync(lambda: in_process([*arguments, f"--kubeconfig={config}"]))
+        return cli.main(["why", *arguments, f"--kubeconfig={config}"])
 
 
-def in_process(arguments: list[str]) -> int:
-    """Run the command in a process of its own, whose output is the test's."""
-    return subprocess.run([sys.executable, "-m", "neuron_scheduler", "why", *arguments], check=False).returncode
-
-
-async def test_a_live_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_live_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With few rights there is an answer, and notes on what is not considered."""
     lists = {NODES: ITEMS[:1], PODS: ITEMS[1:]}
-    assert await run_against(lists, tmp_path, "large") == 1
-    out, err = capfd.readouterr()
+    assert run_against(lists, tmp_path, "large") == 1
+    out, err = capsys.readouterr()
     assert "0/1 nodes are available" in out
     assert "persistentvolumes cannot be listed (the right is missing)" in " ".join(out.split())
     assert err == ""
@@ -165,12 +164,71 @@ async def test_a_live_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         ({NODES: [], PODS: 500}, 403, "500"),
     ],
 )
-async def test_a_live_cluster_that_does_not_answer(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], lists: dict[str, Any], default: int, says: str
+def test_a_live_cluster_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lists: dict[str, Any], default: int, says: str
 ) -> None:
     """One sentence, and 2."""
-    assert await run_against(lists, tmp_path, "large", default=default) == 2
-    out, err = capfd.readouterr()
+    assert run_against(lists, tmp_path, "large", default=default) == 2
+    out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert says in err
     assert ("--ask" in err) == (default == 403 and not lists)
+
+
+THREE = (built("train-0"), built("train-1"), built("train-0", namespace="ml"))
+
+
+def capture() -> Capture:
+    """Return a capture with a few pods."""
+    return Capture(
+        cluster=Cluster(),
+        pods={each.key: each for each in THREE},
+        waiting=THREE,
+        ended=frozenset({"default/old"}),
+        unreadable={"default/odd\x1b[2J": Malformed("Pod", "default/odd\x1b[2J", "no name", node_name="n")},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("train-0", ("", "train-0")),
+        ("ml/train-0", ("ml", "train-0")),
+        ("pod/train-0", ("", "train-0")),
+        ("pods/x", ("", "x")),
+        ("Po/x", ("", "x")),
+    ],
+)
+def test_forms(text: str, want: tuple[str, str]) -> None:
+    """A name, with its namespace, or with the type."""
+    assert named(text) == want
+
+
+@pytest.mark.parametrize("text", ["/", "a/", "/b", "a/b/c", "pod/a/b"])
+def test_no_names(text: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ConfigurationError, match="write NAME, NAMESPACE/NAME or pod/NAME"):
+        named(text)
+
+
+def test_found() -> None:
+    """In the namespace of the arguments, or in its own."""
+    assert found(capture(), "train-0", "default") is THREE[0]
+    assert found(capture(), "pod/train-0", "ml") is THREE[2]
+    assert found(capture(), "ml/train-0", "default") is THREE[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("trian-1", "there is no pod default/trian-1, or it has ended; did you mean default/train-1"),
+        ("elsewhere/train-1", "did you mean default/train-1?"),
+        ("qqq", "there is no pod default/qqq, or it has ended$"),
+        ("old", "pod default/old has ended"),
+        ("odd\x1b[2J", r"pod default/odd\\x1b\[2J on node n cannot be read: no name"),
+    ],
+)
+def test_not_found(text: str, says: str) -> None:
+    """The error says what is like it, and what is known of it."""
+    with pytest.raises(ConfigurationError, match=says):
+        found(capture(), text, "default")

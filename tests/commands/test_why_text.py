@@ -1,12 +1,13 @@
 """An explanation as a person reads it, to the letter, on wide and narrow terminals."""
 
 import textwrap
+from datetime import timedelta
 from typing import Any
 
 import attrs
 import pytest
 
-from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WhyText
+from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WaitingText, WhyText, age
 from neuron_scheduler.explain.answers.explanation import (
     Change,
     ChangeKind,
@@ -19,8 +20,10 @@ from neuron_scheduler.explain.answers.explanation import (
     PodSummary,
     Verdict,
 )
+from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.telemetry.paragraphs import Paragraphs
+from neuron_scheduler.telemetry.terminal import Paragraphs
+from sandbox.apiserver.table import human_duration
 
 NOW = 100_000.0
 TRN1 = "trn1.32xlarge"
@@ -237,3 +240,50 @@ def test_hostile_strings_are_made_visible() -> None:
 def test_every_cause_has_a_meaning() -> None:
     """A new cause needs a sentence for people."""
     assert CAUSES.keys() == set(Cause)
+
+
+@pytest.mark.parametrize("seconds", [*range(0, 700, 7), *range(700, 40_000, 601), *range(40_000, 60_000_000, 400_009)])
+def test_up_to_two_years(seconds: int) -> None:
+    """Seconds, minutes, hours and days, with a smaller unit where the number is small."""
+    assert age(seconds + 0.9) == human_duration(timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [(-1.5, "0s"), (-60, "<invalid>"), (3 * 365 * 86400 + 40 * 86400, "3y40d"), (9 * 365 * 86400 + 86400, "9y")],
+)
+def test_the_ends(seconds: float, want: str) -> None:
+    """A clock that is a little late, a time to come, and years (`HumanDuration` of apimachinery)."""
+    assert age(seconds) == want
+
+
+WAITING = Waiting(
+    (
+        WaitingPod(
+            PodSummary("ml", "train-0", "my-scheduler", created=1000.0, asks="8 Neuron devices"), "capacity", "0/5 ..."
+        ),
+        WaitingPod(PodSummary("default", "e\x1b[2Jvil\n" + "x" * 200), "", "Fits now, on a."),
+    ),
+    total=2,
+)
+
+
+def test_the_columns() -> None:
+    """Like kubectl's, and wide ones with the message."""
+    heading, first, second = WaitingText(now=1090.0, place="").lines(WAITING)
+    assert heading.split() == ["NAMESPACE", "NAME", "ASKS", "FOR", "AGE", "CAUSE"]
+    assert first.split() == ["ml", "train-0", "8", "Neuron", "devices", "90s", "capacity"]
+    assert first.index("8 Neuron") == heading.index("ASKS FOR")
+    assert second.endswith("<unknown>   fits")
+    assert second.isprintable()
+    assert len(second) < 200
+    heading, first, _ = WaitingText(wide=True, now=1090.0).lines(WAITING)
+    assert heading.endswith("MESSAGE")
+    assert first.endswith("0/5 ...")
+
+
+def test_nobody_waits() -> None:
+    """A sentence in place of an empty table."""
+    assert list(WaitingText(place="in namespace ml").lines(Waiting(()))) == [
+        "No pod that asks for Neuron waits in namespace ml."
+    ]

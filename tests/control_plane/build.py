@@ -27,6 +27,7 @@ from tests.control_plane.binaries import BINARIES, CONTROL_PLANE, MODULES, Binar
 
 GO_LOCK: Final = Path(__file__).parents[2] / "requirements" / "go.txt"
 OLDEST_GO: Final = (1, 26)  # Kubernetes 1.37 says so in its go.mod
+GOGC: Final = "400"  # the compiler collects garbage seldom: a quarter of its time is saved for some memory
 CLEAR: Final = "\r\x1b[2K"  # a terminal's current line
 SILENCE: Final = 900.0
 """
@@ -83,7 +84,10 @@ def _build(binary: Binary, environment: Mapping[str, str], *, title: str) -> Non
     folder.mkdir(exist_ok=True)
     partial = folder / f".{binary.name}.partial"
     environment = {**environment, "GOTOOLCHAIN": binary.toolchain}
-    options = ["-v", "-trimpath", "-buildvcs=false", "-ldflags", binary.ldflags, "-o", str(partial)]
+    # Nobody debugs these programs. Without optimization they would compile in a quarter less, but kube-apiserver takes
+    # half as much time again for each request then.
+    cheaply = ["-gcflags=all=-dwarf=false", "-trimpath", "-buildvcs=false"]
+    options = ["-v", *cheaply, "-ldflags", binary.ldflags, "-o", str(partial)]
     run_in_view([environment["GO"], "build", *options, binary.package], MODULES / binary.module, environment, title)
     if binary.files:
         _keep_files(binary, folder, environment)
@@ -103,7 +107,7 @@ def _keep_files(binary: Binary, folder: Path, environment: Mapping[str, str]) ->
 
 def go_environment() -> dict[str, str]:
     """Return the environment to build in; its GO is the compiler."""
-    rules = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
+    rules = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOGC": GOGC}
     environment = os.environ | rules
     installed = shutil.which("go")
     if installed and _go_version(installed) >= OLDEST_GO:

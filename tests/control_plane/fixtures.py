@@ -1,25 +1,71 @@
 """
-The control plane as pytest fixtures: one API server for the whole session, and a clean one for each test.
+The control plane as pytest fixtures: one API server for all tests of a worker, and a clean one for each test.
 
 A missing program is an error and never a skip: a suite that passes without its control plane proves nothing.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from tests.control_plane.audit import audit_flags
 from tests.control_plane.binaries import KUBERNETES_VERSION, RELEASE
 from tests.control_plane.objects import wipe
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 
+TESTS: Final = Path(__file__).parents[1]
+# Seconds of the files that take longest, in whole tens: what is begun last should be short. Others count as 5.
+SECONDS: Final = {
+    "differential/test_kube_scheduler.py": 70,
+    "end_to_end/test_chart.py": 70,
+    "end_to_end/test_extender.py": 70,
+    "end_to_end/test_migrating.py": 90,
+    "end_to_end/test_readme.py": 90,
+    "end_to_end/test_replicas.py": 50,
+    "end_to_end/test_restart.py": 40,
+    "end_to_end/test_upgrading.py": 30,
+    "faults/test_commit_path.py": 70,
+    "faults/test_lease.py": 30,
+    "faults/test_watches.py": 30,
+    "karpenter/test_capacity_requests.py": 60,
+    "karpenter/test_karpenter.py": 60,
+    "monitoring/test_rules.py": 40,
+    "sandbox/test_demo_serving.py": 30,
+}
+
+
+# Fixtures that are or have a control plane.
+PLANES: Final = {"control_plane", "plane", "fenced_plane", "installed", "karpenter_plane"}
+
+
+def fixtures_of(item: pytest.Item) -> set[str]:
+    """Return the names of the fixtures that a test uses, also through others."""
+    return set(getattr(item, "fixturenames", ()))
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the control plane, so that `-m "not control_plane"` leaves it out."""
+    """
+    Mark the tests that use a control plane, so that `-m` can select; run them last, the longest files first.
+
+    Files with an API server of their own come before those that share one: it starts late, and ends with the last test.
+    """
+    of_file = defaultdict[Path, list[pytest.Item]](list)
     for item in items:
-        if "control_plane" in getattr(item, "fixturenames", ()):
+        if PLANES & fixtures_of(item):
             item.add_marker("control_plane")
+        of_file[item.path].append(item)
+
+    def rank(path: Path) -> tuple[bool, bool, int]:
+        marked = [item for item in of_file[path] if item.get_closest_marker("control_plane")]
+        shared = any("control_plane" in fixtures_of(item) for item in marked)
+        return bool(marked), shared, -SECONDS.get(path.relative_to(TESTS).as_posix(), 5) if marked else 0
+
+    items[:] = [item for path in sorted(of_file, key=rank) for item in of_file[path]]
 
 
 def pytest_report_header() -> str:
@@ -28,9 +74,15 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(scope="session")
-async def control_plane() -> AsyncIterator[ControlPlane]:
-    """Run etcd and kube-apiserver, which all tests of the session share."""
-    async with run_control_plane() as plane:
+def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of the API server's audit log of the scheduler's ServiceAccount, one JSON object a line."""
+    return tmp_path_factory.mktemp("audit") / "audit.log"
+
+
+@pytest.fixture(scope="session")
+async def control_plane(audit_log: Path) -> AsyncIterator[ControlPlane]:
+    """Run etcd and kube-apiserver, which all tests of the worker share; a module finds what the one before it left."""
+    async with run_control_plane(api_server_flags=audit_flags(audit_log)) as plane:
         yield plane
 
 

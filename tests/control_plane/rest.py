@@ -133,7 +133,7 @@ class RestClient:
         Watch a collection until a condition on its objects holds; return them by their `key_of`.
 
         Raises:
-            TimeoutError: it does not hold within so many seconds; the text shows the current objects.
+            TimeoutError: it does not hold within so many seconds; the text has the current objects' names and states.
         """
         objects: dict[str, Object] = {}
         with anyio.move_on_after(within):
@@ -150,8 +150,8 @@ class RestClient:
                             objects[key_of(item)] = item
                         if met(objects):
                             return objects
-        seen = json.dumps(objects)
-        raise TimeoutError(f"{collection} did not get there within {within:g} s: {seen[:4000]}")
+        seen = "\n".join(f"  {key}: {state_of(item)}" for key, item in [*objects.items()][:40]) or "  nothing"
+        raise TimeoutError(f"{collection} did not get there within {within:g} s; there are {len(objects)}:\n{seen}")
 
     async def wait_for(self, path: str, met: Callable[[Object], bool], *, within: float = PATIENCE) -> Object:
         """Watch one object until it exists and a condition on it holds; return it. Raises as `wait_until`."""
@@ -194,3 +194,19 @@ def key_of(item: Object) -> str:
     """Return `namespace/name`, or `name` for an object without a namespace."""
     metadata = item["metadata"]
     return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+
+
+def state_of(item: Object) -> str:
+    """Return where an object stands: node, phase, conditions that are not true, and what it is about."""
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    words = [f"on {spec['nodeName']}"] if spec.get("nodeName") else []
+    words += [status["phase"]] if "phase" in status else []
+    words += [f"holder {spec['holderIdentity']!r}"] if "holderIdentity" in spec else []
+    words += [f"{item[key]}" for key in ("reason", "note") if key in item]
+    words += ["ending"] if "deletionTimestamp" in item["metadata"] else []
+    words += [
+        f"{condition['type']} {condition['status']}: {condition.get('message', '')}"
+        for condition in status.get("conditions", [])
+        if condition["status"] != "True"
+    ]
+    return ", ".join(words)

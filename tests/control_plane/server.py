@@ -159,12 +159,21 @@ async def run_control_plane(
             "/api/v1/namespaces", lambda namespaces: {"default", "kube-system"} <= namespaces.keys()
         )
         if with_controller_manager:
-            kubeconfig = plane.kubeconfig(folder / "kcm.kubeconfig", token=CONTROLLER_MANAGER.token)
-            await _start(stack, plane, "kube-controller-manager", _controller_manager_flags(folder, kubeconfig))
+            await stack.enter_async_context(running_controllers(plane))
         if with_scheduler is not None:
             kubeconfig = plane.kubeconfig(folder / "scheduler.kubeconfig", token=SCHEDULER.token)
             await _start(stack, plane, "kube-scheduler", _scheduler_flags(folder, kubeconfig, with_scheduler))
         yield plane
+
+
+@asynccontextmanager
+async def running_controllers(plane: ControlPlane) -> AsyncIterator[None]:
+    """Run kube-controller-manager beside a control plane until the block is left."""
+    async with AsyncExitStack() as stack:
+        kubeconfig = plane.kubeconfig(plane.folder / "kcm.kubeconfig", token=CONTROLLER_MANAGER.token)
+        await _start(stack, plane, "kube-controller-manager", _controller_manager_flags(plane.folder, kubeconfig))
+        yield
+    del plane.components["kube-controller-manager"]
 
 
 @asynccontextmanager

@@ -10,20 +10,17 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.controllers import allocate_fence, node_bindings
+from neuron_scheduler.controllers import allocate_fence
+from neuron_scheduler.controllers.allocate_fence import LONGEST, NodeBindings, WaitingBinding
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
-from neuron_scheduler.controllers.node_bindings import LONGEST, NodeBindings, WaitingBinding
 from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
-from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.pod import HostPort, Pod, placed
-from neuron_scheduler.model.resources import CPU
-from neuron_scheduler.model.selectors import Effect, Taint, Toleration
-from neuron_scheduler.neuron.annotations import lookup_amounts
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.selectors import Effect, Taint
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.watched_kinds import node_handler, pod_handler
+from neuron_scheduler.wiring import _node_handler as node_handler, _pod_handler as pod_handler
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
 from tests.support.builders import node, pod
 from tests.support.device_plugin import NodeAgent
@@ -63,6 +60,14 @@ class Site(World):
     def waiting(self) -> int:
         """How many Bindings wait at the fence."""
         return self.scheduler.fence.waiting
+
+    def listing(self) -> bool:
+        """Return whether the handler is given a list of pods."""
+        return self.handler.listing()
+
+    def defers(self, node_name: str) -> bool:
+        """Return whether the handler looks at a node at the end of a list."""
+        return self.handler.defers(node_name)
 
     def bound(self, name: str, **changes: Any) -> Pod:
         """Return a pod as it is after its Binding."""
@@ -113,8 +118,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, Any]
         def warning(self, message: str, **values: Any) -> None:
             lines.append((message, values))
 
-    for module in (allocate_fence, node_bindings):
-        monkeypatch.setattr(module, "log", Log())
+    monkeypatch.setattr(allocate_fence, "log", Log())
     return lines
 
 
@@ -211,16 +215,6 @@ async def test_every_container_counts_and_so_does_their_sum(first: Any, second: 
         assert ("second" not in await site.settle()) is waits
 
 
-async def test_a_whole_node_does_not_wait() -> None:
-    """The plugin gives all devices of a node without looking for the pod."""
-    async with at_work() as site:
-        site.add("p", devices=16)
-        await site.settle()
-        site.handler.deleted(site.bound("p"))
-        site.add("q", devices=16)
-        assert await site.settle() == ["p", "q"]
-
-
 async def test_without_the_fence_nothing_waits() -> None:
     """The option turns it off; NEURON_ALLOC_TIME is given out anyway."""
     async with at_work(fenced=False) as site:
@@ -247,27 +241,6 @@ async def test_times_grow_with_every_binding_of_a_node() -> None:
         assert node_info.last_alloc_time == 1000
 
 
-async def test_the_time_is_that_of_the_first_try() -> None:
-    """A Binding in doubt is repeated as it was."""
-    async with at_work(outcomes={"p": IN_DOUBT}) as site:
-        site.add("p", devices=4)
-        with anyio.fail_after(PATIENCE):
-            while site.count("p") < 4:
-                site.wall += SECOND
-                await anyio.lowlevel.checkpoint()
-        assert len({sent[NEURON_ALLOC_TIME] for sent in site.sent}) == 1
-
-
-async def test_bindings_land_in_the_order_of_their_times() -> None:
-    """A Binding of another amount is sent when the earlier one has been answered; single devices do not wait."""
-    async with at_work(outcomes={"four": HANG}) as site:
-        site.add("four", devices=4)
-        await site.settle()
-        site.add("eight", devices=8)
-        site.add("one", devices=1)
-        assert await site.settle() == ["four", "one"]
-
-
 async def test_a_doubt_holds_up_its_own_amount_only() -> None:
     """It may take long, and the plugin does not confuse other amounts."""
     async with at_work(outcomes={"four": IN_DOUBT}, pause=3600.0) as site:
@@ -288,17 +261,6 @@ async def test_a_binding_that_fails_lets_the_next_through(outcome: Refused) -> N
     async with at_work(outcomes={"b": outcome}) as site:
         site.add("b", "a", devices=4)
         assert (await site.settle())[:2] == ["b", "a"]
-
-
-async def test_a_pod_that_ends_lets_the_next_through() -> None:
-    """Also if it never started; a pod that is terminating may still start."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        site.tell("b", terminating=True)
-        assert await site.settle() == ["b"]
-        site.handler.deleted(site.bound("b"))
-        assert await site.settle() == ["b", "a"]
 
 
 async def test_no_pod_is_waited_for_longer_than_two_minutes(logged: list[tuple[str, Mapping[str, Any]]]) -> None:
@@ -354,48 +316,6 @@ async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> 
         assert site.tried == ["a"]
 
 
-async def test_pods_that_the_plugin_does_not_look_at_are_not_waited_for() -> None:
-    """They have been admitted, or have no ids and count by number only."""
-    async with at_work(count_unknown_only=True) as site:
-        started = pod("started", devices=4, ids=range(4), on="n", admitted=True)
-        site.handler.added(started)
-        site.add("a", devices=4)
-        assert await site.settle() == ["a"]
-        site.handler.deleted(started)
-        site.tell("a", admitted=True)
-        site.add("b", "c", devices=4)
-        assert await site.settle() == ["a", "b"]
-        site.handler.added(pod("unknown", devices=4, on="n"))
-        site.tell("b", admitted=True)
-        assert await site.settle() == ["a", "b", "c"]
-
-
-async def test_a_pod_that_waits_beside_one_with_unknown_ids_is_decided_again() -> None:
-    """Another scheduler has bound that pod meanwhile, and it may use what was decided; later it is gone."""
-    async with at_work() as site:
-        site.add("a", "b", devices=4)
-        assert await site.settle() == ["a"]
-        unknown = pod("unknown", devices=4, on="n")
-        site.handler.added(unknown)
-        site.tell("a", admitted=True)
-        assert await site.settle() == ["a"]
-        assert (site.waiting, site.cluster.assumed_count) == (0, 0)
-        site.handler.deleted(unknown)
-        site.now += 30.0
-        site.scheduler.wake()
-        assert await site.settle() == ["a", "b"]
-
-
-async def test_a_pod_that_waits_occupies_no_worker() -> None:
-    """Other pods are bound, also if more pods wait than there are workers."""
-    async with at_work() as site:
-        site.add(*(f"p{number}" for number in range(4)), devices=4)
-        site.handler.added(pod("x", on="n"))
-        await site.settle()
-        site.add(*(f"plain{number}" for number in range(10)))
-        assert len(await site.settle()) == 11
-
-
 async def test_a_pod_that_waits_and_is_deleted_is_forgotten() -> None:
     """Nothing is sent for it, and the next pod does not wait for it."""
     async with at_work() as site:
@@ -406,28 +326,6 @@ async def test_a_pod_that_waits_and_is_deleted_is_forgotten() -> None:
         assert (site.waiting, site.cluster.pod_count, "uid-b" in site.queue) == (1, 2, False)
         site.tell("c", admitted=True)
         assert await site.settle() == ["c", "a"]
-
-
-async def test_a_pod_that_waits_and_is_to_be_deleted_is_forgotten() -> None:
-    """The API server would refuse its Binding."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        site.handler.updated(pending("a", devices=4), pending("a", devices=4, terminating=True))
-        await site.settle()
-        assert (site.waiting, site.cluster.pod_count, "uid-a" in site.queue) == (0, 1, False)
-
-
-async def test_a_pod_that_waits_and_is_bound_by_somebody_else_stays_there() -> None:
-    """Its assumption on this node is taken back."""
-    async with at_work() as site:
-        site.cluster.put_node(node("other", "trn1.32xlarge"))
-        site.add("b", "a", devices=4)
-        await site.settle()
-        site.handler.updated(pending("a", devices=4), pod("a", devices=4, on="other", ids=range(4)))
-        assert await site.settle() == ["b"]
-        assert site.waiting == 0
-        assert site.cluster.node_of("uid-a") == "other"
 
 
 async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
@@ -441,29 +339,6 @@ async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
         site.handler.updated(pending("a", devices=4), pending("a", devices=4, labels={"a": "b"}))
         await site.settle()
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.cluster.pod_count) == (0, 1, 1)
-
-
-async def test_a_node_that_goes_takes_nobody() -> None:
-    """A pod that waits there is reported and scheduled again; the API server would bind it to a missing node."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        site.cluster.remove_node("n")
-        site.scheduler.fence.node_gone("n")
-        await site.settle()
-        assert site.reports[-1] == ("a", 'node "n" not found')
-        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
-
-
-async def test_a_node_whose_kubelet_is_dead_takes_nobody() -> None:
-    """It gets the taint while the second pod waits for the first one: the second one is scheduled again."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        unreachable = Taint("node.kubernetes.io/unreachable", Effect.NO_SCHEDULE)
-        site.cluster.put_node(node("n", "trn1.32xlarge", pods=1000, taints=(unreachable,)))
-        await site.pass_time(LONGEST)
-        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
 
 
 @pytest.mark.parametrize(
@@ -489,32 +364,6 @@ async def test_a_node_that_takes_no_more_pods_lets_go_at_once(changes: dict[str,
         await site.settle()
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 2, ["b"])
         assert site.cluster.assumed_count == 1
-
-
-async def test_a_node_that_changes_in_something_else_keeps_its_line() -> None:
-    """A soft taint, a cordon that the pod tolerates, a label or an image change nothing for the pods that wait."""
-    async with at_work() as site:
-        cordon = Toleration(key="node.kubernetes.io/unschedulable", exists=True)
-        site.add("b", "a", devices=4, tolerations=(cordon,))
-        await site.settle()
-        site.change_node(unschedulable=True, taints=(Taint("soft", Effect.PREFER_NO_SCHEDULE),), labels={"a": "b"})
-        await site.settle()
-        assert site.waiting == 1
-        site.handler.updated(pending("b"), site.bound("b", admitted=True))
-        assert await site.settle() == ["b", "a"]
-
-
-async def test_who_waits_is_decided_again_where_another_has_its_devices() -> None:
-    """Another scheduler has bound a pod with these devices; the Binding would give them to both."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        pod_info = site.cluster.pod_info("uid-a")
-        assert pod_info is not None
-        rival = attrs.evolve(pod_info.pod, uid="rival", name="rival", scheduler_name="other", admitted=True)
-        site.handler.added(rival)
-        await site.settle()
-        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
 
 
 @pytest.mark.parametrize("fields", [{"devices": 1}, {"devices": 9, "ids": range(7, 16)}, {"cpu": 191_501}], ids=str)
@@ -544,35 +393,6 @@ async def test_who_has_the_lowest_priority_gives_way(cpu: int, left: list[str]) 
         await site.settle()
         assert [name for name in ("a", "b", "c") if site.cluster.pod_info(f"uid-{name}") is not None] == left
         assert (site.waiting, site.tried) == (len(left), ["first"])
-
-
-async def test_who_waits_is_decided_again_where_another_pod_takes_its_port() -> None:
-    """The kubelet would reject it."""
-    async with at_work() as site:
-        port = HostPort("TCP", 8080)
-        site.add("b", devices=4)
-        await site.settle()
-        site.add("a", devices=4, host_ports=(port,))
-        await site.settle()
-        assert site.waiting == 1
-        site.handler.added(pod("foreign", on="n", host_ports=(port,)))
-        await site.settle()
-        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
-
-
-async def test_who_waits_is_decided_again_where_another_pod_grows() -> None:
-    """Its requests are raised in place, beyond what is left beside the pods that wait."""
-    async with at_work() as site:
-        there = pod("there", on="n", cpu=1000)
-        site.handler.added(there)
-        site.add("b", "a", devices=4, cpu=250)
-        await site.settle()
-        for cpu, waiting in ((191_500, 1), (191_501, 0)):
-            grown = attrs.evolve(there, requests={**there.requests, CPU: cpu})
-            site.handler.updated(there, grown)
-            await site.settle()
-            assert site.waiting == waiting
-        assert (site.queue.count(Place.BACKOFF), site.tried) == (1, ["b"])
 
 
 async def test_a_stop_does_not_wait_at_the_fence() -> None:
@@ -607,22 +427,6 @@ async def test_volumes_come_before_the_turn() -> None:
         assert site.waiting == 1
         site.tell(site.tried[0], admitted=True)
         assert sorted(await site.settle()) == ["a", "volume-b"]
-
-
-async def test_nothing_stays_behind() -> None:
-    """Pods and nodes that are gone leave no entries."""
-    async with at_work() as site:
-        for number in range(50):
-            site.add(f"p{number}", devices=4)
-            await site.settle()
-            site.tell(f"p{number}", admitted=True)
-            site.handler.deleted(site.bound(f"p{number}"))
-        fence = site.scheduler.fence
-        bindings = fence._nodes["n"]
-        assert len(bindings.bound_at) == 1
-        assert (bindings.waiting, bindings.first_tries, fence._waiting, fence._alarms) == ([], {}, {}, [])
-        fence.node_gone("n")
-        assert not fence._nodes
 
 
 @pytest.mark.parametrize("fenced", [True, False])
@@ -667,11 +471,6 @@ async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> Node
         return agent
 
 
-def test_one_request_of_the_tests_is_what_it_seems() -> None:
-    """An init container's amount is one for which Allocate is called."""
-    assert pod("p", devices=4, init=2).neuron == NeuronRequest(Unit.DEVICE, (4,), 4, (2,))
-
-
 async def test_a_pod_gives_its_place_up_as_long_as_it_waits() -> None:
     """Its devices are free at once, and it is tried again; a pod whose Binding was sent keeps its place."""
     async with at_work() as site:
@@ -684,36 +483,6 @@ async def test_a_pod_gives_its_place_up_as_long_as_it_waits() -> None:
         assert site.queue.count(Place.BACKOFF) == 1
         site.tell("b", admitted=True)
         assert await site.settle() == ["b", "c"]
-
-
-@attrs.define
-class Trap:
-    """A function of requests that raises an exception for one amount."""
-
-    counts: tuple[int, ...]
-    function: Any
-
-    def __call__(self, request: NeuronRequest, machine: Any) -> Any:
-        """Raise it, or do as the function does."""
-        if request.counts == self.counts:
-            raise RuntimeError("trap")
-        return self.function(request, machine)
-
-
-async def test_an_exception_when_a_pod_is_taken_costs_that_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again after its backoff, holds nothing meanwhile, and the loop serves other pods."""
-    async with at_work() as site:
-        monkeypatch.setattr(allocate_fence, "lookup_amounts", Trap((8,), lookup_amounts))
-        site.add("bad", devices=8)
-        site.add("good", devices=4)
-        assert await site.settle() == ["good"]
-        assert site.cluster.pod_info("uid-bad") is None
-        assert site.surprises["allocate fence"] == 1
-        monkeypatch.undo()
-        site.tell("good", admitted=True)
-        site.now += 20.0
-        site.scheduler.wake()
-        assert await site.settle() == ["good", "bad"]
 
 
 @pytest.mark.parametrize("event", ["clock", "watch", "answer", "doubt"])
@@ -760,16 +529,3 @@ async def test_ids_of_another_machine_are_not_sent() -> None:
         site.tell("b", admitted=True)
         assert await site.settle() == ["b"]
         assert (site.waiting, site.queue.count(Place.BACKOFF)) == (0, 1)
-
-
-async def test_nothing_is_remembered_of_a_node_that_is_gone() -> None:
-    """Also if a Binding is sent after that."""
-    async with at_work() as site:
-        fence: Any = site.scheduler.fence
-        site.add("b", "a", devices=4)
-        await site.settle()
-        commitment = next(iter(fence._waiting.values())).commitment
-        site.cluster.remove_node("n")
-        fence.node_gone("n")
-        assert fence.stamp(commitment) == site.wall
-        assert not fence._nodes

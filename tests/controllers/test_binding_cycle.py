@@ -14,14 +14,14 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
-from neuron_scheduler.kube.http.backoff import Backoff
+from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -46,7 +46,6 @@ class World:
         sent: their annotations, in that order.
         meanwhile: happens while volumes are bound.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
-        count_unknown_only: whether pods with unknown ids count by number only.
     """
 
     outcomes: dict[str, Any] = attrs.field(factory=dict)
@@ -57,7 +56,6 @@ class World:
     tried: list[str] = attrs.field(factory=list)
     sent: list[Mapping[str, str]] = attrs.field(factory=list)
     fenced: bool = True
-    count_unknown_only: bool = False
     wall: int = 1
     reports: list[tuple[str, str]] = attrs.field(factory=list)
     surprises: Counter[str] = attrs.field(factory=Counter)
@@ -72,19 +70,29 @@ class World:
         self.scheduler = SchedulingLoop(
             cluster=self.cluster,
             queue=self.queue,
-            profiles={"my-scheduler": default_profile("my-scheduler", count_unknown_only=self.count_unknown_only)},
+            profiles={"my-scheduler": default_profile("my-scheduler")},
             binder=world,
             volumes=world,
             preemption_executor=world,
             reporter=world,
             metrics=Metrics(),
             clock=lambda: self.now,
+            listing=self.listing,
+            defers=self.defers,
             wall_clock=lambda: self.wall,
             may_bind=lambda: self.leads,
             errors=UnexpectedErrors(self._surprised),
             bind_concurrency=WORKERS,
             allocate_fence=self.fenced,
         )
+
+    def listing(self) -> bool:
+        """No list of pods is handed over here."""
+        return False
+
+    def defers(self, _node_name: str) -> bool:
+        """Nothing waits for the end of a list."""
+        return False
 
     def add(self, *names: str, namespace: str = "default", **preferred: Any) -> None:
         """Add pods to the queue."""
@@ -234,32 +242,6 @@ async def running(world: World) -> AsyncIterator[None]:
         tasks.cancel_scope.cancel()
 
 
-async def test_pods_in_doubt_hold_no_worker() -> None:
-    """More of them than there are workers delay no other pod, and keep their devices."""
-    world = World(outcomes={"bad": IN_DOUBT}, pause=3600.0)
-    async with running(world):
-        world.add(*(f"bad{number}" for number in range(10)), devices=1)
-        await until(lambda: len(world.tried) == 10)
-        world.add("good", devices=1)
-        await until(lambda: ("good", "n") in world.reports)
-        assert (world.cluster.pod_count, world.cluster.assumed_count) == (11, 11)
-        node_info = world.cluster.node("n")
-        assert node_info is not None
-        assert node_info.free_cores.bit_count() == 32 - 11 * 2
-
-
-async def test_a_doubt_is_tried_until_it_is_definite() -> None:
-    """Then the outcome is applied, and nothing more is sent."""
-    world = World(outcomes={"bad": IN_DOUBT})
-    async with running(world):
-        world.add("bad")
-        await until(lambda: world.count("bad") > 20)
-        world.outcomes["bad"] = Bound()
-        await until(lambda: ("bad", "n") in world.reports)
-        assert "uid-bad" not in world.queue
-        assert world.cluster.is_assumed("uid-bad")
-
-
 async def test_doubts_are_told_now_and_then() -> None:
     """After 4, 8 and 16 tries, with a message that says what happens."""
     world = World(outcomes={"bad": IN_DOUBT})
@@ -323,13 +305,16 @@ async def test_what_happens_while_a_pod_waits_behind_doubts_counts() -> None:
 
 @pytest.mark.parametrize("outcome", [Gone(), Fenced(), Refused(403, "no", retryable=False)], ids=str)
 async def test_what_is_not_bound_gives_its_place_back(outcome: BindOutcome) -> None:
-    """Also if the outcome was in doubt before."""
+    """Also if the outcome was in doubt before; a pod that waits for the place is woken."""
     world = World(outcomes={"p": IN_DOUBT})
     async with running(world):
         world.add("p", devices=4)
         await until(lambda: world.count("p") > 2)
+        world.add("whole", devices=16)
+        await until(lambda: [name for name, _ in world.reports if name == "whole"] != [])
         world.outcomes["p"] = outcome
-        await until(lambda: world.cluster.pod_count == 0)
+        await until(lambda: ("whole", "n") in world.reports)
+        assert world.cluster.node_of("uid-p") is None
         assert ("uid-p" in world.queue) is not isinstance(outcome, Gone)
 
 
@@ -365,19 +350,6 @@ async def test_a_stop_waits_for_doubts() -> None:
     assert ("bad", "n") in world.reports
 
 
-async def test_without_the_lease_doubts_are_left() -> None:
-    """At a stop they stay assumed, and do not delay the end."""
-    world = World(outcomes={"bad": IN_DOUBT})
-    with anyio.fail_after(PATIENCE):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.scheduler.run)
-            world.add("bad")
-            await until(lambda: world.count("bad") > 2)
-            world.leads = False
-            world.scheduler.stop()
-    assert world.cluster.is_assumed("uid-bad")
-
-
 @pytest.mark.parametrize("part", ["adopt", "recheck", "reserve", "prepare", "bind", "post_filter", "unschedulable"])
 async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
     """It is counted and reported, the pod backs off, nothing stays assumed, and the loop goes on."""
@@ -397,21 +369,6 @@ async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
         world.add("next", devices=16)
         await until(lambda: ("next", "n") in world.reports)
         assert world.released == (part == "prepare")
-
-
-async def test_an_error_that_repeats_backs_off() -> None:
-    """The pauses grow to the longest backoff; nothing spins."""
-    world, times = World(breaks={"adopt": "p"}), list[float]()
-    async with running(world):
-        world.add("p")
-        for attempt in range(1, 7):
-            await until(lambda attempt=attempt: world.surprises["scheduling"] == attempt)  # type: ignore[misc]  # bound at once
-            upcoming = world.queue.next_time()
-            assert upcoming is not None
-            times.append(upcoming - world.now)
-            world.now = upcoming
-            world.scheduler.wake()
-    assert times == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 async def test_an_exception_in_telling_a_doubt_keeps_the_doubt() -> None:

@@ -75,6 +75,7 @@ class World:
             gone=lambda _: None,
             nomination_lost=executor.nomination_lost,
             changed=self._changed,
+            came=lambda _: None,
         )
 
     def _changed(self, name: str) -> None:
@@ -142,14 +143,6 @@ def test_the_space_is_kept_while_the_victims_end_and_after_that() -> None:
     world.end("p1")
     assert not world.fits(devices=1, priority=9)
     assert world.fits(devices=4, priority=11)
-
-
-def test_a_pod_that_is_nominated_when_it_is_first_seen() -> None:
-    """After a start of ours."""
-    world = World()
-    world.end("p1")
-    world.handler.added(NOMINATED)
-    assert world.is_kept()
 
 
 ENDS: dict[str, Any] = {

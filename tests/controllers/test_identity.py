@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from neuron_scheduler.controllers.identity import identity
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.controllers.leader_elector import identity
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 
 def test_the_identity_names_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:

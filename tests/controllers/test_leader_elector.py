@@ -6,15 +6,16 @@ import re
 from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import attrs
 import pytest
 
 from neuron_scheduler.controllers.leader_elector import SOONER, LeaderElector
-from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, LeaseLostError, UnreachableError
 from tests.support.leases import Memory
 from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
@@ -64,29 +65,6 @@ async def held(leader: LeaderElector, reached: Callable[[], bool]) -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_a_lease_that_does_not_exist_is_created() -> None:
-    """The first holder writes all of it."""
-    memory = Memory()
-    leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
-    assert not leader.may_bind()
-    await acquired(leader)
-
-    assert Record("me", 15, NOW, NOW, 0, "1") == memory.record
-    assert leader.leading
-    assert leader.may_bind()
-    assert leader.holder == "me"
-
-
-async def test_a_released_lease_is_taken_at_once() -> None:
-    """A takeover counts a transition and sets acquireTime."""
-    long_ago = NOW - dt.timedelta(days=1)
-    memory = Memory()
-    memory.put(Record("", 1, long_ago, long_ago, 4))
-    await acquired(candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2))
-
-    assert Record("me", 15, NOW, NOW, 5, "2") == memory.record
-
-
 async def test_a_held_lease_is_waited_for_by_its_own_duration() -> None:
     """It expires by local time since it was first seen, whatever its renewTime is, and is tried exactly then."""
     memory = Memory()
@@ -96,21 +74,6 @@ async def test_a_held_lease_is_waited_for_by_its_own_duration() -> None:
     assert took >= 0.99  # timers of the loop are accurate to a millisecond
     assert memory.calls[:2] == ["get", "watch"]
     assert memory.calls[-2:] == ["get", "update"]
-
-
-async def test_a_renewed_lease_is_waited_for_anew() -> None:
-    """Each observed change starts the holder's time again."""
-    memory, clock = Memory(), Clock()
-    memory.put(Record("other", 100))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(acquired, candidate(memory, clock=clock))
-        while "watch" not in memory.calls:
-            await anyio.lowlevel.checkpoint()
-        clock.offset += 99
-        renewed_at = anyio.current_time()
-        memory.put(Record("other", 1))
-
-    assert anyio.current_time() - renewed_at >= 0.99
 
 
 def configured() -> io.StringIO:
@@ -161,7 +124,7 @@ async def test_a_lease_that_cannot_be_read_is_told_once() -> None:
     memory, stream, clock = Memory(before=before), configured(), Clock()
     await acquired(candidate(memory, clock=clock, retry_period=0.0001))
 
-    assert all(re.search(r" (leader_elector|lease_waiting)\.py:", line) for line in stream.getvalue().splitlines())
+    assert all(re.search(r" leader_elector\.py:", line) for line in stream.getvalue().splitlines())
     lease = 'lease="kube-system/my-scheduler"'
     refused = f'"Could not take the lease, retrying" err="{forbidden}" {lease}'
     assert logged(stream)[1:] == [
@@ -244,73 +207,6 @@ async def test_without_a_watch_the_lease_is_polled() -> None:
     assert memory.calls.count("watch") == 3
 
 
-async def test_two_candidates_one_winner() -> None:
-    """The server's conflict decides a race, and the loser waits."""
-    memory = Memory()
-    one, two = candidate(memory, "one"), candidate(memory, "two")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.acquire)
-        tasks.start_soon(two.acquire)
-        with anyio.fail_after(PATIENCE):
-            while "watch" not in memory.calls:
-                await anyio.lowlevel.checkpoint()
-        tasks.cancel_scope.cancel()
-
-    assert one.leading + two.leading == 1
-    assert memory.record is not None
-    assert memory.record.holder == ("one" if one.leading else "two")
-
-
-async def test_failures_to_acquire_are_tried_again() -> None:
-    """A server that is down for a while does not end the candidacy."""
-    failures = iter([UnreachableError("down"), ApiError(500), None, UnreachableError("down")])
-
-    def before(_verb: str) -> None:
-        failure = next(failures, None)
-        if failure is not None:
-            raise failure
-
-    memory = Memory(before=before)
-    await acquired(candidate(memory))
-
-    assert memory.record is not None
-
-
-async def test_holding_renews() -> None:
-    """Renewals keep acquireTime and the number of transitions."""
-    memory = Memory()
-    leader = candidate(memory)
-    await acquired(leader)
-    await held(leader, lambda: memory.version >= 5)
-
-    assert leader.may_bind()
-    assert memory.record is not None
-    assert (memory.record.transitions, memory.record.acquired) == (0, NOW)
-
-
-async def test_a_hanging_server_ends_the_tenure_before_the_lease() -> None:
-    """The deadline counts from the send time of the last success, and every call ends within it."""
-    clock = Clock()
-    hanging: list[str] = []
-
-    def before(verb: str) -> object:
-        return anyio.sleep_forever() if hanging else None
-
-    memory = Memory(before=before)
-    leader = candidate(memory, clock=clock)
-    await acquired(leader)
-    renewed = leader.renewed_at
-    assert renewed is not None
-    hanging.append("now")
-    clock.offset += 999.9
-    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="could not be renewed"):
-        await leader.hold()
-
-    assert clock() - renewed >= 999.99
-    assert not leader.may_bind()
-    assert leader.renewed_at is None
-
-
 async def test_no_bind_is_started_after_the_deadline() -> None:
     """Also before the loss was noticed, as after a long sleep of the machine."""
     clock = Clock()
@@ -335,25 +231,6 @@ async def test_the_send_time_counts_not_the_answer() -> None:
     clock.offset += 101
 
     assert not leader.may_bind()
-
-
-async def test_short_failures_are_survived() -> None:
-    """One reset or one 500 is tried again within the deadline."""
-    failing: list[Exception] = []
-
-    def before(_verb: str) -> None:
-        if failing:
-            raise failing.pop()
-
-    memory = Memory(before=before)
-    leader = candidate(memory)
-    await acquired(leader)
-    failing.extend([UnreachableError("reset"), ApiError(500, message="not json")])
-    before_failures = memory.version
-    await held(leader, lambda: memory.version > before_failures + 1)
-
-    assert not failing
-    assert leader.may_bind()
 
 
 async def test_the_last_try_has_time_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,19 +268,6 @@ async def test_a_renewal_whose_answer_was_lost() -> None:
     await held(leader, lambda: memory.version > 3)
 
     assert leader.may_bind()
-
-
-@pytest.mark.parametrize("change", [Record("other", 15), Record("", 1), None], ids=["taken", "freed", "deleted"])
-async def test_a_lost_lease_ends_at_once(change: Record | None) -> None:
-    """A leader that sees another holder stops at once."""
-    memory = Memory()
-    leader = candidate(memory)
-    await acquired(leader)
-    memory.put(change)
-    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match=r"held by|deleted"):
-        await leader.hold()
-
-    assert not leader.may_bind()
 
 
 async def test_a_404_that_is_no_api_servers_does_not_cost_the_lease() -> None:
@@ -531,50 +395,6 @@ async def test_a_release_outlasts_a_renewal_that_comes_in_between() -> None:
     assert memory.record.holder == ""
 
 
-async def test_no_lease_is_held_for_a_scheduler_that_does_not_answer() -> None:
-    """Its Lease is not renewed, and the error says why; a scheduler that answers again in time keeps it."""
-    clock, memory, answers = Clock(), Memory(), [True]
-    leader = candidate(memory, clock=clock, answering=lambda: answers[-1])
-    await acquired(leader)
-    answers.append(False)
-    clock.offset += 900
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(leader.hold)
-        await anyio.wait_all_tasks_blocked()
-        assert memory.calls.count("update") == 0
-        answers.append(True)
-        with anyio.fail_after(PATIENCE):
-            while "update" not in memory.calls:
-                await anyio.lowlevel.checkpoint()
-        tasks.cancel_scope.cancel()
-    answers.append(False)
-    clock.offset += 1001
-    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="the scheduler did not answer"):
-        await leader.hold()
-
-
-async def test_no_lease_is_taken_for_a_scheduler_that_does_not_answer() -> None:
-    """A candidate whose scheduler hangs does not take the Lease."""
-    memory, answers = Memory(), [False]
-    leader = candidate(memory, answering=lambda: answers[-1])
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(leader.acquire)
-        with anyio.fail_after(PATIENCE):
-            while memory.calls.count("get") < 3:
-                await anyio.lowlevel.checkpoint()
-        assert "create" not in memory.calls
-        answers.append(True)
-
-    assert leader.leading
-
-
-@pytest.mark.parametrize(("lease", "renew", "retry"), [(15, 15, 2), (15, 2, 2), (15, 10, 0)])
-def test_times_that_contradict_each_other(lease: float, renew: float, retry: float) -> None:
-    """client-go's rule is checked, and the error names the flags."""
-    with pytest.raises(ConfigurationError, match="leader election needs"):
-        LeaderElector(leases=Memory(), lease_duration=lease, renew_deadline=renew, retry_period=retry)
-
-
 OTHERS = {"theirs": "kept"}
 
 
@@ -625,3 +445,61 @@ async def test_a_follower_knows_the_address_as_long_as_the_lease_is_held() -> No
         await anyio.wait_all_tasks_blocked()
         assert follower.leader_address == ""
         tasks.cancel_scope.cancel()
+
+
+async def run(leader: LeaderElector, tasks: anyio.abc.TaskGroup) -> None:
+    """Run it until it has tried to take the Lease."""
+    tasks.start_soon(leader.run)
+    with anyio.fail_after(PATIENCE):
+        await leader.tried.wait()
+
+
+@pytest.mark.parametrize("release", [True, False])
+async def test_who_leaves_stops_renewing(*, release: bool) -> None:
+    """The Lease is given back, or expires if a Binding may still succeed."""
+    memory = Memory()
+    leader = candidate(memory)
+    async with anyio.create_task_group() as tasks:
+        await run(leader, tasks)
+        assert leader.acquired.is_set()
+        await leader.leave(release=release)
+        calls = len(memory.calls)
+        await anyio.wait_all_tasks_blocked()
+
+    assert memory.record is not None
+    assert memory.record.holder == ("" if release else "me")
+    assert len(memory.calls) == calls
+
+
+async def test_a_follower_leaves_without_a_trace() -> None:
+    """The Lease of another holder is not changed."""
+    memory = Memory()
+    memory.put(Record("other", 3600))
+    follower = candidate(memory)
+    async with anyio.create_task_group() as tasks:
+        await run(follower, tasks)
+        await anyio.wait_all_tasks_blocked()
+        await follower.leave(release=True)
+
+    assert memory.calls == ["get", "watch"]
+    assert not follower.acquired.is_set()
+
+
+async def test_leaving_before_the_start() -> None:
+    """A stop before the caches have synced asks nothing of the API server."""
+    memory = Memory()
+    await candidate(memory).leave(release=True)
+
+    assert not memory.calls
+
+
+async def test_a_process_that_was_frozen_says_so() -> None:
+    """No renewal was tried in time, so it is not the API server's fault."""
+    memory, clock = Memory(), Clock()
+    leader = candidate(memory, clock=clock)
+    await acquired(leader)
+    clock.offset += 1001
+    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="the scheduler did not answer; was it frozen"):
+        await leader.hold()
+
+    assert memory.calls.count("update") == 0

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from neuron_scheduler.controllers.observed_lease import ObservedLease
+from neuron_scheduler.controllers.leader_elector import ObservedLease
 from neuron_scheduler.kube.writes.lease import Record
 
 OTHERS = Record("other", 15, resource_version="1")

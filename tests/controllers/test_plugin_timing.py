@@ -71,16 +71,6 @@ def test_a_refusal_is_the_status(profile: Profile) -> None:
     assert seen[POINT.format("count", "PreFilter", "UnschedulableAndUnresolvable")] == 1
 
 
-def test_unknown_allocations_by_count_are_timed_too() -> None:
-    """The profile of `count-only` has other steps of the same plugins."""
-    metrics = Metrics(profiles=("p",))
-    timed, profile = timing(metrics), default_profile("p", count_unknown_only=True)
-    schedule_pod(cluster_of([node("a", "trn1.32xlarge")]), pod("x", devices=4), timed.sampled(profile))
-    timed.keep(profile)
-    assert [*timed.flushed()] == []
-    assert samples(metrics)[PLUGIN.format("count", "Filter", "NeuronTopology", "Success")] == 1
-
-
 def test_what_is_measured_is_bounded_and_shown_in_steps(profile: Profile) -> None:
     """Between two scrapes so many decisions are kept, and no more; they are shown once."""
     metrics = Metrics(profiles=("p",))

@@ -1,5 +1,7 @@
 """A report is written when it changes, and at most every 30 s if only its numbers change."""
 
+from typing import Any, cast
+
 import attrs
 import pytest
 
@@ -65,7 +67,7 @@ def reports() -> Reports:
 @pytest.fixture
 def reporter(reports: Reports) -> PodReporter:
     """Return the reporter of a leader."""
-    return PodReporter(recorder=reports, conditions=reports, clock=reports, leads=lambda: True)
+    return PodReporter(recorder=cast(Any, reports), conditions=cast(Any, reports), clock=reports, leads=lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_an_unknown_allocation_is_told_by_the_leader(reports: Reports, reporter:
     reporter.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
     note = (
         "The Neuron devices of this pod are unknown: no annotation names its ids. Until it ends, node trn1 gets no pod"
-        " that asks for more than one device or core, but fewer than all (unless --unknown-allocations is count-only);"
+        " that asks for more than one device or core, but fewer than all;"
         " set schedulerName"
     )
     assert reports.events == ([("p: NeuronAllocationUnknown", note)] if leads else [])

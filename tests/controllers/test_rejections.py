@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -26,10 +26,10 @@ from neuron_scheduler.controllers.rejections import (
     lasting,
     verdict,
 )
-from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.pod_failures import Failure
+from neuron_scheduler.kube.pod_reads import Failure, PodFailures
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.patience import PATIENCE
@@ -59,7 +59,7 @@ class World:
             self.cluster.put_node(node(name, "trn1.32xlarge"))
         self.rejections = Rejections(
             cluster=self.cluster,
-            failures=self,
+            failures=cast(PodFailures, self),
             metrics=self.metrics,
             version=lambda: "41",
             scheduler_names={"my-scheduler"},
@@ -221,16 +221,6 @@ async def test_rejections_in_a_burst_count_once() -> None:
         assert world.aside() == SetAside(2, CoreMask(0xFFFFFF))
 
 
-async def test_it_is_forgotten() -> None:
-    """15 minutes after the mark has ended the next rejection counts as the first, and the old ids are not set aside."""
-    async with running() as world:
-        await world.leave(pod_info(cores=CoreMask(0xFF00)))
-        world.now += FIRST + LONGEST
-        assert world.aside() is None
-        await world.leave(pod_info())
-        assert world.aside() == SetAside(1, CoreMask(0xFF))
-
-
 async def test_pods_that_start_well_halve_it() -> None:
     """Each pod that starts halves the level; ids that no pod has tried stay aside until the mark ends."""
     async with running() as world:
@@ -248,19 +238,6 @@ async def test_pods_that_start_well_halve_it() -> None:
         assert world.aside() is None
         await world.leave(pod_info())
         assert world.aside() == SetAside(1, CoreMask(0xFF))
-
-
-async def test_a_node_that_goes_is_forgotten() -> None:
-    """A node that is recreated under its name has no mark; nothing is remembered of a node that is gone."""
-    async with running() as world:
-        await world.leave(pod_info())
-        world.cluster.remove_node("a")
-        world.rejections.forget("a")
-        world.cluster.put_node(node("a", "trn1.32xlarge", uid="2"))
-        assert world.aside() is None
-        await world.leave(pod_info("late", on="gone"))
-        assert world.rejections.set_aside == 0
-        assert world.counted() == {"UnexpectedAdmissionError": 2}
 
 
 @pytest.mark.parametrize("error", [ApiError(410), UnreachableError("reset"), RuntimeError("a bug")])

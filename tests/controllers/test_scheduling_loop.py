@@ -15,7 +15,7 @@ from neuron_scheduler.controllers import scheduling_loop as loop
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.telemetry import logs
 from tests.support.builders import node, pod
 from tests.support.patience import PATIENCE

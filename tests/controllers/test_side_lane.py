@@ -17,7 +17,7 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinit
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
-from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.control_plane.objects import pod_manifest
 from tests.support.builders import node, pod

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -61,8 +61,8 @@ def binder_of(
     """Return a binder whose clock advances by a second each time it is read."""
     return VolumeBinder(
         cluster=cluster,
-        writer=writer,
-        metrics=FakeMetrics() if metrics is None else metrics,
+        writer=cast(Any, writer),
+        metrics=cast(Any, FakeMetrics() if metrics is None else metrics),
         timeouts={P.scheduler_name: timeout},
         clock=partial(next, count(0.0)),
     )

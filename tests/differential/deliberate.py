@@ -11,8 +11,8 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES_AVAILABLE
 from tests.differential.vocabulary import Object
 from tests.differential.world import Answer, World
 
-UNSERVED: Final = ("iscsi", "rbd")
-"""Sources of volumes that no CSI driver replaced: pods that name them inline are refused."""
+UNSERVED: Final = ("iscsi", "rbd", "gcePersistentDisk")
+"""Sources of volumes that no driver of AWS replaced: pods that name them inline are refused."""
 
 ABOUT_OTHER_PODS: Final = ("pod topology spread constraints", "pod affinity rules", "anti-affinity rules")
 """Reasons that may differ where a node refuses a pod both without and with the pods that are nominated to it."""

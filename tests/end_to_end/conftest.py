@@ -1,5 +1,5 @@
 """
-One API server for all tests of the whole process, on which its ServiceAccount has exactly the rights of `manifests/`.
+The shared API server for the tests of the whole process; its ServiceAccount has exactly the rights of `manifests/`.
 
 The admission policies are not in place here: tests that need them run a control plane of their own. Every request of
 the ServiceAccount is in an audit log, for the test of its rights.
@@ -10,35 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.control_plane.objects import wipe
 from tests.control_plane.rest import RestClient
-from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
 from tests.end_to_end.process import ACQUIRED, SchedulerProcess, run_scheduler
 from tests.end_to_end.workload import clear, clear_below
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the control plane, so that `-m "not control_plane"` leaves it out."""
-    for item in items:
-        if {"plane", "fenced_plane"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker("control_plane")
+@pytest.fixture(scope="module")
+async def plane(control_plane: ControlPlane) -> ControlPlane:
+    """Return the shared control plane, emptied, with the rights of `manifests/base/rbac.yaml`."""
+    await wipe(control_plane.admin)
+    await rights.grant(control_plane.admin)
+    return control_plane
 
 
-@pytest.fixture(scope="session")
-def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of the API server's audit log of the ServiceAccount, one JSON object a line."""
-    return tmp_path_factory.mktemp("audit") / "audit.log"
-
-
-@pytest.fixture(scope="session")
-async def plane(audit_log: Path) -> AsyncIterator[ControlPlane]:
-    """Run etcd and kube-apiserver, with the rights of `manifests/base/rbac.yaml`."""
-    async with run_control_plane(api_server_flags=rights.audit_flags(audit_log)) as plane:
-        await rights.grant(plane.admin)
-        yield plane
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a kubeconfig of the ServiceAccount that the Deployment runs under."""
     token = await plane.token_for("kube-system", "neuron-scheduler")

@@ -32,8 +32,8 @@ BOUND: Final = "Successfully bound pod to node"
 SYNCED: Final = "Caches are synced"
 # Short, because tests wait for its expiry; but a machine that stalls for some seconds does not cost the Lease.
 SHORT_LEASE: Final = (
-    "--leader-elect-lease-duration=8s",
-    "--leader-elect-renew-deadline=5s",
+    "--leader-elect-lease-duration=11s",
+    "--leader-elect-renew-deadline=8s",
     "--leader-elect-retry-period=500ms",
 )
 
@@ -62,6 +62,11 @@ class SchedulerProcess:
         """The whole log so far."""
         return "\n".join(self.lines)
 
+    @property
+    def tail(self) -> str:
+        """The last twenty lines of its log."""
+        return "\n".join(self.lines[-20:])
+
     def lines_with(self, *parts: str) -> list[str]:
         """Return the lines that contain all these texts."""
         return [line for line in self.lines if all(part in line for part in parts)]
@@ -78,7 +83,9 @@ class SchedulerProcess:
                 self._heard = anyio.Event()
                 await self._heard.wait()
         if len(matching := self.lines_with(*parts)) < count:
-            raise TimeoutError(f"{len(matching)} of {count} lines with {parts} came within {within:g} s:\n{self.log}")
+            raise TimeoutError(
+                f"{len(matching)} of {count} lines with {parts} came within {within:g} s; its last ones:\n{self.tail}"
+            )
         return matching[count - 1]
 
     async def ended(self, within: float = PATIENCE) -> int:
@@ -88,7 +95,7 @@ class SchedulerProcess:
                 code = await self._process.wait()
                 await self._silent.wait()
         except TimeoutError:
-            raise TimeoutError(f"it did not end within {within:g} s:\n{self.log}") from None
+            raise TimeoutError(f"it did not end within {within:g} s; its last lines:\n{self.tail}") from None
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -114,8 +121,7 @@ class SchedulerProcess:
         """
         Return every sample of /metrics by its name with labels, as it is written there, and as it is now.
 
-        Once scrapes have used their share of the event loop, the last text is returned again; in a new one the CPU time
-        of the process is another.
+        A text is kept for a second; in a new one the CPU time of the process is another.
         """
         text = self._scraped
         with anyio.fail_after(PATIENCE):
@@ -164,10 +170,14 @@ class SchedulerProcess:
 
 
 async def until(met: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
-    """Call until the result is true, where there is no event to wait for; TimeoutError after so many seconds."""
-    with anyio.fail_after(within):
-        while not await met():  # noqa: ASYNC110 - the condition is another process's
-            await anyio.sleep(0.02)
+    """Call until the result is true, where there is no event to wait for; a TimeoutError names what did not come."""
+    try:
+        with anyio.fail_after(within):
+            while not await met():  # noqa: ASYNC110 - the condition is another process's
+                await anyio.sleep(0.02)
+    except TimeoutError:
+        condition = getattr(met, "__qualname__", None) or repr(met)
+        raise TimeoutError(f"this did not come true within {within:g} s: {condition}") from None
 
 
 @asynccontextmanager

@@ -1,42 +1,26 @@
 """
 The rights of `manifests/base/rbac.yaml`: granted to the ServiceAccount, and compared with its requests.
 
-The manifest, the process's own list (`neuron_scheduler.kube.access_review`) and the requests in the audit log must
+The manifest, the process's own list (`neuron_scheduler.kube.reviews`) and the requests in the audit log must
 agree; they are compared as `Right` values.
 """
 
-import json
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import yaml
 
-from neuron_scheduler.kube.access_review import Right, leading, scheduling
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.reviews import Right, leading, scheduling
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
 from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.process import ROOT, until
 
-ACCOUNT: Final = "system:serviceaccount:kube-system:neuron-scheduler"
 MANIFEST: Final = ROOT / "manifests" / "base" / "rbac.yaml"
-AUDIT_POLICY: Final = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "users": [ACCOUNT]}],
-}
-
-
-def audit_flags(log: Path) -> tuple[str, ...]:
-    """Return the flags with which an API server writes what the ServiceAccount asks for into a file."""
-    policy = log.with_name("policy.yaml")
-    policy.write_text(json.dumps(AUDIT_POLICY))
-    return (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking")
 
 
 def manifests() -> list[Object]:
@@ -98,11 +82,6 @@ async def _allowed(api: RestClient, subject: Object, rule: Object, namespace: st
     }
     answer = await api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
-
-
-def audited(log: Path) -> list[Object]:
-    """Return every request of the ServiceAccount in the audit log, without an incomplete last line."""
-    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def covers(right: Right, request: Object) -> bool:

@@ -23,6 +23,8 @@ from tests.end_to_end.workload import (
     remove,
 )
 
+pytestmark = pytest.mark.main_job
+
 NINE = "0,1,2,3,4,5,6,7,8"
 AT = "node runbook"
 DEVICE_MAP = "true true true false"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from neuron_scheduler.settings.config import BIND_CONCURRENCY
 from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
@@ -16,8 +17,7 @@ from tests.faults.answers import Page, Refusal
 from tests.faults.calls import binding_of, status_of
 from tests.faults.proxy import ALWAYS, HELD, Behaviour, Fault, Proxy, instead, run_proxy
 
-WORKERS = 8
-MANY = 24
+MANY = BIND_CONCURRENCY + 12
 SHORT_TRIES = ("--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14s")  # 0.8 s for a Binding
 
 
@@ -36,11 +36,11 @@ async def test_bindings_in_doubt_delay_no_other(
     """More of them than workers keep their places, are counted and reported, and are bound in the end."""
     broken = proxy.add(Fault(binding_of("bad"), behaviour, times=ALWAYS))
     names = [f"bad{number}" for number in range(MANY)]
-    flags = (f"--master={proxy.url}", f"--bind-concurrency={WORKERS}", *SHORT_TRIES)
+    flags = (f"--master={proxy.url}", *SHORT_TRIES)
     async with run_scheduler(account, *flags) as scheduler:
         await scheduler.line(ACQUIRED)
         await create_all(partial(create_pod, empty), (pod_manifest(name, requests={"cpu": "10m"}) for name in names))
-        await scheduler.until(lambda metrics: metrics["neuron_scheduler_binds_in_flight"] > WORKERS)
+        await scheduler.until(lambda metrics: metrics["neuron_scheduler_binds_in_flight"] > BIND_CONCURRENCY)
         for name in ("good", "fine"):
             await placed(empty, name, requests={"cpu": "10m"})
         (event, *_) = await events_of(empty, "bad0", "FailedBinding")
@@ -92,7 +92,7 @@ async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, e
     """Their Bindings are refused and not repeated; the message says what to do, and doing it helps."""
     size, names = await largest_size(empty, "big0"), ["big0", "big1", "big2"]
     bindings = proxy.add(Fault(binding_of("big"), times=3))
-    async with run_scheduler(account, f"--master={proxy.url}", "--bind-concurrency=1") as scheduler:
+    async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
         for name in names:
             assert await stored(empty, name, size)

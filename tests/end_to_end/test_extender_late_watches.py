@@ -26,6 +26,7 @@ from tests.faults.proxy import ALWAYS, Behaviour, Fault, Proxy, run_proxy
 T = TypeVar("T")
 
 NODES: Final = ("trn1-a", "trn1-b")
+WAKE_EVERY: Final = 3.0  # seconds; only how often we look
 LOW: Final = [f"low-{number}" for number in range(32)]
 
 
@@ -96,7 +97,7 @@ def ending(pods: Mapping[str, Object]) -> list[str]:
 
 
 async def woken(api: RestClient, awaited: Callable[[], Awaitable[T]]) -> T:
-    """Wait for something, and wake kube-scheduler's pods every second until it comes."""
+    """Wait for something, and wake kube-scheduler's pods again and again until it comes."""
     for number in count():
         with suppress(TimeoutError):
             return await awaited()
@@ -108,7 +109,7 @@ def asking(process: SchedulerProcess) -> Callable[[], Awaitable[str]]:
     """Return what waits until kube-scheduler has asked for victims twice; while it deletes some it does not ask."""
 
     async def twice() -> str:
-        return await process.line("victims for kube-scheduler", 'pod="default/high"', count=2, within=1.0)
+        return await process.line("victims for kube-scheduler", 'pod="default/high"', count=2, within=WAKE_EVERY)
 
     return twice
 
@@ -117,7 +118,7 @@ async def placed_in_the_end(api: RestClient) -> None:
     """Wait until the pod has its devices."""
 
     async def placed() -> Object:
-        return await api.wait_for(f"{PODS}/high", lambda pod: "nodeName" in pod["spec"], within=1.0)
+        return await api.wait_for(f"{PODS}/high", lambda pod: "nodeName" in pod["spec"], within=WAKE_EVERY)
 
     assert len(ids_of(await woken(api, placed))) == 4
 

@@ -10,20 +10,20 @@ import pytest
 
 from neuron_scheduler.app import App
 from neuron_scheduler.capture import live
+from neuron_scheduler.capture.workloads import read_workloads
 from neuron_scheduler.explain.answers.fit import Fit
 from neuron_scheduler.explain.fit import how_many_of
-from neuron_scheduler.explain.steps import finished
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.steps import run
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
-from neuron_scheduler.workload_files.workloads import read_workloads
+from sandbox import fleet
+from sandbox.server import ApiServer
 from tests.support.patience import PATIENCE
 
 PROFILE = default_profile("my-scheduler")
@@ -88,7 +88,7 @@ async def asked(client: Client, workload: dict[str, Any]) -> Fit:
     """Return what `fit -f` says of a workload."""
     (read,) = read_workloads("file", msgspec.json.encode(workload))
     capture = await live.read(client)
-    return finished(how_many_of(capture.cluster, read, PROFILE, suggest=False))
+    return run(how_many_of(capture.cluster, read, PROFILE, suggest=False))
 
 
 APART = {

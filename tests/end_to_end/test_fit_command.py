@@ -9,12 +9,12 @@ from typing import Any
 import anyio.to_thread
 import yaml
 
-from tests.control_plane.objects import create_pod, pod_manifest
+from tests.control_plane.objects import pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
-from tests.end_to_end.process import SYNCED, SchedulerProcess, run_scheduler
+from tests.end_to_end.process import SYNCED, run_scheduler
 from tests.end_to_end.test_questions import Users, account_of_ours, users  # noqa: F401 - fixtures
-from tests.end_to_end.workload import add_nodes, all_placed, kubelets, placed, refused
+from tests.end_to_end.workload import add_nodes, placed
 
 
 def job(folder: Path) -> str:
@@ -32,32 +32,6 @@ async def fit(kubeconfig: Path, *arguments: str, code: int) -> Any:
     assert (ended.returncode, ended.stderr) == (code, b"")
     (answer,) = json.loads(ended.stdout)["workloads"]
     return answer
-
-
-async def test_what_it_says_happens(
-    api: RestClient, scheduler: SchedulerProcess, plane: ControlPlane, tmp_path: Path
-) -> None:
-    """Of five pods as many are bound as it said, to these nodes; the next one waits with its sentence."""
-    kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
-    await add_nodes(scheduler, api, a="trn1.32xlarge", b="trn1.32xlarge", c="inf2.24xlarge")
-    await placed(api, "before", neuron=8)
-    said = await fit(kubeconfig, "-f", job(tmp_path), code=1)
-    assert (said["asked"], said["fitting"], said["limit"]["cause"]) == (20, 7, "capacity")
-    assert [bought["enough"] for bought in said["purchases"]] == [True] * len(said["purchases"])
-
-    names = [f"pod-{number}" for number in range(said["fitting"])]
-    async with kubelets(api):  # else the allocate fence holds the second pod of a node back
-        for name in names:
-            await create_pod(api, pod_manifest(name, neuron=4))
-        bound = await all_placed(api, names)
-        condition = await refused(api, "one-more", neuron=4)
-
-    given = sorted(
-        (bound[name]["spec"]["nodeName"], bound[name]["metadata"]["annotations"]["AWS_NEURON_IDS"]) for name in names
-    )
-    assert given == sorted((pod["nodeName"], ",".join(map(str, pod["ids"]))) for pod in said["placed"])
-    assert condition["message"].startswith(said["limit"]["message"])
-    assert (await fit(kubeconfig, "--devices=4", "--replicas=1", code=1))["fitting"] == 0
 
 
 async def test_the_running_scheduler_says_the_same(

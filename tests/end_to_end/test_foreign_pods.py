@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.control_plane.objects import NEURON, bind, create_pod, pod_manifest
+from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.process import SchedulerProcess
-from tests.end_to_end.workload import PODS, add_nodes, events_of, ids_of, kubelets, on, placed, refused, remove
+from tests.end_to_end.workload import PODS, add_nodes, events_of, ids_of, kubelets, placed, refused, remove
 
 UNKNOWN = "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
 WARNING = "Pod uses Neuron devices, but their ids are unknown"
@@ -50,11 +50,8 @@ def complaints(scheduler: SchedulerProcess, *names: str) -> list[int]:
             {"neuron": 2},
             {(2, 3)},
         ),
-        ("inf1.6xlarge", {"neuron": 3}, {"NEURON_DEVS": "0,1,2"}, {"neuroncore": 4}, {(12, 13, 14, 15)}),
-        ("trn1.32xlarge", {"neuron": 4}, {"AWS_NEURON_IDS": "0,1,2,3"}, {"neuron": 8}, {tuple(range(8, 16))}),
-        ("inf2.24xlarge", {"neuron": 3}, {"AWS_NEURON_IDS": "0,2,4"}, {"neuron": 1}, {(1,), (3,), (5,)}),
     ],
-    ids=["AWS's extension, devices", "HAMi, cores", "the names in AWS's diagrams", "a torus", "not even contiguous"],
+    ids=["AWS's extension, devices", "HAMi, cores"],
 )
 async def test_readable_allocations_are_read(
     api: RestClient,
@@ -79,29 +76,11 @@ async def test_readable_allocations_are_read(
     assert len(scheduler.lines_with('pod="default/theirs"')) == before
 
 
-async def test_a_whole_machine_needs_no_ids(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A pod that asks for all devices has all of them, whatever its annotations say."""
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    await bound_elsewhere(api, "whole", "trn1", neuron=16)
-    await has_seen_all(api, scheduler)
-    condition = await refused(api, "one", neuron=1)
-    assert condition["message"].startswith(f"0/1 nodes are available: 1 Insufficient {NEURON}. Capacity: 0 Neuron")
-    await scheduler.until(lambda metrics: metrics["neuron_scheduler_unknown_holders"] == 0)
-    assert complaints(scheduler, "whole") == [0]
-
-
 @pytest.mark.parametrize(
     ("name", "request_", "annotations"),
     [
         ("one-device", {"neuron": 1}, {}),
-        ("in-between", {"neuron": 3}, {}),
-        ("two-cores", {"neuroncore": 2}, {}),
         ("out-of-range", {"neuron": 2}, {"AWS_NEURON_IDS": "5,6"}),
-        ("wrong-count", {"neuron": 2}, {"AWS_NEURON_IDS": "0,1,2"}),
-        ("twice", {"neuron": 2}, {"AWS_NEURON_IDS": "1,1"}),
-        ("no-numbers", {"neuron": 2}, {"AWS_NEURON_IDS": "nd0, nd1"}),
-        ("no-json", {"neuron": 2}, {"AWS_NEURON_IDS": "0,1", "neuron-scheduler/allocation": "{"}),
-        ("huge", {"neuron": 2}, {"AWS_NEURON_IDS": "0,99999999999999999999"}),
     ],
 )
 async def test_an_unknown_holder_may_be_anywhere(
@@ -153,19 +132,6 @@ async def test_pods_that_were_created_with_a_node_are_named(api: RestClient, sch
     assert (await placed(api, "four"))["spec"]["nodeName"] == "trn1-b"
 
 
-async def test_single_devices_are_given_by_number_beside_an_unknown_holder(
-    api: RestClient, scheduler: SchedulerProcess
-) -> None:
-    """Of six devices, another pod has two: four more are given, each once, and the fifth pod waits."""
-    await add_nodes(scheduler, api, inf2="inf2.24xlarge")
-    await bound_elsewhere(api, "theirs", "inf2", neuron=2)
-    await has_seen_all(api, scheduler)
-    given = [ids_of(await placed(api, f"single-{n}", neuron=1)) for n in range(4)]
-    assert len(set(given)) == 4
-    condition = await refused(api, "single-4", neuron=1)
-    assert condition["message"].startswith(f"0/1 nodes are available: 1 Insufficient {NEURON}.")
-
-
 async def test_conflicting_claims_hold_until_both_are_gone(api: RestClient, scheduler: SchedulerProcess) -> None:
     """Two pods that name the same device are reported once; no third pod gets it while one of them runs."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")
@@ -212,12 +178,3 @@ async def test_other_pods_are_not_ours_to_place(api: RestClient, scheduler: Sche
     theirs = await api.get(f"{PODS}/theirs")
     assert "nodeName" not in theirs["spec"]
     assert "conditions" not in theirs["status"]
-
-
-async def test_a_pinned_pod_waits_for_its_own_kind_of_node(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """An unknown holder on one node does not keep an in-between pod from another."""
-    await add_nodes(scheduler, api, doubtful="inf2.24xlarge", sure="inf2.24xlarge")
-    await bound_elsewhere(api, "theirs", "doubtful", neuron=1)
-    await has_seen_all(api, scheduler)
-    pair = await placed(api, "pair", neuron=2, **on("inf2.24xlarge"))
-    assert pair["spec"]["nodeName"] == "sure"

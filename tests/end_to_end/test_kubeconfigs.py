@@ -43,7 +43,7 @@ async def test_a_proxy_of_another_kind(tmp_path: Path) -> None:
     async with run_scheduler(kubeconfig) as scheduler:
         assert await scheduler.ended() == 2
     (line,) = scheduler.lines
-    assert "proxy-url: 'socks5://***@127.0.0.1:1080' is a SOCKS proxy" in line
+    assert "proxy-url: 'socks5://***@127.0.0.1:1080' is not the URL of an HTTP proxy" in line
 
 
 async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
@@ -51,11 +51,11 @@ async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty:
     token = await plane.token_for("kube-system", "neuron-scheduler")
     kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
     content = json.loads(kubeconfig.read_text())
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin", "interactiveMode": "Never"}
+    script = tmp_path / "plugin"
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script), "interactiveMode": "Never"}
     content["users"][0]["user"] = {"exec": plugin}
     kubeconfig.write_text(json.dumps(content))
-    script = tmp_path / "plugin"
-    script.write_text(f"#!{sys.executable}\n{HANGS_THE_THIRD_TIME.format(token=token, folder=str(tmp_path))}")
+    script.write_text(f"#!{sys.executable}\n{HANGS_THE_SECOND_TIME.format(token=token, folder=str(tmp_path))}")
     script.chmod(0o700)
     os.mkfifo(tmp_path / "hanging")
     async with run_scheduler(kubeconfig, *SHORT_LEASE) as scheduler:
@@ -66,16 +66,15 @@ async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty:
         assert not scheduler.lines_with("Leaderelection lost")
 
 
-# The scheduler's client and the client of the Lease each run the plugin once at the start.
-HANGS_THE_THIRD_TIME = """
+HANGS_THE_SECOND_TIME = """
 import datetime, json, os, time
-if sum(name.startswith("ran-") for name in os.listdir({folder!r})) > 1:
+if any(name.startswith("ran-") for name in os.listdir({folder!r})):
     open({folder!r} + "/hanging", "w").close()
     time.sleep(60)
 open({folder!r} + "/ran-" + str(os.getpid()), "w").close()
 expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=30)
 status = {{"token": {token!r}, "expirationTimestamp": expires.isoformat()}}
-print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "status": status}}))
+print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}}))
 """
 
 

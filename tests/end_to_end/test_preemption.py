@@ -94,28 +94,6 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
     assert metrics["scheduler_preemption_attempts_total"] >= 1
 
 
-async def test_no_pod_leaves_if_no_block_becomes_free(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """One pod that must stay in each row blocks all rows; the lower pods stay."""
-    await add_priority_classes(api, **PRIORITIES)
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    for name in (
-        "a",
-        "b",
-        "c",
-        "d",
-    ):  # a row each: the other three devices of the row are taken before the next pod comes
-        await placed(api, f"high-{name}", neuron=1, **prior("high"))
-        for number in range(3):
-            await placed(api, f"low-{name}{number}", neuron=1, **prior("low"))
-    before = await names(api)
-    condition = await refused(api, "four", neuron=4, **prior("high"))
-    assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron.")
-    assert condition["message"].endswith(
-        " preemption: 0/1 nodes are available: 1 node(s) didn't have a free block of Neuron devices."
-    )
-    assert await names(api) == before | {"four"}
-
-
 async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, scheduler: SchedulerProcess) -> None:
     """Lower pods that come while the victim terminates do not get its devices, and no other pod is evicted."""
     await add_priority_classes(api, **PRIORITIES)
@@ -157,18 +135,6 @@ async def test_a_pod_that_loses_its_nomination_does_not_loop(api: RestClient, sc
     grown = {name: after[name] - before[name] for name in ("scheduler_preemption_victims_sum", ATTEMPTS)}
     assert grown["scheduler_preemption_victims_sum"] == 2
     assert grown[ATTEMPTS] <= 3  # for space; when half of it was free; when that was lost
-
-
-async def test_never_means_never(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A pod with preemptionPolicy Never waits, and its message says so."""
-    await add_priority_classes(api, **PRIORITIES)
-    never = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "patient"}}
-    await api.apply(never | {"value": 1000, "preemptionPolicy": "Never"})
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    await placed(api, "low", neuron=16, **prior("low"))
-    condition = await refused(api, "patient", neuron=16, **prior("patient"))
-    assert condition["message"].endswith(" preemption: not eligible due to preemptionPolicy=Never.")
-    assert await names(api) == {"low", "patient"}
 
 
 async def test_a_budget_turns_the_choice(api: RestClient, scheduler: SchedulerProcess) -> None:

@@ -27,6 +27,8 @@ from tests.faults.answers import Refusal
 from tests.faults.calls import at, binding_of
 from tests.faults.proxy import ALWAYS, HELD, Fault, instead, run_proxy
 
+pytestmark = pytest.mark.main_job
+
 TYPES = {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge", "inf2": "inf2.24xlarge"}
 STARTED = "Starting to schedule pods"
 KUBECTL = Path(sys.executable).with_name("kubectl")

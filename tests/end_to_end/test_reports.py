@@ -1,9 +1,13 @@
 """Reports to users, autoscalers and monitoring: conditions and Events without a flood, health, metrics."""
 
+import pytest
+
 from tests.control_plane.objects import NEURON
 from tests.control_plane.rest import RestClient
 from tests.end_to_end.process import SchedulerProcess
 from tests.end_to_end.workload import PODS, add_nodes, condition_of, events_of, placed, refused
+
+pytestmark = pytest.mark.main_job
 
 BLUE = {"team": "blue"}
 AWAY = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nowhere"}}}

@@ -23,8 +23,8 @@ LEADS = 'leader_election_master_status{name="my-scheduler"}'
 
 
 @asynccontextmanager
-async def unheard(kubeconfig: Path, *flags: str, journal: bool = False) -> AsyncIterator[SchedulerProcess]:
-    """Run the scheduler with a full pipe for its stderr, and for a journal on stdout, that is never read."""
+async def unheard(kubeconfig: Path, *flags: str) -> AsyncIterator[SchedulerProcess]:
+    """Run the scheduler with a full pipe for its stderr that is never read."""
     reader, writer = os.pipe()
     fill(writer)
     port = free_port()
@@ -35,7 +35,7 @@ async def unheard(kubeconfig: Path, *flags: str, journal: bool = False) -> Async
             *("--bind-address=127.0.0.1", f"--port={port}", *flags),
         ],
         stdin=subprocess.DEVNULL,
-        stdout=writer if journal else subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=writer,
         cwd=ROOT,
         start_new_session=True,
@@ -62,18 +62,6 @@ async def test_it_schedules_and_stops_as_asked(account: Path, empty: RestClient)
     """A pod is bound, SIGTERM ends the process with 0, and the Lease is released."""
     await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
     async with unheard(account, "-v=10") as scheduler:
-        await until(lambda: leads(scheduler), within=PATIENCE)
-        await placed(empty, "a", neuron=1)
-        scheduler.send_signal(signal.SIGTERM)
-        with anyio.fail_after(PATIENCE):
-            assert await scheduler._process.wait() == 0
-    assert not (await empty.get(LEASE))["spec"].get("holderIdentity")
-
-
-async def test_with_a_journal_on_the_same_pipe(account: Path, empty: RestClient) -> None:
-    """Nobody reads the journal either: a pod is bound, and SIGTERM ends the process with 0."""
-    await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
-    async with unheard(account, "--decision-journal=-", journal=True) as scheduler:
         await until(lambda: leads(scheduler), within=PATIENCE)
         await placed(empty, "a", neuron=1)
         scheduler.send_signal(signal.SIGTERM)

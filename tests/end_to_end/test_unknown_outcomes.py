@@ -14,6 +14,8 @@ from tests.faults.answers import CUT
 from tests.faults.calls import binding_of
 from tests.faults.proxy import ALWAYS, HELD, Behaviour, Fault, Proxy, run_proxy
 
+pytestmark = pytest.mark.main_job
+
 
 @pytest.fixture
 async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:

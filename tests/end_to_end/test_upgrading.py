@@ -10,7 +10,8 @@ import anyio
 import pytest
 import yaml
 
-from neuron_scheduler.kube.writes.placeholder_pod import pod_of
+from neuron_scheduler.capacity.placeholders import manifest
+from tests.capacity.asked import asked
 from tests.control_plane.binaries import require
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
@@ -19,7 +20,6 @@ from tests.end_to_end.asking import PLACEHOLDERS
 from tests.end_to_end.fence import ACCOUNT, fenced, leading
 from tests.end_to_end.process import until
 from tests.end_to_end.workload import LEASE, PODS, ids_of, placed, refused
-from tests.kube.writes.machine_orders import order
 from tests.support.documented_commands import ROOT, reader_shell, run_by
 from tests.support.kustomize import customized
 
@@ -57,8 +57,8 @@ def _former(item: Object) -> Object:
     return former
 
 
-@pytest.fixture(scope="module")
-async def fenced_plane() -> AsyncIterator[ControlPlane]:
+@pytest.fixture
+async def former_plane() -> AsyncIterator[ControlPlane]:
     """Run a control plane with the objects as they were named before, and with a node."""
     async with run_control_plane(with_controller_manager=True) as plane:
         for item in await former_objects(plane):
@@ -67,9 +67,14 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
         yield plane
 
 
-async def test_from_the_old_names(fenced_plane: ControlPlane, tmp_path: Path) -> None:
-    """Running pods keep their devices, the Lease fences before and after, and nothing of the old names stays."""
-    plane, (first, second, third, fourth) = fenced_plane, run_by(f"{THIS}::test_from_the_old_names")
+@pytest.mark.control_plane
+async def test_from_the_old_names(former_plane: ControlPlane, tmp_path: Path) -> None:
+    """
+    Running pods keep their devices, the Lease fences before and after, and nothing of the old names stays.
+
+    The new keeper then keeps the watch of the Lease while the fence is deleted and created again.
+    """
+    plane, (first, second, third, fourth) = former_plane, run_by(f"{THIS}::test_from_the_old_names")
     shell = reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig"))
     await create_pod(plane.admin, pod_manifest("unscheduled", scheduler_name="nobody"))
     async with leading(plane, FORMER):
@@ -91,11 +96,6 @@ async def test_from_the_old_names(fenced_plane: ControlPlane, tmp_path: Path) ->
         assert (await plane.admin.get(LEASE))["spec"]["holderIdentity"] != former
         await placed(plane.admin, "after", neuron=3)
         await until(lambda: fenced(plane, "unscheduled", "nobody"))
-
-
-async def test_the_watch_of_the_lease_survives_a_new_installation(fenced_plane: ControlPlane) -> None:
-    """The old keeper is gone, and the new one keeps the watch while the fence is deleted and created again."""
-    plane = fenced_plane
     await kubectl(plane, "delete", "-k", "manifests/")
 
     async def gone() -> bool:
@@ -108,13 +108,14 @@ async def test_the_watch_of_the_lease_survives_a_new_installation(fenced_plane: 
         await until(lambda: fenced(plane, "unscheduled", "nobody"))
 
 
+@pytest.mark.control_plane
 async def test_back_to_a_version_without_capacity_requests(tmp_path: Path) -> None:
     """What was asked for is gone with its namespace, and with it the rights and policies of the component."""
     (commands,) = run_by(f"{THIS}::test_back_to_a_version_without_capacity_requests")
     async with run_control_plane(with_controller_manager=True) as plane:
         await kubectl(plane, "apply", "-k", "manifests/lease-watch")
         await kubectl(plane, "apply", "-k", str(customized(".", tmp_path / "asking", "capacity-requests")))
-        await plane.admin.post(PLACEHOLDERS, pod_of(order()))
+        await plane.admin.post(PLACEHOLDERS, manifest(asked(), "registry.example/pause"))
         await reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig")).run(commands)
         kinds = "namespaces,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,roles,pods"
         left = await kubectl(plane, "get", kinds, "--all-namespaces", "--output=name")

@@ -128,19 +128,6 @@ async def test_deep_managed_fields(volumes: RestClient, volume_scheduler: Schedu
     await until(gone)
 
 
-async def test_two_volumes_that_are_made(volumes: RestClient) -> None:
-    """Like a StatefulSet with two claim templates: the pod waits for both, one after the other."""
-    for name in ("data", "logs"):
-        await add_claim(volumes, name, "made")
-    await create_pod(volumes, with_claims("both", "data", "logs"))
-    for name in ("data", "logs"):
-        await volumes.wait_for(f"{CLAIMS}/{name}", lambda claim: selected_node(claim) is not None)
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(provision, volumes)
-        await placed(volumes, "both")
-        tasks.cancel_scope.cancel()
-
-
 async def test_a_provisioner_that_wants_another_node(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
     """It removes the annotation, and the pod is scheduled again."""
     await add_claim(volumes, "picky", "made")

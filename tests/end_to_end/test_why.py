@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from neuron_scheduler.answer_json import from_json
-from neuron_scheduler.explain.answers.explanation import ChangeKind, Explanation, Verdict
+from neuron_scheduler.explain.answers.explanation import Explanation, Verdict
+from neuron_scheduler.explain.answers.json_form import from_json
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import SchedulerProcess
 from tests.end_to_end.test_commands import ask
-from tests.end_to_end.workload import PODS, add_nodes, events_of, placed, refused
+from tests.end_to_end.workload import add_nodes, events_of, placed, refused
 
 PREEMPTION: Final = " preemption: "
 REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
@@ -39,22 +39,3 @@ async def test_one_explanation_everywhere(
         assert event["note"] == condition["message"]
         await scheduler.line(f'pod="default/{name}"', answer.message)
         assert sum(group.nodes for group in answer.groups) == answer.nodes == 2
-
-
-async def test_a_suggestion_works(
-    api: RestClient, scheduler: SchedulerProcess, plane: ControlPlane, tmp_path: Path
-) -> None:
-    """The pod that `why` names is deleted, and the waiting pod goes where it said, to the ids that it said."""
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    await placed(api, "first", neuron=1)
-    await refused(api, "whole", neuron=16)
-    why = partial(ask, "why", "-o", "json", kubeconfig=plane.kubeconfig(tmp_path / "admin"))
-    answer = from_json(msgspec.json.decode(await why("whole", code=1)), Explanation)
-    (departure,) = [change for change in answer.changes if change.kind is ChangeKind.DEPARTURE]
-    assert [pod.name for pod in departure.pods] == ["first"]
-    assert departure.command == "kubectl delete pod --namespace default first"
-    await api.delete(f"{PODS}/first", gracePeriodSeconds=0)
-    pod = await placed(api, "whole")
-    assert pod["spec"]["nodeName"] == departure.node_name == "trn1"
-    bound = from_json(msgspec.json.decode(await why("whole")), Explanation)
-    assert (bound.verdict, bound.ids) == (Verdict.BOUND, tuple(range(16)))

@@ -8,14 +8,13 @@ import attrs
 import msgspec
 import pytest
 
-from neuron_scheduler.answer_json import from_json, to_json
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase
+from neuron_scheduler.explain.answers.json_form import from_json, to_json
 from neuron_scheduler.explain.fit import how_many, how_many_of, how_many_of_each
 from neuron_scheduler.explain.replicated import PodSet, Replicated
-from neuron_scheduler.explain.steps import finished
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
@@ -26,6 +25,7 @@ from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
+from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.index_work import counted_index_work
@@ -41,7 +41,7 @@ Joined = Sequence[tuple[FreshNode, int]]
 
 def answer(cluster: Cluster, template: Pod, replicas: int = 0, **rest: Any) -> Fit:
     """Return the answer for replicas of one pod."""
-    return finished(how_many(cluster, template, PROFILE, replicas=replicas, **rest))
+    return run(how_many(cluster, template, PROFILE, replicas=replicas, **rest))
 
 
 @attrs.define
@@ -248,7 +248,7 @@ def test_replicas_share_a_claim_or_have_their_own() -> None:
         cluster.put_storage(volume)
     claim = PersistentVolumeClaim("", "default", "t-data", class_name="local", access_modes=("RWO",), request=1)
     own = PodSet(pod("t", devices=1, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
-    fit = finished(how_many_of(cluster, Replicated(5, (own,)), PROFILE))
+    fit = run(how_many_of(cluster, Replicated(5, (own,)), PROFILE))
     assert (fit.fitting, fit.limit and fit.limit.cause) == (3, "volumes")
     cluster.put_storage(attrs.evolve(claim, uid="c", name="shared"))
     assert answer(cluster, pod("t", devices=1, volume_claims=("shared",)), 5).fitting == 5
@@ -272,7 +272,7 @@ def test_a_claim_that_nobody_can_place_is_left_out(
         cluster.put_storage(storage_class)
     claim = PersistentVolumeClaim("", "default", "t-data", class_name=class_name)
     own = PodSet(pod("t", devices=8, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
-    fit = finished(how_many_of(cluster, Replicated(2, (own,)), PROFILE))
+    fit = run(how_many_of(cluster, Replicated(2, (own,)), PROFILE))
     assert fit.fitting == 2
     assert want in fit.notes[0]
 
@@ -286,7 +286,7 @@ def group(replicas: int) -> Replicated:
 def test_a_group_counts_as_a_whole() -> None:
     """Four nodes take one group and two pods of the second one, which does not count."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(4)])
-    fit = finished(how_many_of(cluster, group(3), PROFILE))
+    fit = run(how_many_of(cluster, group(3), PROFILE))
     assert (fit.asked, fit.fitting, fit.pods_per_replica, fit.pods_fitting) == (3, 1, 3, 5)
     assert [(pod.replica, pod.part) for pod in fit.placed] == [
         *[(1, "leader"), (1, "worker"), (1, "worker")],
@@ -302,7 +302,7 @@ def test_several_workloads_take_space_from_each_other() -> None:
     """The first one's replicas are there for the second one."""
     cluster = cluster_of([node("a", TRN1)])
     first, second = (Replicated(1, (PodSet(pod(name, devices=8)),), name) for name in ("first", "second"))
-    fits = finished(how_many_of_each(cluster, (first, attrs.evolve(second, replicas=4)), lambda _: PROFILE))
+    fits = run(how_many_of_each(cluster, (first, attrs.evolve(second, replicas=4)), lambda _: PROFILE))
     assert [(fit.name, fit.fitting, fit.total) for fit in fits.workloads] == [("first", 1, 2), ("second", 1, 1)]
     assert cluster.pod_count == 0
 
@@ -364,7 +364,7 @@ def test_groups_agree_with_placing_one_by_one(part: int) -> None:
         pod_sets = (PodSet(first, dice.randint(1, 2), "first"), PodSet(second, dice.randint(1, 2), "second"))
         one_by_one = OneByOne(nodes, list(bound), workloads)
         workload = Replicated(MOST, pod_sets)
-        fit = finished(how_many_of(one_by_one.cluster(), workload, PROFILE, suggest=False))
+        fit = run(how_many_of(one_by_one.cluster(), workload, PROFILE, suggest=False))
         order = [pods.template for _ in range(MOST) for pods in pod_sets for _ in range(pods.count)]
         number = next((at for at, template in enumerate(order) if not one_by_one.count(template, 1)), len(order))
         assert (fit.fitting, fit.pods_fitting) == (number // workload.pods_per_replica, number)

@@ -24,9 +24,9 @@ USUAL = Taint(NEURON_DEVICE, Effect.NO_SCHEDULE, "true")
 OTHERS = Taint("team", Effect.NO_SCHEDULE, "red")
 
 
-def withheld(cluster: Cluster, *, count_unknown_only: bool = False) -> dict[str, int]:
+def withheld(cluster: Cluster) -> dict[str, int]:
     """Return what is withheld of trn1.32xlarge, by reason."""
-    counted = inventory.devices(cluster, count_unknown_only=count_unknown_only).withheld
+    counted = inventory.devices(cluster).withheld
     return {reason: count for (name, reason), count in counted.items() if count and name == TRN1}
 
 
@@ -61,14 +61,11 @@ def test_usual_taints_close_nothing() -> None:
 
 
 def test_unknown_holders_withhold_what_they_may_hold() -> None:
-    """All devices that no pod is known to hold are withheld; with count-only just as many as the pod asks for."""
+    """All devices that no pod is known to hold are withheld."""
     cluster = cluster_of([node("a", TRN1)], [pod("u", devices=2, on="a"), pod("p", devices=4, on="a", ids=range(4))])
     counted = inventory.devices(cluster)
     assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (0, 4, 0)
     assert withheld(cluster) == {"unknown_holder": 12}
-    trusted = inventory.devices(cluster, count_unknown_only=True)
-    assert (trusted.free[TRN1], trusted.largest_block[TRN1]) == (10, 8)
-    assert withheld(cluster, count_unknown_only=True) == {"not_allocatable": 2}
 
 
 def test_nominated_devices_are_withheld() -> None:
@@ -138,7 +135,7 @@ def _gets(cluster: Cluster, node_info: NodeInfo, count: int) -> bool:
     return not isinstance(decide(cluster, asking), FitError)
 
 
-@pytest.mark.parametrize("seed", range(examples(60)))
+@pytest.mark.parametrize("seed", range(examples(16)))
 def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     """Free, used and withheld devices add up on each node, and a decision gives the largest block but no more."""
     cluster = random_cluster(random.Random(seed))
@@ -210,7 +207,7 @@ def _placed_in_turn(cluster: Cluster, instance_type: str, size: int) -> int:
     return len(placed)
 
 
-@pytest.mark.parametrize("seed", range(examples(40)))
+@pytest.mark.parametrize("seed", range(examples(16)))
 def test_so_many_pods_really_fit(seed: int) -> None:
     """For each instance type and legal size, so many pods are placed one after the other, and no more."""
     cluster = random_cluster(random.Random(seed))
@@ -221,7 +218,7 @@ def test_so_many_pods_really_fit(seed: int) -> None:
     assert counted.fits == {(name, size): _placed_in_turn(cluster, name, int(size)) for name, size in counted.fits}
 
 
-@pytest.mark.parametrize("seed", range(examples(60)))
+@pytest.mark.parametrize("seed", range(examples(16)))
 def test_free_devices_are_in_blocks(seed: int) -> None:
     """The blocks have all free devices, and the largest of them is the largest block."""
     counted = inventory.devices(random_cluster(random.Random(seed)))

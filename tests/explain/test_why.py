@@ -1,13 +1,14 @@
 """One answer for every pod: waiting, fitting, gated, bound, being deleted, of another scheduler; and for one node."""
 
+from collections.abc import Iterator
+
 import attrs
 import pytest
 
-from neuron_scheduler.answer_json import from_json, to_json
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.explanation import Explanation, FilterCount, NodeExplanation, NodeHolder, Verdict
-from neuron_scheduler.explain.groups import MOST_ALIKE, MOST_NAMED
-from neuron_scheduler.explain.steps import finished
+from neuron_scheduler.explain.answers.json_form import from_json, to_json
+from neuron_scheduler.explain.reasons import MOST_ALIKE, MOST_NAMED
 from neuron_scheduler.explain.subject import DELETED
 from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.model.pod import Pod
@@ -15,6 +16,7 @@ from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES_AVAILABLE
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS
+from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 
@@ -38,7 +40,7 @@ def test_a_waiting_pod() -> None:
     cluster = cluster_of(
         [node("a", TRN1), node("b", TRN1, created=1), node("c", created=2)], [held("a", *range(12)), held("b", 0)]
     )
-    answer = finished(explain_pod(cluster, ours(devices=16, created=7.0), PROFILE))
+    answer = run(explain_pod(cluster, ours(devices=16, created=7.0), PROFILE))
     assert answer.message.startswith(
         "0/3 nodes are available: 3 Insufficient aws.amazon.com/neuron. Fragmentation: 19 "
     )
@@ -60,7 +62,7 @@ def test_a_waiting_pod() -> None:
 def test_a_pod_that_fits() -> None:
     """The message says where it would go; nothing is assumed."""
     cluster = cluster_of([node("a", TRN1), node("b", TRN1, unschedulable=True)], [held("a", *range(4))])
-    answer = finished(explain_pod(cluster, ours(devices=4), PROFILE))
+    answer = run(explain_pod(cluster, ours(devices=4), PROFILE))
     assert (answer.verdict, answer.cause, answer.notes) == (Verdict.FITS, "", ())
     assert answer.message == "default/p fits now: it would be assigned to a (devices 4-7)."
     assert (answer.node_name, answer.ids) == ("a", (4, 5, 6, 7))
@@ -70,7 +72,7 @@ def test_a_pod_that_fits() -> None:
 
 def test_a_gated_pod() -> None:
     """It waits for its gates; what would happen without them is said, too."""
-    answer = finished(explain_pod(cluster_of([node("a")]), ours(gates=("team/quota",)), PROFILE))
+    answer = run(explain_pod(cluster_of([node("a")]), ours(gates=("team/quota",)), PROFILE))
     assert (answer.verdict, answer.cause) == (Verdict.GATED, "gated")
     assert answer.message == "Scheduling is blocked due to non-empty scheduling gates (team/quota)."
     assert answer.notes[-1] == "Without the gates: default/p fits now: it would be assigned to a."
@@ -80,7 +82,7 @@ def test_a_gated_pod() -> None:
 def test_a_bound_pod(terminating: bool) -> None:
     """It has a node and ids; nothing is searched for."""
     bound = attrs.evolve(held("a", *range(4)), terminating=terminating)
-    answer = finished(explain_pod(cluster_of([node("a", TRN1)], [bound]), bound, PROFILE))
+    answer = run(explain_pod(cluster_of([node("a", TRN1)], [bound]), bound, PROFILE))
     assert (answer.verdict, answer.node_name, answer.ids) == (Verdict.BOUND, "a", (0, 1, 2, 3))
     assert answer.message == "default/on-a-0 is on a (devices 0-3)."
     assert "a has 12 of 16 devices free, in 1 block of 8 and 1 block of 4; 24 of 32 cores free." in answer.notes
@@ -91,66 +93,66 @@ def test_a_bound_pod_with_unknown_ids_and_one_without_its_node() -> None:
     """What cannot be known is said."""
     unknown, lost = pod("u", devices=2, on="a"), pod("l", devices=2, on="gone", ids=(0, 1))
     cluster = cluster_of([node("a", TRN1)], [unknown, lost])
-    assert finished(explain_pod(cluster, unknown, PROFILE)).notes[0].startswith("The ids of its Neuron are unknown: ")
-    assert finished(explain_pod(cluster, lost, PROFILE)).notes == ("There is no node gone.",)
+    assert run(explain_pod(cluster, unknown, PROFILE)).notes[0].startswith("The ids of its Neuron are unknown: ")
+    assert run(explain_pod(cluster, lost, PROFILE)).notes == ("There is no node gone.",)
 
 
 def test_an_assumed_pod() -> None:
     """Its Binding may not have been answered yet."""
     cluster, pending = cluster_of([node("a", TRN1)]), ours(devices=1)
     cluster.assume(attrs.evolve(pending, node_name="a"), CoreMask(3))
-    answer = finished(explain_pod(cluster, pending, PROFILE))
+    answer = run(explain_pod(cluster, pending, PROFILE))
     assert (answer.verdict, answer.message) == (Verdict.BOUND, "default/p is about to be bound to a (device 0).")
 
 
 def test_a_pod_that_is_being_deleted() -> None:
     """No scheduler gives it a node."""
-    answer = finished(explain_pod(cluster_of([node("a")]), ours(terminating=True), PROFILE))
+    answer = run(explain_pod(cluster_of([node("a")]), ours(terminating=True), PROFILE))
     assert (answer.verdict, answer.message, answer.cause) == (Verdict.WAITS, DELETED, "pod")
 
 
 def test_a_pod_of_another_scheduler() -> None:
     """A note says whose decision this is; an extender's profile has no name, and serves any pod."""
     cluster, pending = cluster_of([node("a")]), pod()
-    assert finished(explain_pod(cluster, pending, PROFILE)).notes[0].startswith("The pod's schedulerName is default-s")
-    assert finished(explain_pod(cluster, pending, extender_profile())).notes == ()
+    assert run(explain_pod(cluster, pending, PROFILE)).notes[0].startswith("The pod's schedulerName is default-s")
+    assert run(explain_pod(cluster, pending, extender_profile())).notes == ()
 
 
 def test_a_pod_that_is_refused_as_a_whole() -> None:
     """All nodes are one group, with the pod's own reason."""
     cluster = cluster_of(node(f"n{i}", created=i) for i in range(9))
-    answer = finished(explain_pod(cluster, ours(refusal="two names of devices"), PROFILE))
+    answer = run(explain_pod(cluster, ours(refusal="two names of devices"), PROFILE))
     assert (answer.message, answer.cause) == ("0/9 nodes are available: two names of devices.", "pod")
     (group,) = answer.groups
     assert (group.nodes, group.names, group.reason) == (9, ("n0", "n1", "n2", "n3", "n4"), "two names of devices")
-    assert finished(explain_pod(cluster_of([]), ours(), PROFILE)).message == NO_NODES_AVAILABLE
+    assert run(explain_pod(cluster_of([]), ours(), PROFILE)).message == NO_NODES_AVAILABLE
 
 
 def test_space_that_is_kept_for_others() -> None:
     """The cause, the sentence and the group say for whom; a pod of a higher priority does not wait for them."""
     cluster = cluster_of([node("a", TRN1)])
     cluster.nominate("a", Nomination(pod("first", devices=16, priority=5), ALL))
-    answer = finished(explain_pod(cluster, ours(devices=4), PROFILE))
+    answer = run(explain_pod(cluster, ours(devices=4), PROFILE))
     assert answer.cause == "nominated"
     (group,) = answer.groups
     assert (group.kept_for, group.cause) == (("default/first",), "nominated")
     assert group.arithmetic == "it would take the pod, but its space is kept for default/first"
-    assert finished(explain_pod(cluster, ours(devices=4, priority=6), PROFILE)).verdict is Verdict.FITS
+    assert run(explain_pod(cluster, ours(devices=4, priority=6), PROFILE)).verdict is Verdict.FITS
 
 
 def test_its_own_nomination_is_not_in_its_way() -> None:
     """As in the decision; the cluster keeps it."""
     cluster, pending = cluster_of([node("a", TRN1)]), ours(devices=16)
     cluster.nominate("a", Nomination(pending, ALL))
-    assert finished(explain_pod(cluster, pending, PROFILE)).verdict is Verdict.FITS
-    assert finished(explain_on_node(cluster, pending, PROFILE, "a")).verdict is Verdict.FITS
+    assert run(explain_pod(cluster, pending, PROFILE)).verdict is Verdict.FITS
+    assert run(explain_on_node(cluster, pending, PROFILE, "a")).verdict is Verdict.FITS
     assert cluster.has_nominations
 
 
 def test_many_different_figures_become_one_group() -> None:
     """The largest groups are shown; the others are counted together, with one example."""
     nodes = [node(f"n{i:02}", cpu=1_000 + i, created=i) for i in range(40)]
-    answer = finished(explain_pod(cluster_of(nodes), ours(cpu=64_000), PROFILE))
+    answer = run(explain_pod(cluster_of(nodes), ours(cpu=64_000), PROFILE))
     assert len(answer.groups) == MOST_ALIKE + 1
     assert sum(group.nodes for group in answer.groups) == 40
     last = next(group for group in answer.groups if group.nodes > 1)
@@ -163,7 +165,7 @@ def test_every_filter_speaks_about_one_node() -> None:
     unknown = pod("u", cores=1, on="a")
     cluster = cluster_of([node("a", TRN1, unschedulable=True, cpu=1_000)], [held("a", *range(12)), unknown])
     cluster.nominate("a", Nomination(pod("first", devices=1, priority=-5), CoreMask(3 << 24)))
-    answer = finished(explain_on_node(cluster, ours(devices=8, cpu=2_000), PROFILE, "a"))
+    answer = run(explain_on_node(cluster, ours(devices=8, cpu=2_000), PROFILE, "a"))
     refusing = {verdict.plugin: verdict for verdict in answer.filters if not verdict.passes}
     assert [verdict.plugin for verdict in answer.filters] == [plugin.name for plugin in PLUGINS]
     assert refusing.keys() == {"NodeUnschedulable", "NodeResourcesFit", "NeuronTopology"}
@@ -184,7 +186,7 @@ def test_every_filter_speaks_about_one_node() -> None:
 def test_one_node_that_takes_the_pod() -> None:
     """It says which ids the pod would get there, also if the decision would prefer another node."""
     cluster = cluster_of([node("a", TRN1), node("b", TRN1, created=1)], [held("a", *range(4))])
-    answer = finished(explain_on_node(cluster, ours(devices=4), PROFILE, "b"))
+    answer = run(explain_on_node(cluster, ours(devices=4), PROFILE, "b"))
     assert (answer.verdict, answer.ids, answer.message) == (Verdict.FITS, (0, 1, 2, 3), "b takes it (devices 0-3).")
     assert all(verdict.passes for verdict in answer.filters)
 
@@ -193,15 +195,15 @@ def test_one_node_and_a_pod_that_is_bound() -> None:
     """On its own node it is there; another node still says what it thinks."""
     bound = held("a", *range(4))
     cluster = cluster_of([node("a", TRN1), node("b", TRN1)], [bound])
-    assert finished(explain_on_node(cluster, bound, PROFILE, "a")).verdict is Verdict.BOUND
-    assert "The pod is on a." in finished(explain_on_node(cluster, bound, PROFILE, "b")).notes
+    assert run(explain_on_node(cluster, bound, PROFILE, "a")).verdict is Verdict.BOUND
+    assert "The pod is on a." in run(explain_on_node(cluster, bound, PROFILE, "b")).notes
 
 
 def test_a_node_that_does_not_exist_and_a_refused_pod() -> None:
     """Neither has verdicts of filters."""
     cluster = cluster_of([node("a")])
-    assert finished(explain_on_node(cluster, ours(), PROFILE, "x")).message == "There is no node x."
-    refused = finished(explain_on_node(cluster, ours(refusal="two names"), PROFILE, "a"))
+    assert run(explain_on_node(cluster, ours(), PROFILE, "x")).message == "There is no node x."
+    refused = run(explain_on_node(cluster, ours(refusal="two names"), PROFILE, "a"))
     assert (refused.filters, refused.message) == ((), "a does not take it: two names.")
 
 
@@ -209,9 +211,12 @@ def test_the_cluster_may_change_in_the_pauses() -> None:
     """The answer is about one moment, and no step stumbles over a node that is gone."""
     nodes = [node(f"n{i}", cpu=1_000, created=i) for i in range(200)]
     cluster = cluster_of(nodes)
-    steps, answer = explain_pod(cluster, ours(cpu=64_000), PROFILE), None
-    for name in [each.name for each in nodes]:
-        answer = answer or next(steps)
-        cluster.remove_node(name)
-    assert answer is not None
+    answers = []
+
+    def asked() -> Iterator[None]:
+        answers.append((yield from explain_pod(cluster, ours(cpu=64_000), PROFILE)))
+
+    for each, _ in zip(nodes, asked(), strict=False):
+        cluster.remove_node(each.name)
+    (answer,) = answers
     assert sum(group.nodes for group in answer.groups) == answer.nodes

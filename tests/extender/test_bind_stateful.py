@@ -16,7 +16,7 @@ import pytest
 
 from neuron_scheduler.controllers import scheduling_loop
 from neuron_scheduler.extender import bind
-from neuron_scheduler.kube.http.backoff import Backoff
+from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.objects.base import Decoded
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.node import Node
@@ -24,7 +24,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.places import Place
 from tests.support.builders import node, pod
 from tests.support.extender_road import Road, call
 from tests.support.harness import cluster_of

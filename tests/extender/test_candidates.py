@@ -68,7 +68,7 @@ def reasons(filtered: Filtered) -> dict[str, str]:
     return {**filtered.failed, **filtered.unresolvable}
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False))
 def test_filter_is_the_schedulers_own(dice: Random) -> None:
     """A node fails where our plugins refuse it in our queue, for a reason of theirs, and nowhere else."""
@@ -91,7 +91,7 @@ def test_filter_is_the_schedulers_own(dice: Random) -> None:
             assert (name in filtered.unresolvable) == any(r.unresolvable for r in refusals)
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False))
 def test_what_our_queue_places_passes(dice: Random) -> None:
     """A node that passes all filters of our queue passes, and one that it refuses for our reasons fails for them."""
@@ -113,7 +113,7 @@ def test_what_our_queue_places_passes(dice: Random) -> None:
             assert failed[name] == reason
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False))
 def test_the_best_nodes_are_those_that_the_scheduler_would_choose(dice: Random) -> None:
     """

@@ -9,10 +9,10 @@ import attrs
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.endpoints.certificate import Certificate
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.extender.forward import Forward, own_url, usable
 from neuron_scheduler.extender.protocol import FORWARDED
+from neuron_scheduler.serving.certificate import Certificate
+from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.certificates import Authority, Issued
 from tests.support.scripted_server import answer, hang, reset, scripted
 
@@ -128,13 +128,6 @@ async def test_a_leader_that_does_not_answer() -> None:
         hanging = Forward(leader=lambda: server.url, timeout=0.05)
         assert "none came within 0.05 s" in await sentence_of(hanging)
     assert "gives no answer" in await sentence_of(Forward(leader=lambda: server.url))
-
-
-@pytest.mark.parametrize("body", [{}, "hello", "", [], {"error": ""}, {"NodeNameToMetaVictims": {}}], ids=repr)
-async def test_another_program_at_the_leaders_address(body: object) -> None:
-    """kube-scheduler would take its 200 for a Binding."""
-    async with scripted(answer(body)) as (server, _):
-        assert "what it says is no answer to bind" in await sentence_of(Forward(leader=lambda: server.url))
 
 
 @pytest.mark.parametrize("victims", [{}, None])

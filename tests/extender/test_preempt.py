@@ -4,11 +4,13 @@ import json
 from collections.abc import Container, Sequence
 from typing import Any
 
+import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.extender import preempt as preempt_module
-from neuron_scheduler.extender.preempt import Preempt
+from neuron_scheduler.extender.preempt import LONGEST_ENDING, MOST, UNSEEN, Preempt
 from neuron_scheduler.extender.protocol import (
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
@@ -17,7 +19,7 @@ from neuron_scheduler.extender.protocol import (
 )
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.selectors import Effect, LabelSelector, Operator, Requirement, Taint
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import extender_profile, preemption_profile
 from tests.control_plane.objects import pod_manifest
@@ -198,3 +200,219 @@ async def test_what_cannot_be_read_is_refused(case: str) -> None:
     args = decode(json.dumps(text).encode(), ExtenderPreemptionArgs)
     with pytest.raises(MalformedRequestError, match=expected):
         await verb(fleet()).preempt(args)
+
+
+BOTH = ("a", "b")
+FIRST_FOUR = [f"uid-a-{i}" for i in range(4)]
+OF_B = {"b": [f"uid-b-{i}" for i in range(4)]}
+
+
+def full_nodes() -> Cluster:
+    """Return two nodes, each full of pods with a device each; those of node a are the cheaper ones."""
+    nodes = [node(name, "trn1.32xlarge") for name in BOTH]
+    return cluster_of(nodes, [*holders("a", priority=-1), *holders("b")])
+
+
+@attrs.define(eq=False)
+class Road:
+    """kube-scheduler's calls about one pod, at the times that a test sets."""
+
+    cluster: Cluster = attrs.field(factory=full_nodes)
+    now: float = 0.0
+    own_names: frozenset[str] = frozenset({"my-scheduler"})
+    verb: Preempt = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all answers, like a new process."""
+        self.verb = Preempt(
+            cluster=self.cluster,
+            profile=preemption_profile(),
+            beside=extender_profile(),
+            budgets=lambda: (),
+            own_names=self.own_names,
+            abandoned=lambda _: False,
+            clock=lambda: self.now,
+        )
+
+    async def ask(self, *names: str, nominated: str = "", **fields: Any) -> dict[str, list[str]]:
+        """Return the victims that are named if kube-scheduler would evict pods of these nodes, or of both."""
+        about = preemptor(**fields)
+        about.setdefault("status", {})["nominatedNodeName"] = nominated
+        proposed = {name: [f"uid-{name}-{i}" for i in range(4)] for name in names or BOTH}
+        return answered(await self.verb.preempt(request(proposed, about=about)))
+
+    def bound(self, uid: str) -> Pod:
+        """Return a pod that is on a node."""
+        pod_info = self.cluster.pod_info(uid)
+        assert pod_info is not None
+        return pod_info.pod
+
+    def delete(self, *uids: str) -> None:
+        """Show that pods are ending, as victims of kube-scheduler."""
+        for uid in uids:
+            self.cluster.put_pod(attrs.evolve(self.bound(uid), terminating=True, preempted=True))
+
+    def end(self, *uids: str) -> None:
+        """Show that pods have ended."""
+        for uid in uids:
+            self.cluster.remove_pod(uid)
+
+
+@pytest.fixture
+async def road() -> Road:
+    """kube-scheduler has just been told to evict four pods of node a."""
+    road = Road()
+    assert await road.ask() == {"a": FIRST_FOUR}
+    return road
+
+
+async def test_before_anything_is_seen_the_same_pods_are_named(road: Road) -> None:
+    """Whatever else kube-scheduler proposes: it deletes them once more, which costs nothing."""
+    road.cluster.put_node(node("c", "trn1.32xlarge"))
+    for holder in holders("c", priority=-2):
+        road.cluster.put_pod(holder)
+    assert await road.ask("a", "b", "c") == {"a": FIRST_FOUR}
+
+
+async def test_only_those_are_named_again_that_are_not_ending(road: Road) -> None:
+    """kube-scheduler deletes by name, and a pod that ends may be followed by one of the same name."""
+    road.delete(*FIRST_FOUR[:2])
+    road.end(FIRST_FOUR[0])
+    assert await road.ask() == {"a": FIRST_FOUR[2:]}
+
+
+async def test_while_they_end_nobody_else_leaves(road: Road) -> None:
+    """Their end wakes the pod, however long it takes and whatever kube-scheduler proposes."""
+    road.delete(*FIRST_FOUR)
+    for road.now in (0.1, UNSEEN + 1, LONGEST_ENDING):
+        assert await road.ask() == {}
+        assert await road.ask("b") == {}
+        assert await road.ask("b", nominated="a") == {}
+    road.now = LONGEST_ENDING + 1
+    assert await road.ask("b") == OF_B
+
+
+async def test_when_they_have_ended_kube_scheduler_is_only_late(road: Road) -> None:
+    """Its watch will show the end and wake the pod; but it may have a reason that we do not know."""
+    road.delete(*FIRST_FOUR)
+    road.now = 30.0
+    road.end(*FIRST_FOUR)
+    assert await road.ask("a", "b", nominated="a") == {}
+    road.now += UNSEEN
+    assert await road.ask("b", nominated="a") == {}
+    road.now += 0.25
+    assert await road.ask("a", "b", nominated="a") == OF_B
+    assert await road.ask("a", "b", nominated="a") == OF_B
+
+
+async def test_victims_that_are_not_deleted(road: Road) -> None:
+    """A webhook may refuse it, or another extender the node: after some time another node is named."""
+    road.now = UNSEEN
+    assert await road.ask() == {"a": FIRST_FOUR}
+    assert await road.ask("b") == {}, "kube-scheduler refuses an answer with a node that it did not send"
+    road.now += 0.25
+    assert await road.ask() == OF_B
+    road.now += UNSEEN
+    assert await road.ask() == OF_B
+    road.now += 0.25
+    assert await road.ask() == {"a": FIRST_FOUR}, "no other node is left"
+
+
+async def test_if_only_one_node_helps_it_is_named_for_ever(road: Road) -> None:
+    """A node of which nothing came is better than none."""
+    for road.now in range(0, 100, 9):
+        assert await road.ask("a") == {"a": FIRST_FOUR}
+
+
+@pytest.mark.parametrize("ending", [False, True])
+async def test_a_node_that_refuses_the_pod_is_given_up_at_once(road: Road, ending: bool) -> None:
+    """It is cordoned, or a pod of another scheduler has taken the space."""
+    if ending:
+        road.delete(*FIRST_FOUR)
+    before = road.cluster.node("a")
+    assert before is not None
+    road.cluster.put_node(attrs.evolve(before.node, unschedulable=True))
+    assert await road.ask("b") == OF_B
+
+
+async def test_a_taint_counts_if_kube_scheduler_does_not_propose_the_node(road: Road) -> None:
+    """It is kube-scheduler that judges taints, and where it proposes the node it has judged it."""
+    road.delete(*FIRST_FOUR)
+    road.cluster.put_node(node("a", "trn1.32xlarge", taints=(Taint("x", Effect.NO_SCHEDULE),)))
+    assert await road.ask("a", "b") == {}
+    assert await road.ask("b") == OF_B
+
+
+async def test_a_pod_of_high_priority_takes_the_space(road: Road) -> None:
+    """The victims' end does not help any more, and there is no other block."""
+    road.end(FIRST_FOUR[0])
+    road.cluster.put_pod(pod("taker", on="a", devices=1, ids=(0,), priority=10))
+    assert await road.ask("b") == OF_B
+
+
+async def test_a_node_that_is_gone(road: Road) -> None:
+    """So is its room."""
+    road.end(*(f"uid-a-{i}" for i in range(16)))
+    road.cluster.remove_node("a")
+    assert await road.ask("b", nominated="a") == OF_B
+
+
+async def test_each_pod_has_its_own_victims(road: Road) -> None:
+    """What was named for one pod says nothing about another."""
+    road.delete(*FIRST_FOUR)
+    about = preemptor()
+    about["metadata"]["uid"] = "uid-other"
+    assert answered(await road.verb.preempt(request({"b": ["uid-b-0"]}, about=about))) == OF_B
+    assert await road.ask() == {}
+
+
+@pytest.mark.parametrize("known_from", ["the request", "the watch"])
+async def test_after_a_restart_the_status_says_where(road: Road, known_from: str) -> None:
+    """So it does on another replica, which may know it before kube-scheduler does, or after."""
+    road.delete(*FIRST_FOUR)
+    road.restart()
+    nominated = "a" if known_from == "the request" else ""
+    if not nominated:
+        named = frozenset(FIRST_FOUR)
+        waiting = pod("q", devices=4, priority=10)
+        road.cluster.nominate("a", Nomination(waiting, cores=CoreMask(0xFF), victims=named))
+    assert await road.ask(nominated=nominated) == {}
+    road.end(*FIRST_FOUR)
+    assert await road.ask("b", nominated=nominated) == {}
+    road.now += UNSEEN + 0.25
+    assert await road.ask("b", nominated=nominated) == OF_B
+    assert await road.ask("b", nominated=nominated) == OF_B
+
+
+async def test_a_nominated_node_where_more_must_leave_is_no_room() -> None:
+    """The pods that leave there are not enough, so that victims are chosen as for any pod."""
+    road = Road()
+    road.delete(*FIRST_FOUR[:3])
+    assert await road.ask("b", nominated="a") == OF_B
+
+
+async def test_pods_that_kube_scheduler_does_not_know_are_not_named_again() -> None:
+    """One of our own queue that is not bound yet: kube-scheduler would refuse the answer."""
+    road = Road(own_names=frozenset())
+    road.end(*FIRST_FOUR)
+    road.cluster.assume(pod("own", on="a", devices=4, priority=-1, scheduler_name="my-scheduler"), CoreMask(0xFF))
+    for uid in (f"uid-a-{i}" for i in range(4, 16)):
+        road.cluster.put_pod(attrs.evolve(road.bound(uid), priority=10))
+    assert await road.ask("a") == {"a": ["uid-own"]}
+    road.verb.own_names = frozenset({"my-scheduler"})
+    assert await road.ask("a") == {}
+
+
+async def test_what_is_remembered_has_a_limit(road: Road) -> None:
+    """The oldest answers are forgotten, and the newest are not."""
+    for number in range(MOST):
+        about = preemptor()
+        about["metadata"]["uid"] = f"uid-{number}"
+        await road.verb.preempt(request({"b": ["uid-b-0"]}, about=about))
+    road.delete(*FIRST_FOUR)
+    assert len(road.verb._earlier._answers) == MOST
+    assert await road.ask("b") == OF_B
+    assert len(road.verb._earlier._answers) == MOST

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import anyio
 import anyio.lowlevel
 import attrs
@@ -21,16 +20,17 @@ from neuron_scheduler.extender.verbs import Role
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.lease import LeaseClient
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.resources import PODS
-from neuron_scheduler.sandbox.server import ApiServer
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
+from sandbox import fleet
+from sandbox.apiserver.resources import PODS
+from sandbox.server import ApiServer
 from tests.control_plane.objects import pod_manifest
+from tests.support.extender_caller import ExtenderCaller
 from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
@@ -108,41 +108,9 @@ class KubeScheduler:
         """The names of all nodes."""
         return [node["metadata"]["name"] for node in self.server.store.objects("nodes")]
 
-    async def ask(self, verb: str, request: Any) -> Any:
-        """Return the answer to a request; kube-scheduler takes any other status for an error."""
-        async with (
-            aiohttp.ClientSession(trust_env=False) as session,
-            session.post(f"http://127.0.0.1:{self.port}/{verb}", json=request) as response,
-        ):
-            return await response.json() if response.status == 200 else {"Error": await response.text()}
-
-    async def chosen(self, pod: Any) -> str:
-        """Return the best node for a pod; empty if no node takes it."""
-        filtered = await self.ask("filter", {"Pod": pod, "Nodes": None, "NodeNames": self.nodes})
-        assert not filtered["Error"]
-        names = filtered["NodeNames"]
-        if not names:
-            return ""
-        scores = await self.ask("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": names})
-        return str(max(scores, key=lambda host: host["Score"])["Host"])
-
-    async def bind(self, pod: Any, node_name: str) -> str:
-        """Return the error of a Binding; empty if there is none."""
-        metadata = pod["metadata"]
-        request = {
-            "PodName": metadata["name"],
-            "PodNamespace": metadata["namespace"],
-            "PodUID": metadata["uid"],
-            "Node": node_name,
-        }
-        return str((await self.ask("bind", request))["Error"])
-
     async def schedule(self, pod: Any) -> str:
         """Schedule a pod, and again after an error; return its node."""
-        while node_name := await self.chosen(pod):
-            if not await self.bind(pod, node_name):
-                return node_name
-        return ""
+        return await ExtenderCaller(self.port).schedule(pod, self.nodes)
 
     def create(self, name: str, **keywords: Any) -> Any:
         """Create a pod of kube-scheduler's."""

@@ -18,15 +18,15 @@ import attrs
 import pytest
 import trustme
 
-from neuron_scheduler.endpoints.certificate import Certificate
-from neuron_scheduler.endpoints.listener import open_socket
-from neuron_scheduler.endpoints.server import health
-from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.extender import connections, server
-from neuron_scheduler.extender.connections import Connections
+from neuron_scheduler.extender import server
 from neuron_scheduler.extender.server import ExtenderServer
 from neuron_scheduler.extender.verbs import FILTER, VERBS, Verbs
+from neuron_scheduler.serving import connections
+from neuron_scheduler.serving.certificate import Certificate
+from neuron_scheduler.serving.connections import Connections, open_socket
+from neuron_scheduler.serving.server import health
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.extender.test_verbs import BIND, Leader, Replica, by_names
@@ -218,26 +218,19 @@ async def test_a_broken_client_does_not_flood_the_log(port: Port) -> None:
     assert port.counted(REQUESTS) == {'{code="400",verb="filter"}': 50.0, '{code="404",verb="none"}': 1.0}
 
 
-async def test_a_body_that_is_too_large(port: Port) -> None:
+async def test_a_body_that_is_too_large() -> None:
     """It is refused by its length, or when too much has arrived, with the setting that makes it small."""
-    with mock.patch.object(server, "MOST_BODY", 1 << 20):
-        head = b"POST /filter HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
-        declared = await port.raw(head + b"Content-Length: 2000000\r\n\r\n")
-        chunk = b"%x\r\n%b\r\n" % (1 << 19, b" " * (1 << 19))
-        chunked = await port.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + 3 * chunk + b"0\r\n\r\n")
+    most, port = 1 << 20, Port()
+    limits = mock.patch.object(server, "LIMITS", attrs.evolve(server.LIMITS, body=most))
+    with limits, mock.patch.object(server, "MOST_BODY", most), mock.patch.object(connections, "LINGER", 0.05):
+        async with port.open():
+            head = b"POST /filter HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+            declared = await port.raw(head + b"Content-Length: 2000000\r\n\r\n")
+            chunk = b"%x\r\n%b\r\n" % (1 << 19, b" " * (1 << 19))
+            chunked = await port.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + 3 * chunk + b"0\r\n\r\n")
     for answer in (declared, chunked):
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b"the body is larger than 1 MiB; set nodeCacheCapable: true" in answer
-
-
-async def test_many_large_bodies_at_once(port: Port) -> None:
-    """What all requests hold together is limited too, and given back."""
-    with mock.patch.object(server, "MOST_HELD", 1 << 20):
-        async with port.client() as client:
-            status, text = await post(client, "filter", b" " * (2 << 20))
-            assert (status, text) == (503, "too many large requests at once; try again later\n")
-        async with port.client() as client:
-            assert (await post(client, "filter", by_names(pod_manifest("p"))))[0] == 200
 
 
 async def test_a_body_that_does_not_come(port: Port) -> None:
@@ -309,16 +302,18 @@ async def test_a_compressed_body_is_not_expanded(port: Port) -> None:
         )
 
 
-async def test_one_peer_cannot_take_all_connections(port: Port) -> None:
+async def test_one_peer_cannot_take_all_connections() -> None:
     """Connections beyond the limit are closed unread, and there is room again when others end."""
-    async with port.client() as client:
-        await post(client, FILTER, by_names(pod_manifest("p")))
-        with mock.patch.object(connections, "MOST_OF_A_PEER", 1):
-            assert await port.raw(b"") == b""
-            assert port.counted(DROPPED) == {'{reason="refused"}': 1.0}
-            assert (await post(client, FILTER, by_names(pod_manifest("p"))))[0] == 200
-    async with port.client() as client:
-        assert (await post(client, FILTER, by_names(pod_manifest("p"))))[0] == 200
+    port, request = Port(), by_names(pod_manifest("p"))
+    with mock.patch.object(server, "LIMITS", attrs.evolve(server.LIMITS, of_a_peer=1)):
+        async with port.open():
+            async with port.client() as client:
+                await post(client, FILTER, request)
+                assert await port.raw(b"") == b""
+                assert port.counted(DROPPED) == {'{reason="refused"}': 1.0}
+                assert (await post(client, FILTER, request))[0] == 200
+            async with port.client() as client:
+                assert (await post(client, FILTER, request))[0] == 200
 
 
 async def test_a_stopping_replica_lets_its_clients_go(port: Port) -> None:

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -11,11 +11,17 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.candidates import MOST_LATE
-from neuron_scheduler.extender.protocol import ExtenderBindingArgs, ExtenderPreemptionArgs, ExtenderPreemptionResult
-from neuron_scheduler.extender.requested_pod import requested_pod
-from neuron_scheduler.extender.second_look import LONGER, WAIT, SecondLook
-from neuron_scheduler.extender.verbs import Answer, Role, Verbs
+from neuron_scheduler.extender.forward import Forward
+from neuron_scheduler.extender.preempt import Preempt
+from neuron_scheduler.extender.protocol import (
+    ExtenderBindingArgs,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    requested_pod,
+)
+from neuron_scheduler.extender.verbs import A_SECOND, BURST, LONGER, LONGER_BURST, WAIT, Answer, Role, SecondLook, Verbs
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -82,9 +88,9 @@ class Replica:
         self.verbs = Verbs(
             cluster=self.cluster,
             profile=extender_profile(),
-            bind=self.leader,
-            preempt=self.leader,
-            forward=self.leader,
+            bind=cast(Bind, self.leader),
+            preempt=cast(Preempt, self.leader),
+            forward=cast(Forward, self.leader),
             unsynced=lambda: self.unsynced,
             role=lambda: self.role,
             clock=lambda: 0.0,
@@ -436,3 +442,71 @@ async def test_many_requests_at_once(replica: Replica) -> None:
             turns += 1
 
     assert max(ended.count(turn) for turn in ended) <= 2
+
+
+@attrs.define(eq=False)
+class Waits:
+    """A clock that a test sets, and the waits so far."""
+
+    now: float = 0.0
+    slower: int = 1
+    seconds: list[float] = attrs.field(factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        """Remember a wait, which takes its time."""
+        self.seconds.append(seconds)
+        self.now += seconds * self.slower
+
+
+def second_look(waits: Waits) -> SecondLook:
+    """Return one with the clock of a test."""
+    return SecondLook(clock=lambda: waits.now, sleep=waits.sleep)
+
+
+async def test_a_few_in_a_row() -> None:
+    """Each of some refusals waits; the next one does not, and says so."""
+    waits = Waits()
+    look = second_look(waits)
+    assert [await look.is_due() for _ in range(int(BURST) + 1)] == [True] * int(BURST) + [False]
+    assert waits.seconds == [WAIT] * int(BURST)
+    waits.now += 1 / A_SECOND
+    assert await look.is_due()
+
+
+async def test_of_kube_schedulers_time_little_is_taken() -> None:
+    """However many pods are refused, the waits are a small part of an hour."""
+    waits = Waits()
+    look = second_look(waits)
+    while waits.now < 3600:
+        await look.is_due()
+        waits.now += 0.01
+    assert sum(waits.seconds) <= WAIT * (BURST + 3600 * A_SECOND) + WAIT
+
+
+async def test_a_change_is_waited_for_longer() -> None:
+    """The wait ends with the change, or after a second."""
+    waits = Waits()
+    look = second_look(waits)
+    assert await look.until(lambda: waits.now >= 6.5 * WAIT)
+    assert waits.seconds == [WAIT] * 7
+    waits.seconds.clear()
+    assert not await look.until(lambda: False)
+    assert sum(waits.seconds) == pytest.approx(LONGER)
+
+
+async def test_slow_waits_are_not_more_than_a_second() -> None:
+    """On a busy machine each wait takes longer than it should; then there are fewer of them."""
+    waits = Waits(slower=4)
+    assert not await second_look(waits).until(lambda: False)
+    assert len(waits.seconds) == round(LONGER / WAIT / 4)
+
+
+async def test_of_longer_waits_there_are_not_more() -> None:
+    """However often a change does not come, the waits are a small part of an hour; the shorter ones are not fewer."""
+    waits = Waits()
+    look = second_look(waits)
+    while waits.now < 3600:
+        await look.until(lambda: False)
+        waits.now += 0.01
+    assert sum(waits.seconds) <= WAIT * (LONGER_BURST + 3600 * A_SECOND) + 2 * LONGER
+    assert await look.is_due()

@@ -186,14 +186,3 @@ def cut_in_line(number: int, *, end: End = End.CLOSED) -> Stream:
             yield line[: len(line) // 2]
 
     return Stream(change, end)
-
-
-def each_line(change_line: Callable[[bytes], list[bytes]]) -> Stream:
-    """Return a watch that sends some pieces for each line, for as long as the API server's lasts."""
-
-    async def change(lines: Lines) -> Lines:
-        async for line in lines:
-            for piece in change_line(line):
-                yield piece
-
-    return Stream(change)

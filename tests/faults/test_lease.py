@@ -10,10 +10,10 @@ import attrs
 import pytest
 
 from neuron_scheduler.controllers.leader_elector import LeaderElector
-from neuron_scheduler.errors import LeaseLostError
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.lease import LeaseClient
+from neuron_scheduler.telemetry.errors import LeaseLostError
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ADMIN, ControlPlane
 from tests.end_to_end.workload import LEASES
@@ -26,6 +26,9 @@ DEADLINE: Final = 16.0  # seconds; a request without an answer is given up after
 SLOWER: Final = 10  # times, the candidates' clock: so a machine that stalls loses no Lease
 RETRY: Final = 1.0
 REQUESTS: Final = {"create": "POST", "get": "GET", "update": "PUT"}
+# What a Status says, `controllers/test_leader_elector` and the simulation show.
+MET: Final = ("cut", "silence", "page", "409-after", "delivered", "delayed")
+LOST: Final = [name for name in FAULTS if name.startswith(MET)]
 RENEWALS: Final = 2
 
 
@@ -83,7 +86,7 @@ async def candidates(
         proxy = await stack.enter_async_context(run_proxy(fault_plane))
         connection = await auth.load(str(kubeconfig), proxy.url)
         for request, method in REQUESTS.items():
-            for fault, behaviour in FAULTS.items():
+            for fault in LOST:
                 name = f"{request}-{fault}"
                 client = await stack.enter_async_context(Client(connection=connection))
                 elector = LeaderElector(
@@ -93,7 +96,7 @@ async def candidates(
                     retry_period=RETRY,
                     clock=lambda: time.monotonic() / SLOWER,
                 )
-                faulty = proxy.add(Fault(request_for(method, "leases", name), behaviour))
+                faulty = proxy.add(Fault(request_for(method, "leases", name), FAULTS[fault]))
                 everybody[name] = Candidate(name, faulty, elector)
         async with anyio.create_task_group() as tasks:
             for candidate in everybody.values():
@@ -110,7 +113,7 @@ async def candidates(
         await fault_plane.admin.delete(f"{LEASES}/{name}")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", LOST)
 @pytest.mark.parametrize("request_name", REQUESTS)
 async def test_a_lease_whose_request_meets_a_fault(
     candidates: dict[str, Candidate], request_name: str, fault: str

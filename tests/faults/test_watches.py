@@ -12,11 +12,10 @@ import attrs
 import pytest
 
 from neuron_scheduler.kube.http import auth
-from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.objects.pods import PODS as RESOURCE
-from neuron_scheduler.kube.watch import pager
+from neuron_scheduler.kube.watch import informer
 from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.model.pod import Pod
 from tests.control_plane.objects import create_pod, pod_manifest
@@ -26,25 +25,24 @@ from tests.end_to_end.workload import PODS, clear
 from tests.faults.answers import (
     CUT,
     SILENCE,
-    Answer,
     End,
     Page,
     Refusal,
     after_lines,
     cut_in_line,
-    each_line,
     status_object,
 )
 from tests.faults.calls import Call, Condition
-from tests.faults.catalogue import FAULTS, STATUSES
+from tests.faults.catalogue import FAULTS
 from tests.faults.proxy import ALWAYS, Behaviour, Fault, instead, run_proxy
+from tests.support.informers import informer_of
 from tests.support.patience import PATIENCE
 
 LABEL: Final = "example.com/step"
 PAGE: Final = 3  # objects; the lists have several pages
 STEPS: Final = 3
-PAGE_TIMEOUT: Final = 5.0
-FASTER: Final = 10.0  # a watch that is silent for 35 s is given up after a tenth of that
+PAGE_TIMEOUT: Final = 10.0
+FASTER: Final = 3.0  # a watch that is silent for 35 s is given up after a third of that
 
 
 def _line(event: str, **item: object) -> bytes:
@@ -55,38 +53,30 @@ def _error(status: int) -> bytes:
     return _line("ERROR", **status_object(status, reason="Expired" if status == 410 else "InternalError"))
 
 
-SPOILT_WATCHES: Final[Mapping[str, Answer]] = {
-    "closed-at-once": after_lines(0),
-    "closed-after-a-line": after_lines(1),
-    "cut-after-a-line": after_lines(1, end=End.RESET),
-    "silent-from-the-start": SILENCE,
-    "silent-after-the-headers": after_lines(0, end=End.SILENT),
-    "silent-after-a-line": after_lines(1, end=End.SILENT),
-    "silent-in-a-line": cut_in_line(2, end=End.SILENT),
-    "cut-in-a-line": cut_in_line(2, end=End.RESET),
-    "closed-in-a-line": cut_in_line(2),
-    "error-410": after_lines(1, _error(410)),
-    "error-500": after_lines(0, _error(500)),
-    "error-429": after_lines(1, _error(429)),
-    "no-json": after_lines(1, b"<html>502 Bad Gateway</html>\n"),
-    "invalid-utf-8": after_lines(0, b'{"type":"ADDED","object":{"metadata":{"name":"\xff"\n'),
-    "a-line-without-an-end": after_lines(0, b'{"type":"ADDED","object":"' + b"x" * (33 << 20)),
-    "a-type-that-nobody-knows": after_lines(0, _line("TELEPORTED", metadata={"name": "x"})),
-    "every-line-twice": each_line(lambda line: [line, line]),
-    "blank-lines-between": each_line(lambda line: [b"\n", line, b"\r\n"]),
-    "a-few-bytes-at-a-time": each_line(lambda line: [line[at : at + 97] for at in range(0, len(line), 97)]),
-    "page-200": Page(200),
-    "cut": CUT,
-    "too-new": Refusal(504, "Timeout: Too large resource version: 99, current: 1"),
+WATCHES: Final[Mapping[str, Behaviour]] = {
+    "closed-after-a-line": Behaviour(after_lines(1)),
+    "cut-in-a-line": Behaviour(cut_in_line(2, end=End.RESET)),
+    "silent-from-the-start": Behaviour(SILENCE),
+    "silent-after-the-headers": Behaviour(after_lines(0, end=End.SILENT)),
+    "silent-in-a-line": Behaviour(cut_in_line(2, end=End.SILENT)),
+    "error-410": Behaviour(after_lines(1, _error(410))),
+    "error-500": Behaviour(after_lines(0, _error(500))),
+    "always-closed-at-once": Behaviour(after_lines(0), times=ALWAYS),
+    "always-error-500": Behaviour(after_lines(0, _error(500)), times=ALWAYS),
+    "401": instead(Refusal(401)),
+    "403": instead(Refusal(403)),
+    "410": instead(Refusal(410)),
+    "429-retry-after": instead(Refusal(429, seconds=1)),
+    "503": instead(Refusal(503)),
+    "too-new": instead(Refusal(504, "Timeout: Too large resource version: 99, current: 1")),
+    "page-502": instead(Page(502)),
+    "cut": instead(CUT),
 }
-NEVER_BETTER: Final = ("closed-at-once", "closed-in-a-line", "error-500", "invalid-utf-8", "no-json", "page-200")
-WATCHES: Final = {
-    **{name: Behaviour(answer) for name, answer in SPOILT_WATCHES.items()},
-    **{f"always-{name}": Behaviour(SPOILT_WATCHES[name], times=ALWAYS) for name in NEVER_BETTER},
-    **{name: instead(Refusal(status.status, seconds=status.seconds)) for name, status in STATUSES.items()},
-    **{f"page-{status}": instead(Page(status)) for status in (403, 404, 502)},
+# The API server's own answer to a list never comes, or is cut.
+LISTS: Final = {
+    **{name: FAULTS[name] for name in ("403-before", "503-before", "page-502-before", "silence-after", "half-after")},
+    "410-before": instead(Refusal(410)),
 }
-LISTS: Final = {name: FAULTS[name] for name in FAULTS if "delayed" not in name and "at-the-end" not in name}
 
 
 def of(agent: str, *, watch: bool = False, page: int = 0) -> Condition:
@@ -212,8 +202,8 @@ async def followers(fault_plane: ControlPlane, tmp_path_factory: pytest.TempPath
         await create_pod(api, _pod(f"pod-{number}"))
         seen.wanted[f"pod-{number}"] = ""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pager, "PAGE", PAGE)
-        patch.setattr(pager, "PAGE_TIMEOUT", PAGE_TIMEOUT)
+        patch.setattr(informer, "PAGE", PAGE)
+        patch.setattr(informer, "PAGE_TIMEOUT", PAGE_TIMEOUT)
         async with AsyncExitStack() as stack:
             proxy = await stack.enter_async_context(run_proxy(fault_plane))
             connection = await auth.load(str(kubeconfig), proxy.url)
@@ -230,10 +220,9 @@ async def followers(fault_plane: ControlPlane, tmp_path_factory: pytest.TempPath
 
 def _informer(client: Client, follower: Follower) -> Informer[Pod]:
     """Return an informer that gives up a silent watch sooner than usual, and tries again sooner."""
-    return Informer(
-        client=client,
-        resource=RESOURCE,
-        handler=follower,
+    return informer_of(
+        client,
+        follower,
         time_limit=lambda seconds: anyio.move_on_after(seconds / FASTER),
         backoff=Backoff(random.random, first=0.05, most=0.5),
     )

@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import pytest
 
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox import fleet
+from sandbox.server import ApiServer
 from tests.control_plane.server import free_port
 from tests.support.dockerfile import ROOT, Image, build, image_python, make_read_only, make_writable
 from tests.support.sandbox_api import connect
@@ -104,8 +104,8 @@ def test_the_labels(image: Image) -> None:
 
 def test_the_files_of_the_page(image: Image) -> None:
     """The wheel has them, although they are no Python."""
-    (folder,) = image.root.glob("opt/neuron-scheduler/lib/python*/site-packages/neuron_scheduler/page/files")
-    source = ROOT / "neuron_scheduler/page/files"
+    (folder,) = image.root.glob("opt/neuron-scheduler/lib/python*/site-packages/neuron_scheduler/serving/files")
+    source = ROOT / "neuron_scheduler/serving/files"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         path.name: path.read_bytes() for path in source.iterdir()
     }

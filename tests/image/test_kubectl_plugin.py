@@ -76,7 +76,7 @@ def test_without_python(tmp_path: Path) -> None:
 @pytest.mark.image
 @pytest.mark.timeout(900)
 def test_built_and_installed_as_krew_does(tmp_path: Path) -> None:
-    """The archive has the manifest's digest; unpacked and linked, kubectl runs the plugin and completes its words."""
+    """The archive has the manifest's digest; unpacked and linked, kubectl runs the plugin."""
     run("sh", KREW / "build.sh", URL, tmp_path / "out", environment={"PYTHON": sys.executable})
     archive = tmp_path / "out" / "kubectl-neuron.tar.gz"
     manifest = yaml.safe_load((tmp_path / "out" / "neuron.yaml").read_text())
@@ -92,7 +92,6 @@ def test_built_and_installed_as_krew_does(tmp_path: Path) -> None:
         tar.extractall(store, filter="data")
         assert "LICENSE" in tar.getnames()
     (bin_folder / "kubectl-neuron").symlink_to(store / platform["bin"])
-    (bin_folder / "kubectl_complete-neuron").symlink_to("kubectl-neuron")
 
     environment = {
         "PATH": f"{bin_folder}:{os.environ['PATH']}",
@@ -107,8 +106,6 @@ def test_built_and_installed_as_krew_does(tmp_path: Path) -> None:
     assert "installing its Python packages" in first.stderr
     again = run(KUBECTL, *question, code=1, environment=environment)
     assert (again.stdout, again.stderr) == (first.stdout, "")
-    completed = run(KUBECTL, "__complete", "neuron", "why", "-o", "", environment=environment)
-    assert completed.stdout.split()[:4] == ["text", "wide", "json", "yaml"]
 
     (installed,) = (tmp_path / "cache" / "kubectl-neuron").iterdir()
     for program in ("neuron-scheduler", "kubectl-neuron"):  # as pipx and uv link them

@@ -1,4 +1,4 @@
-"""One API server with Karpenter's kinds for all tests of Karpenter, and a Karpenter of its own for each."""
+"""One API server with Karpenter's kinds for the tests of a module, and a Karpenter of its own for each."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -12,7 +12,6 @@ from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end.fence import not_in_force
 from tests.end_to_end.process import until
 from tests.karpenter.karpenter import (
-    BUFFERS,
     NODE_CLAIMS,
     NODE_CLASSES,
     NODE_POOLS,
@@ -22,14 +21,7 @@ from tests.karpenter.karpenter import (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the control plane, so that `-m "not control_plane"` leaves it out."""
-    for item in items:
-        if "karpenter_plane" in getattr(item, "fixturenames", ()):
-            item.add_marker("control_plane")
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def karpenter_plane() -> AsyncIterator[ControlPlane]:
     """Run etcd and kube-apiserver, with the kinds of Karpenter's module."""
     async with run_control_plane() as plane:
@@ -44,7 +36,7 @@ async def karpenter_api(karpenter_plane: ControlPlane) -> RestClient:
 
     The policies of the test before are deleted, and an API server may apply them some seconds longer.
     """
-    await wipe(karpenter_plane.admin, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES, BUFFERS)
+    await wipe(karpenter_plane.admin, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES)
     await until(partial(not_in_force, karpenter_plane))
     return karpenter_plane.admin
 

@@ -30,7 +30,6 @@ GROUP: Final = "/apis/karpenter.sh/v1"
 NODE_CLAIMS: Final = f"{GROUP}/nodeclaims"
 NODE_POOLS: Final = f"{GROUP}/nodepools"
 NODE_CLASSES: Final = "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses"
-BUFFERS: Final = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
 NO_PLACE: Final = "could not schedule pod"
 """The line of its log for a pod that no machine that it may buy could take."""
 

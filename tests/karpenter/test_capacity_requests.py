@@ -24,12 +24,11 @@ from tests.end_to_end.fence import in_force
 from tests.end_to_end.process import ACQUIRED, SchedulerProcess, until
 from tests.end_to_end.workload import PODS, all_placed, events_of, ids_of, placed, refused, remove
 from tests.karpenter.cloud import PRICES, TYPE, ZONE, ZONES, node_pool
-from tests.karpenter.karpenter import BUFFERS, Karpenter, unschedulable
+from tests.karpenter.karpenter import Karpenter, unschedulable
 from tests.karpenter.kubelets import KARPENTERS, NODES
 from tests.support.kustomize import customized, rendered
 
 POOL: Final = node_pool("neuron", list(PRICES))
-WITH_BUFFERS: Final = ("--feature-gates=CapacityBuffer=true",)
 FRAGMENTED: Final = "Fragmentation: "
 
 
@@ -56,14 +55,6 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
     return [items[f"{kind}/{name}"] for kind, name in names if kind in kinds]
 
 
-IN_EACH_FORM: Final = pytest.mark.parametrize(
-    ("karpenter", "form"),
-    [
-        pytest.param((), "Placeholders", id="placeholders"),
-        pytest.param(WITH_BUFFERS, "CapacityBuffers", id="buffers"),
-    ],
-    indirect=["karpenter"],
-)
 Asking = Callable[..., AbstractAsyncContextManager[SchedulerProcess]]
 
 
@@ -91,27 +82,19 @@ async def waiting(api: RestClient, *names: str, neuron: int = 4, cpu: str = "2",
         await create_pod(api, pod_manifest(name, neuron=neuron, requests={"cpu": cpu, "memory": "1Gi"}, **fields))
 
 
-async def asked(api: RestClient, form: str, count: int) -> None:
-    """Return when so many machines are asked for in a form, and none in the other one."""
-    await placeholders(api, count if form == "Placeholders" else 0)
-    buffers = count if form == "CapacityBuffers" else 0
-    await api.wait_until(BUFFERS, lambda found: len(found) == buffers)
-
-
 async def machines(api: RestClient) -> dict[str, str]:
     """Return the instance types of Karpenter's nodes by name."""
     nodes = (await api.get(NODES, labelSelector=KARPENTERS))["items"]
     return {node["metadata"]["name"]: node["metadata"]["labels"][TYPE] for node in nodes}
 
 
-@IN_EACH_FORM
 async def test_one_machine_for_a_pod_that_fits_by_count(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """24 devices are free in pieces, a pod of 4 waits: one machine is bought, and the pod gets its first block."""
     await karpenter_api.apply(POOL)
     await fragment(karpenter_api, "a", "b")
-    async with installed(form=form) as scheduler:
+    async with installed() as scheduler:
         await waiting(karpenter_api, "four")
         four = await placed(karpenter_api, "four")
         assert await machines(karpenter_api) == {four["spec"]["nodeName"]: "trn1.32xlarge"}
@@ -119,53 +102,48 @@ async def test_one_machine_for_a_pod_that_fits_by_count(
         (event,) = await events_of(karpenter_api, "four", "NeuronCapacityRequested")
         assert event["note"].startswith("Asked the autoscaler for 1 trn1.32xlarge: 24 Neuron devices ")
         assert event["note"].endswith(" free on 2 nodes, largest free block 1, pod needs 4")
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["trn1.32xlarge"]
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
-async def test_eight_pods_get_two_machines(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
-) -> None:
+async def test_eight_pods_get_two_machines(karpenter_api: RestClient, karpenter: Karpenter, installed: Asking) -> None:
     """By count 6 of 8 pods fit: Karpenter buys a machine for the other two, and is asked for one more, not for six."""
     await karpenter_api.apply(node_pool("neuron", ["trn1.32xlarge"]))
     await fragment(karpenter_api, "a", "b")
     names = [f"four-{number}" for number in range(8)]
     for name in names:  # all are seen to wait before anybody asks: which of them need machines depends on the others
         await unschedulable(karpenter_api, pod_manifest(name, neuron=4, requests={"cpu": "2", "memory": "1Gi"}))
-    async with installed(form=form) as scheduler:
+    async with installed() as scheduler:
         pods = await all_placed(karpenter_api, names)
         where = [pods[name]["spec"]["nodeName"] for name in names]
         assert {name: where.count(name) for name in where} == dict.fromkeys(await machines(karpenter_api), 4)
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["trn1.32xlarge"] * 2
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
 async def test_each_family_gets_its_smallest_machine(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """Pods that name different types get a machine each: of their type, and the smallest of those that they name."""
     await karpenter_api.apply(POOL)
     await fragment(karpenter_api, "trn")
     await fragment(karpenter_api, "inf", instance_type="inf2.48xlarge")
-    async with installed(form=form) as scheduler:
+    async with installed() as scheduler:
         await waiting(karpenter_api, "trn-four", nodeSelector={TYPE: "trn1.32xlarge"})
         expression = {"key": TYPE, "operator": "In", "values": ["inf2.48xlarge", "inf2.24xlarge"]}
         required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         await waiting(karpenter_api, "inf-a", "inf-b", neuron=2, affinity=affinity)
         await all_placed(karpenter_api, ["trn-four", "inf-a", "inf-b"])
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["inf2.24xlarge", "trn1.32xlarge"]
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
 async def test_the_machine_is_in_the_zone_of_the_pod(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """A pod whose volume is in a zone, and one that selects the other zone, each get a machine there."""
     here, there = ZONES
@@ -181,7 +159,7 @@ async def test_the_machine_is_in_the_zone_of_the_pod(
     await karpenter_api.patch(f"{CLAIMS}/data", done)
     for path in (f"{CLAIMS}/data", f"{VOLUMES}/data"):
         await karpenter_api.patch(f"{path}/status", {"status": {"phase": "Bound"}})
-    async with installed(form=form) as scheduler:
+    async with installed() as scheduler:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
         await waiting(karpenter_api, "with-volume", volumes=[volume])
         await waiting(karpenter_api, "selecting", nodeSelector={ZONE: here})
@@ -191,19 +169,18 @@ async def test_the_machine_is_in_the_zone_of_the_pod(
             node = await karpenter_api.get(f"{NODES}/{pods[name]['spec']['nodeName']}")
             zones[name] = node["metadata"]["labels"][ZONE]
         assert zones == {"with-volume": there, "selecting": here}
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["trn1.32xlarge"] * 2
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
 async def test_nothing_is_bought_where_no_machine_would_help(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """A count that no machine gives, a pod that names its host, and a size for which no machine is large enough."""
     await karpenter_api.apply(POOL)
     await fragment(karpenter_api, "a", "b")
-    async with installed(form=form) as scheduler:
+    async with installed() as scheduler:
         await waiting(karpenter_api, "seven", neuron=7, nodeSelector={TYPE: "trn1.32xlarge"})
         await waiting(karpenter_api, "pinned", nodeSelector={"kubernetes.io/hostname": "a"})
         await waiting(karpenter_api, "hundred", neuron=100)
@@ -211,71 +188,50 @@ async def test_nothing_is_bought_where_no_machine_would_help(
             await refused(karpenter_api, name)
         await waiting(karpenter_api, "four")  # when it has its machine, the others have been considered
         four = await placed(karpenter_api, "four")
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         assert await machines(karpenter_api) == {four["spec"]["nodeName"]: "trn1.32xlarge"}
         assert await karpenter.bought() == ["trn1.32xlarge"]
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
 async def test_a_request_is_withdrawn_if_its_pod_is_served_otherwise(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """Other pods end before Karpenter has bought: the pod takes their devices, and nothing is bought."""
     await karpenter_api.apply(POOL)
     await fragment(karpenter_api, "a", "b")
-    async with installed(form=form) as scheduler:
+    async with installed() as scheduler:
         karpenter.component.send_signal(signal.SIGSTOP)
         await waiting(karpenter_api, "four")
-        await asked(karpenter_api, form, 1)
+        await placeholders(karpenter_api, 1)
         await remove(karpenter_api, *(f"a-{device}" for device in range(0, 16, 4)))
         assert (await placed(karpenter_api, "four"))["spec"]["nodeName"] == "a"
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         karpenter.component.send_signal(signal.SIGCONT)
         assert await karpenter.bought() == []
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
-async def test_a_request_is_withdrawn_if_the_machine_of_a_later_pod_serves_as_well(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
-) -> None:
-    """The first pod fits by count. The later one does not, so Karpenter buys for it, and the machine takes both."""
-    await karpenter_api.apply(node_pool("neuron", ["trn1.32xlarge"]))
-    await fragment(karpenter_api, "a")
-    async with installed(form=form) as scheduler:
-        karpenter.component.send_signal(signal.SIGSTOP)
-        await waiting(karpenter_api, "first", neuron=8, cpu="4")
-        await asked(karpenter_api, form, 1)
-        await waiting(karpenter_api, "later", neuron=8)
-        await asked(karpenter_api, form, 0)
-        karpenter.component.send_signal(signal.SIGCONT)
-        await all_placed(karpenter_api, ["first", "later"])
-        assert await karpenter.bought() == ["trn1.32xlarge"]
-        assert await scheduler.stop() == 0
-
-
 @pytest.mark.parametrize("pod_goes", [False, True], ids=["the pod still waits", "the pod has gone"])
-@IN_EACH_FORM
 async def test_the_next_leader_takes_over_what_was_asked_for(
-    *, karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str, pod_goes: bool
+    *, karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, pod_goes: bool
 ) -> None:
     """A leader is killed with a request out. Its successor serves the pod with the one machine, or withdraws it."""
     await karpenter_api.apply(POOL)
     await fragment(karpenter_api, "a", "b")
-    async with installed(form=form) as leader:
+    async with installed() as leader:
         karpenter.component.send_signal(signal.SIGSTOP)
         await waiting(karpenter_api, "four")
-        await asked(karpenter_api, form, 1)
+        await placeholders(karpenter_api, 1)
         await leader.kill()
     if pod_goes:
         await remove(karpenter_api, "four")
     else:
         karpenter.component.send_signal(signal.SIGCONT)
         assert await karpenter.bought() == ["trn1.32xlarge"]
-        await asked(karpenter_api, form, 1)
-    async with installed(form=form) as successor:
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 1)
+    async with installed() as successor:
+        await placeholders(karpenter_api, 0)
         if pod_goes:
             karpenter.component.send_signal(signal.SIGCONT)
             assert await karpenter.bought() == []
@@ -286,58 +242,55 @@ async def test_the_next_leader_takes_over_what_was_asked_for(
         assert await successor.stop() == 0
 
 
-@IN_EACH_FORM
 async def test_no_more_machines_at_once_than_the_limit(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """Three pods of 8 need two machines; with a limit of one, the second is asked for when the first one serves."""
     await karpenter_api.apply(POOL)
     await fragment(karpenter_api, "a", "b", "c")  # each takes one of them by count
     names = ["eight-0", "eight-1", "eight-2"]
     karpenter.kubelets.boot = anyio.Event()
-    async with installed(form=form, maxMachines=1) as scheduler:
+    async with installed(maxMachines=1) as scheduler:
         await waiting(karpenter_api, *names, neuron=8)
         await karpenter_api.wait_until(NODES, lambda nodes: len(nodes) == 1, labelSelector=KARPENTERS)
-        await asked(karpenter_api, form, 0)  # bought, and not ready yet
+        await placeholders(karpenter_api, 0)  # bought, and not ready yet
         await scheduler.until(lambda metrics: metrics['neuron_scheduler_capacity_requests{state="limited"}'] == 1)
         assert await karpenter.bought() == ["trn1.32xlarge"]
         karpenter.kubelets.boot.set()
         await all_placed(karpenter_api, names)
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["trn1.32xlarge"] * 2
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
 async def test_a_machine_that_never_comes_is_given_up(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """The pool is at its limit, so nothing is bought; the request ends with an Event, and the pod waits."""
     await karpenter_api.apply(node_pool("neuron", list(PRICES), limits={"aws.amazon.com/neuron": "8"}))
     await fragment(karpenter_api, "a", "b")
-    async with installed(form=form, giveUp="2s") as scheduler:
+    async with installed(giveUp="2s") as scheduler:
         await waiting(karpenter_api, "four")
-        await asked(karpenter_api, form, 1)
+        await placeholders(karpenter_api, 1)
         await events_of(karpenter_api, "four", "NeuronCapacityGivenUp")
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         await refused(karpenter_api, "four", saying=FRAGMENTED)
         assert await karpenter.bought() == []
         assert await scheduler.stop() == 0
 
 
-@IN_EACH_FORM
 async def test_the_machine_goes_when_its_pods_have_gone(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking, form: str
+    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
 ) -> None:
     """Karpenter removes the empty machine, and nothing is asked for again."""
     await karpenter_api.apply(node_pool("neuron", list(PRICES), consolidate_after="0s", policy="WhenEmpty"))
     await fragment(karpenter_api, "a", "b")
-    async with installed(form=form) as scheduler:
+    async with installed() as scheduler:
         await waiting(karpenter_api, "four")
         await placed(karpenter_api, "four")
         await remove(karpenter_api, "four")
         await karpenter_api.wait_until(NODES, lambda nodes: not nodes, labelSelector=KARPENTERS)
-        await asked(karpenter_api, form, 0)
+        await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["trn1.32xlarge"]
         assert await scheduler.stop() == 0
 

@@ -18,16 +18,16 @@ from typing import Final
 import aiohttp
 import attrs
 
-from neuron_scheduler.capacity.requests import Outcome, State as RequestState
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.faults import Answer, Reset
-from neuron_scheduler.sandbox.apiserver.status import StatusError
-from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.capacity.planning.requests import Outcome, State as RequestState
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
+from sandbox import fleet
+from sandbox.apiserver.status import StatusError
+from sandbox.server import ApiServer
 from tests.control_plane.objects import pod_manifest
 from tests.end_to_end.process import SYNCED, SchedulerProcess, run_scheduler
 from tests.monitoring.engine import STEP, Scrape
+from tests.support.sandbox_faults import Answer, Faults, Reset
 
 FOREVER: Final = 1 << 30
 TRN1, INF2 = "trn1.32xlarge", "inf2.48xlarge"
@@ -129,7 +129,7 @@ def every_event() -> str:
 
 async def told(folder: Path) -> Story:
     """Run the processes, and return what they answered."""
-    async with _world(folder) as (server, config), run_scheduler(config) as scheduler:
+    async with _world(folder) as (server, faults, config), run_scheduler(config) as scheduler:
         await scheduler.line(STARTED)
         empty = await _answer(scheduler)
         bound = await _bound(server, scheduler)
@@ -141,10 +141,10 @@ async def told(folder: Path) -> Story:
             await second.line(STARTED)
             second_leader = await _answer(second)
         waiting = await _waiting(server, scheduler)
-        in_doubt = await _in_doubt(server, scheduler)
+        in_doubt = await _in_doubt(server, faults, scheduler)
         wrong = await _wrong(server, scheduler)
         refused = Answer(StatusError(500, "InternalError", "no"))
-        server.faults.add(refused, path="/api/v1/nodes$", times=FOREVER)
+        faults.add(refused, path="/api/v1/nodes$", times=FOREVER)
         async with run_scheduler(config) as second:
             await second.line("nodes", "500")
             unready = await _answer(second)
@@ -152,9 +152,10 @@ async def told(folder: Path) -> Story:
 
 
 @asynccontextmanager
-async def _world(folder: Path) -> AsyncIterator[tuple[ApiServer, Path]]:
-    """Run an API server with four machines, one of them cordoned, and other nodes; yield it and a kubeconfig."""
-    async with ApiServer().serving() as server:
+async def _world(folder: Path) -> AsyncIterator[tuple[ApiServer, Faults, Path]]:
+    """Run an API server with four machines, one of them cordoned, and others; yield it, its faults and a kubeconfig."""
+    faults = Faults()
+    async with ApiServer(middlewares=[faults.middleware]).serving() as server:
         for name, instance_type in MACHINES.items():
             made = fleet.node(name, instance_type)
             made["spec"] = {**made.get("spec", {}), "unschedulable": name == "trn1-c"}
@@ -164,7 +165,7 @@ async def _world(folder: Path) -> AsyncIterator[tuple[ApiServer, Path]]:
         context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
         document = {"clusters": [cluster], "contexts": [context], "users": [{"name": "u", "user": {}}]}
         config.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "c", **document}))
-        yield server, config
+        yield server, faults, config
 
 
 async def _answer(scheduler: SchedulerProcess) -> str:
@@ -217,9 +218,9 @@ async def _waiting(server: ApiServer, scheduler: SchedulerProcess) -> str:
     return await _answer(scheduler)
 
 
-async def _in_doubt(server: ApiServer, scheduler: SchedulerProcess) -> str:
+async def _in_doubt(server: ApiServer, faults: Faults, scheduler: SchedulerProcess) -> str:
     """End the connection of each Binding without an answer."""
-    server.faults.add(Reset(), path="/binding$", times=FOREVER)
+    faults.add(Reset(), path="/binding$", times=FOREVER)
     server.create(pod_manifest("doubtful", neuron=1))
     await scheduler.until(lambda seen: bool(seen.get("neuron_scheduler_binds_unknown")))
     return await _answer(scheduler)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from neuron_scheduler.capacity.requests import Outcome as Ended, State as RequestState
+from neuron_scheduler.capacity.planning.requests import Outcome as Ended, State as RequestState
 from neuron_scheduler.telemetry.state_metrics import State
 from tests.monitoring.engine import RULES, STEP, Outcome, Query, Scrape, evaluated
 from tests.monitoring.story import Story, counted, lasting

@@ -22,12 +22,23 @@ from neuron_scheduler.neuron.annotations import (
     annotations_for,
     has_ids,
     lookup_amounts,
+    numbered,
     read,
 )
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement, place
 from tests.support.thoroughness import examples
+
+
+@pytest.mark.parametrize(
+    ("ids", "want"),
+    [((4, 5, 6, 7), "devices 4-7"), ((5,), "device 5"), ((0, 1, 8), "devices 0-1, 8")],
+)
+def test_neighbours_are_written_as_a_range(ids: tuple[int, ...], want: str) -> None:
+    """A run has its first and its last id."""
+    assert numbered(ids, "device") == want
+
 
 INF1_6 = Machine("inf1.6xlarge", Shape.LINE, 4, 4)
 INF2_48 = Machine("inf2.48xlarge", Shape.RING, 12, 2)

@@ -174,7 +174,7 @@ def random_case(dice: random.Random) -> tuple[Machine, int, Unit, Spec]:
     return machine, free, unit, spec_of(*((kind, dice.choices(legal_counts, weights)[0]) for kind in shape))
 
 
-@pytest.mark.parametrize("seed", range(examples(20)))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_random_pods(seed: int) -> None:
     """On any machine in any state, what is given is legal in every phase, and nothing is refused that would fit."""
     dice = random.Random(seed)

@@ -268,7 +268,7 @@ def situations(draw: st.DrawFn) -> tuple[Machine, CoreMask, NeuronRequest]:
     return machine, CoreMask(free), _request(unit, counts, init, draw(st.integers(0, len(counts))))
 
 
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(situations())
 def test_several_containers(situation: tuple[Machine, CoreMask, NeuronRequest]) -> None:
     """A placement exists exactly where brute force finds one, and it is free, legal and disjoint."""
@@ -299,7 +299,7 @@ def test_several_containers(situation: tuple[Machine, CoreMask, NeuronRequest]) 
     assert placement.level == cut(machine, free, placement.cores)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(situations())
 def test_ascending(situation: tuple[Machine, CoreMask, NeuronRequest]) -> None:
     """The containers' ids ascend in spec order wherever any such placement exists (without larger init containers)."""

@@ -9,18 +9,18 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from urllib.parse import parse_qs
 
 import attrs
 import msgspec
+from aiohttp import web
 
-from neuron_scheduler.answer_json import to_json
-from neuron_scheduler.endpoints.exchange import Page, Reply, Request, text
-from neuron_scheduler.endpoints.server import Endpoints, serving
 from neuron_scheduler.explain.answers.explanation import Explanation, PodSummary
 from neuron_scheduler.explain.answers.fleet import Fleet
+from neuron_scheduler.explain.answers.json_form import to_json
 from neuron_scheduler.explain.answers.lists import RecentDecisions, Waiting
-from neuron_scheduler.page.pages import pages
+from neuron_scheduler.serving.page import page_files
+from neuron_scheduler.serving.pages import Page, text
+from neuron_scheduler.serving.server import Endpoints, serving
 from neuron_scheduler.telemetry.metrics import Metrics
 
 TOKEN = "the-right-token"
@@ -64,7 +64,7 @@ class FakeScheduler:
             "/v1/why": Page(self._why),
         }
         endpoints = Endpoints(address="127.0.0.1", port=self.port)
-        port = serving(endpoints, live={}, ready={}, metrics=Metrics(), pages=pages() | served)
+        port = serving(endpoints, live={}, ready={}, metrics=Metrics(), pages=page_files() | served)
         await self._open.enter_async_context(port)
 
     async def stop(self) -> None:
@@ -72,35 +72,36 @@ class FakeScheduler:
         await self._open.aclose()
 
     def _page(self, answer: Callable[[bool], attrs.AttrsInstance]) -> Page:
-        async def shown(request: Request) -> Reply:
+        async def shown(request: web.BaseRequest) -> web.Response:
             if request.path == self.held:
                 await self.answering.wait()
             if self.broken is not None:
-                return self._noted(request, Reply(*self.broken))
-            authorization = request.fields.get("authorization")
+                status, body = self.broken
+                return self._noted(request, web.Response(status=status, body=body))
+            authorization = request.headers.get("Authorization")
             if authorization not in {None, f"Bearer {TOKEN}"}:
                 return self._noted(request, text(401, "Unauthorized"))
             return self._noted(request, _json(request, answer(authorization is not None)))
 
         return Page(shown)
 
-    async def _why(self, request: Request) -> Reply:
-        found = self.explanations.get(parse_qs(request.query)["pod"][0])
-        if request.fields.get("authorization") != f"Bearer {TOKEN}":
+    async def _why(self, request: web.BaseRequest) -> web.Response:
+        found = self.explanations.get(request.query["pod"])
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._noted(request, text(401, "Unauthorized"))
         return self._noted(request, text(404, "no such pod") if found is None else _json(request, found))
 
-    def _noted(self, request: Request, reply: Reply) -> Reply:
-        self.asked.append((f"{request.path}?{request.query}".rstrip("?"), reply.status))
+    def _noted(self, request: web.BaseRequest, reply: web.Response) -> web.Response:
+        self.asked.append((f"{request.path}?{request.query_string}".rstrip("?"), reply.status))
         return reply
 
 
-def _json(request: Request, answer: attrs.AttrsInstance) -> Reply:
+def _json(request: web.BaseRequest, answer: attrs.AttrsInstance) -> web.Response:
     body = msgspec.json.encode(to_json(answer))
     fields = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "Cache-Control": "no-store"}
-    if request.fields.get("if-none-match") == fields["ETag"]:
-        return Reply(304, b"", fields=fields)
-    return Reply(200, body, "application/json", fields)
+    if request.headers.get("If-None-Match") == fields["ETag"]:
+        return web.Response(status=304, headers=fields)
+    return web.Response(body=body, headers={**fields, "Content-Type": "application/json"})
 
 
 def _fleet(fleet: Fleet, *, named: bool) -> Fleet:

@@ -11,11 +11,8 @@ from types import ModuleType
 from typing import TypeAlias
 
 from tests.sandbox import (
-    behaviour_apply,
-    behaviour_daemons,
     behaviour_lists,
     behaviour_scheduling,
-    behaviour_services,
     behaviour_watches,
     behaviour_workloads,
     behaviour_writes,
@@ -38,11 +35,9 @@ def _of(*modules: ModuleType) -> dict[str, Behaviour]:
     }
 
 
-BEHAVIOURS: Mapping[str, Behaviour] = _of(
-    behaviour_lists, behaviour_watches, behaviour_writes, behaviour_apply, behaviour_scheduling, behaviour_services
-)
+BEHAVIOURS: Mapping[str, Behaviour] = _of(behaviour_lists, behaviour_watches, behaviour_writes, behaviour_scheduling)
 
-OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads, behaviour_daemons)
+OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads)
 """Those that need controllers."""
 
 EXPIRED = _sentence(behaviour_watches.a_version_that_is_too_old_is_refused.__name__)

@@ -26,7 +26,6 @@ async def pages_show_the_list_as_it_was_when_it_began(api: Api) -> None:
         await api.pod(name)
     first = await api.got("pods", limit="2")
     assert names(first) == ["a", "b"]
-    assert first["metadata"]["remainingItemCount"] == 2
     await api.call("DELETE", "pods/c")
     await api.pod("cc")
     second = await api.got("pods", limit="2", **{"continue": first["metadata"]["continue"]})
@@ -36,7 +35,7 @@ async def pages_show_the_list_as_it_was_when_it_began(api: Api) -> None:
 
 
 async def label_selectors_select(api: Api) -> None:
-    """Equality, sets, existence and order select as documented."""
+    """Equality, sets and existence select as documented."""
     await api.pod("a", labels={"app": "web", "size": "3"})
     await api.pod("b", labels={"app": "db"})
     await api.pod("c")
@@ -48,8 +47,6 @@ async def label_selectors_select(api: Api) -> None:
         "app notin (web)": ["b", "c"],
         "app": ["a", "b"],
         "!app": ["c"],
-        "size>2": ["a"],
-        "size<2": [],
         "app=web,size=3": ["a"],
         "app=web,size=4": [],
     }.items():
@@ -122,28 +119,20 @@ async def tables_have_the_columns_that_kubectl_prints(api: Api) -> None:
                           "Kernel-Version", "Container-Runtime"],
         "/api/v1/namespaces": ["Name", "Status", "Age"],
         "apis/coordination.k8s.io/v1/leases": ["Name", "Holder", "Age"],
-        "events": ["Last Seen", "Type", "Reason", "Object", "Subobject", "Source", "Message", "First Seen", "Count",
-                   "Name"],
     }.items():  # fmt: skip
         table = (await api.call("GET", path, accept=TABLE)).body
         assert [column["name"] for column in table["columnDefinitions"]] == want
 
 
 async def clients_find_out_what_is_served(api: Api) -> None:
-    """Discovery in both forms, the version, OpenAPI and health."""
-    resources = (await api.got("/api/v1"))["resources"]
-    assert {"pods", "pods/binding", "pods/status", "nodes", "namespaces", "events"} <= {
-        resource["name"] for resource in resources
-    }
-    leases = (await api.got("/apis/coordination.k8s.io/v1"))["resources"]
-    assert "leases" in [resource["name"] for resource in leases]
-    groups = {group["name"] for group in (await api.got("/apis"))["groups"]}
-    assert {"coordination.k8s.io", "events.k8s.io"} <= groups
+    """Aggregated discovery, the version, OpenAPI and health."""
     aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     groups = (await api.call("GET", "/api", accept=aggregated)).body
     assert groups["kind"] == "APIGroupDiscoveryList"
     served = groups["items"][0]["versions"][0]["resources"]
     assert "pods" in [resource["resource"] for resource in served]
+    groups = (await api.call("GET", "/apis", accept=aggregated)).body
+    assert {"coordination.k8s.io", "events.k8s.io"} <= {group["metadata"]["name"] for group in groups["items"]}
     assert (await api.got("/version"))["major"] == "1"
     paths = (await api.got("/openapi/v3"))["paths"]
     document = await api.got(paths["api/v1"]["serverRelativeURL"].partition("?")[0])

@@ -88,7 +88,7 @@ async def label_selectors_hold_on_watches(api: Api) -> None:
 async def a_watch_ends_at_its_timeout_after_a_bookmark(api: Api) -> None:
     """A bookmark has the version that was reached without an event, the kind and an empty object."""
     await api.pod("a")
-    query = {"timeoutSeconds": "5", "allowWatchBookmarks": "true", "fieldSelector": "spec.nodeName=n1"}
+    query = {"timeoutSeconds": "3", "allowWatchBookmarks": "true", "fieldSelector": "spec.nodeName=n1"}
     async with api.watch("pods", resourceVersion=await _version(api), **query) as watch:
         unseen = await api.pod("b")
         events = await watch.rest()
@@ -108,22 +108,6 @@ async def a_version_of_the_future_is_answered_with_silence(api: Api) -> None:
         assert watch.status == 200
         await api.pod("a")
         assert await watch.rest() == []
-
-
-async def initial_events_end_with_a_bookmark(api: Api) -> None:
-    """A streaming list delivers the present objects, then marks their end; without its match it is refused."""
-    await api.pod("a")
-    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true"}
-    async with api.watch("pods", resourceVersionMatch="NotOlderThan", **query) as watch:
-        assert await watch.take(1) == [("ADDED", "a")]
-        end = await watch.next()
-        assert end is not None
-        assert end["type"] == "BOOKMARK"
-        assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-        await api.pod("b")
-        assert await watch.take(1) == [("ADDED", "b")]
-    async with api.watch("pods", **query) as watch:
-        assert watch.status == 422
 
 
 async def other_namespaces_are_not_seen(api: Api) -> None:

@@ -1,11 +1,13 @@
-"""The sandbox behaves as the table says, and so does a real kube-apiserver."""
+"""The sandbox behaves as the table says, and so do a real kube-apiserver and kube-controller-manager."""
+
+from collections.abc import AsyncIterator
 
 import pytest
 
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox.server import ApiServer
 from tests.control_plane.binaries import RELEASE, before
 from tests.control_plane.server import ADMIN, ControlPlane, run_control_plane
-from tests.sandbox.behaviour import BEHAVIOURS, CLEARED, EXPIRED
+from tests.sandbox.behaviour import BEHAVIOURS, CLEARED, EXPIRED, OF_CONTROLLERS
 from tests.support.sandbox_api import connect
 
 
@@ -36,3 +38,26 @@ async def test_of_a_real_api_server_that_has_forgotten() -> None:
             await plane.components["kube-apiserver"].start()
         async with connect(plane.server, token=ADMIN.token, ssl_context=plane.trust) as api:
             await BEHAVIOURS[EXPIRED](api)
+
+
+@pytest.fixture(scope="module")
+async def with_controllers() -> AsyncIterator[ControlPlane]:
+    """Run a control plane with kube-controller-manager for all tests of controllers."""
+    async with run_control_plane(with_controller_manager=True) as plane:
+        yield plane
+
+
+@pytest.mark.parametrize("sentence", OF_CONTROLLERS)
+async def test_of_the_sandbox_s_controllers(sentence: str) -> None:
+    """The embedded server with its controllers, without a kubelet and without a scheduler."""
+    async with ApiServer(kubelet=False, controllers=True).serving() as server, connect(server.url) as api:
+        await OF_CONTROLLERS[sentence](api)
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("sentence", OF_CONTROLLERS)
+async def test_of_a_real_controller_manager(with_controllers: ControlPlane, sentence: str) -> None:
+    """The real one."""
+    plane = with_controllers
+    async with connect(plane.server, token=ADMIN.token, ssl_context=plane.trust) as api:
+        await OF_CONTROLLERS[sentence](api)

@@ -1,8 +1,6 @@
 """The demo plays to its end with the real scheduler, and reports an outcome that is not the expected one."""
 
-import argparse
 import io
-import json
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,25 +9,18 @@ import anyio
 import pytest
 from rich.console import Console
 
-from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.store import FIRST_VERSION
-from neuron_scheduler.sandbox.demo import play, scheduler_pods, workload
-from neuron_scheduler.sandbox.demo.stage import Stage
-from neuron_scheduler.sandbox.demo.workload import DemoError
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox import __main__ as play, fleet
+from sandbox.__main__ import UsageError
+from sandbox.apiserver.store import FIRST_VERSION
+from sandbox.demo import scheduler_pods, workload
+from sandbox.demo.stage import Stage
+from sandbox.demo.workload import DemoError
+from sandbox.server import ApiServer
 from tests.support.demo import ROOT, command, read_until
 
 AWS_SENTENCE = (
     "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices."
 )
-
-
-def flags(*argv: str) -> argparse.Namespace:
-    """The demo's arguments."""
-    parser = argparse.ArgumentParser()
-    play.add_arguments(parser)
-    return parser.parse_args(argv)
 
 
 async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
@@ -47,8 +38,8 @@ async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
 
 
 async def test_it_ends_quietly_when_nobody_reads_on() -> None:
-    """As in `neuron-scheduler demo | head -n 3`: no traceback, and the exit code of a shell for SIGPIPE."""
-    line = f"{sys.executable} -m neuron_scheduler demo | head -n 3; exit ${{PIPESTATUS[0]}}"
+    """As in `make demo | head -n 3`: no traceback, and the exit code of a shell for SIGPIPE."""
+    line = f"{sys.executable} -m sandbox | head -n 3; exit ${{PIPESTATUS[0]}}"
     done = await anyio.run_process(["bash", "-c", line], cwd=ROOT, check=False)
     assert done.stderr.decode() == ""
     assert b"An API server at" in done.stdout
@@ -59,7 +50,7 @@ async def test_without_rich_it_says_what_to_install(tmp_path: Path) -> None:
     """One sentence and exit code 2."""
     (tmp_path / "rich").mkdir()
     (tmp_path / "rich" / "__init__.py").write_text("raise ModuleNotFoundError('no rich', name='rich')")
-    whole = [sys.executable, "-m", "neuron_scheduler", "demo"]
+    whole = [sys.executable, "-m", "sandbox"]
     done = await anyio.run_process(whole, cwd=ROOT, check=False, env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 2
     assert "run `make demo`, or pip install rich" in done.stderr.decode()
@@ -67,14 +58,14 @@ async def test_without_rich_it_says_what_to_install(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """--export names a file in an existing folder."""
-    with pytest.raises(ConfigurationError, match="there is no such folder"):
-        play.run(flags("--export", str(tmp_path / "absent" / "demo.svg")))
+    with pytest.raises(UsageError, match="there is no such folder"):
+        play.run(play.parse(["--export", str(tmp_path / "absent" / "demo.svg")]))
 
 
 def test_a_scheduler_that_ends_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, with the end of the scheduler's log."""
     program = "import sys; print('no rights', file=sys.stderr); sys.exit(2)"
-    assert play.run(flags(), program=lambda _: [sys.executable, "-c", program]) == 1
+    assert play.run(play.parse([]), program=lambda _: [sys.executable, "-c", program]) == 1
     error = capsys.readouterr().err
     assert "ended by itself with exit code 2" in error
     assert "no rights" in error
@@ -89,7 +80,7 @@ def test_a_scheduler_that_ends_badly_is_reported(capsys: pytest.CaptureFixture[s
         "child.wait(); sys.exit(3)"
     )
     real = lambda arguments: [sys.executable, "-c", program, *scheduler_pods.scheduler(arguments)]  # noqa: E731
-    assert play.run(flags(), program=real) == 1
+    assert play.run(play.parse([]), program=real) == 1
     assert "the scheduler ended with exit code 3, not 0" in capsys.readouterr().err
 
 
@@ -98,8 +89,8 @@ def test_a_port_in_use_is_refused(free_tcp_port: int) -> None:
 
     async def twice() -> None:
         async with ApiServer(port=free_tcp_port).serving():
-            with pytest.raises(ConfigurationError, match=f"--port {free_tcp_port}: "):
-                await play._play(flags("--port", str(free_tcp_port)), lambda _: [])
+            with pytest.raises(UsageError, match=f"--port {free_tcp_port}: "):
+                await play._play(play.parse(["--port", str(free_tcp_port)]), lambda _: [])
 
     anyio.run(twice)
 
@@ -163,11 +154,3 @@ def test_legal_sets_are_those_of_the_documentation() -> None:
         (ring, [], False, False),
     ):
         assert bool(workload.illegal(machine, ids, cores=cores)) is not legal, (machine.name, ids)
-
-
-def test_every_pod_of_the_story_is_a_manifest_that_a_user_could_write() -> None:
-    """Plain JSON with the scheduler's name."""
-    for act in workload.ACTS:
-        for plan in act.creates:
-            manifest = json.loads(json.dumps(plan.manifest()))
-            assert manifest["spec"]["schedulerName"] == "my-scheduler"

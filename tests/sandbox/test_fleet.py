@@ -2,10 +2,10 @@
 
 import pytest
 
-from neuron_scheduler.check.subjects.api_server import NEWEST
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.discovery import VERSION
-from neuron_scheduler.sandbox.apiserver.pods import quantity
+from neuron_scheduler.commands.check.subjects.api_server import NEWEST
+from sandbox import fleet
+from sandbox.apiserver.discovery import VERSION
+from sandbox.apiserver.pods import quantity
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.logs import SIMULATED
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox import fleet
+from sandbox.apiserver.logs import SIMULATED
+from sandbox.server import ApiServer
 from tests.support.kubectl import KUBECTL, Kubectl, lines
 from tests.support.patience import PATIENCE
 from tests.support.sandbox_api import pod
@@ -16,8 +16,8 @@ from tests.support.sandbox_api import pod
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    """A kubectl whose cluster has one node."""
-    async with ApiServer(termination_limit=0).serving() as server:
+    """A kubectl whose cluster has one node, and controllers."""
+    async with ApiServer(termination_limit=0, controllers=True).serving() as server:
         server.create(fleet.node("trn1-a", "trn1.32xlarge"))
         yield Kubectl(server.url, tmp_path, server)
 
@@ -27,20 +27,19 @@ async def test_version_and_rights(kubectl: Kubectl) -> None:
     assert "Server Version: v1.37" in await kubectl("version")
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
     assert "pods" in await kubectl("api-resources")
-    assert "KIND:       Pod" in await kubectl("explain", "pod")
 
 
-async def test_apply_in_every_way(kubectl: Kubectl) -> None:
-    """Client side, server side and dry: created, unchanged, configured."""
+async def test_apply(kubectl: Kubectl) -> None:
+    """Created, unchanged, configured; what the last configuration had, and the next has not, is removed."""
     body = pod("p", schedulerName="my-scheduler")
     apply = ("apply", "-f", "-")
     assert await kubectl(*apply, stdin=body) == "pod/p created\n"
     assert await kubectl(*apply, stdin=body) == "pod/p unchanged\n"
     body["metadata"]["labels"] = {"x": "1"}
     assert await kubectl(*apply, stdin=body) == "pod/p configured\n"
-    assert await kubectl(*apply, "--server-side", stdin=body) == "pod/p serverside-applied\n"
-    dry = await kubectl(*apply, "--dry-run=server", stdin=pod("q"))
-    assert dry == "pod/q created (server dry run)\n"
+    body["metadata"]["labels"] = {"y": "2"}
+    assert await kubectl(*apply, stdin=body) == "pod/p configured\n"
+    assert await kubectl("get", "pod", "p", "-o", "jsonpath={.metadata.labels}") == '{"y":"2"}'
     assert "invalid" in await kubectl(*apply, stdin=pod("q", containers=[]), code=1)
     body["spec"]["schedulerName"] = "other"
     assert "pod updates may not change fields other than" in await kubectl(*apply, stdin=body, code=1)
@@ -112,7 +111,7 @@ async def test_describe(kubectl: Kubectl) -> None:
 
 
 async def test_changes(kubectl: Kubectl) -> None:
-    """Label, annotate, patch, cordon, taint and drain."""
+    """Label, annotate, patch, cordon and taint."""
     await kubectl("apply", "-f", "-", stdin=pod("p"))
     assert await kubectl("label", "pod", "p", "x=1") == "pod/p labeled\n"
     assert await kubectl("annotate", "pod", "p", "x=1") == "pod/p annotated\n"
@@ -121,9 +120,6 @@ async def test_changes(kubectl: Kubectl) -> None:
     assert lines(await kubectl("get", "nodes"))[1][1] == "Ready,SchedulingDisabled"
     assert await kubectl("uncordon", "trn1-a") == "node/trn1-a uncordoned\n"
     assert await kubectl("taint", "node", "trn1-a", "x=y:NoSchedule") == "node/trn1-a tainted\n"
-    kubectl.server.registry.bind("default", "p", {"metadata": {"name": "p"}, "target": {"name": "trn1-a"}})
-    assert "pod/p " in await kubectl("drain", "trn1-a", "--force")
-    assert await kubectl("get", "pods") == "No resources found in default namespace.\n"
 
 
 async def test_a_pod_runs_and_ends(kubectl: Kubectl) -> None:
@@ -136,13 +132,43 @@ async def test_a_pod_runs_and_ends(kubectl: Kubectl) -> None:
     assert await kubectl("get", "pods") == "No resources found in default namespace.\n"
 
 
-async def test_bodies_that_are_sent_as_protobuf(kubectl: Kubectl) -> None:
-    """`create namespace` and others send only protobuf; for an unknown kind the refusal names the accepted types."""
-    assert await kubectl("create", "namespace", "n") == "namespace/n created\n"
-    assert "created" in await kubectl("create", "configmap", "c", "-n", "n", "--from-literal=a=b", "--from-literal=c=d")
-    assert await kubectl("get", "configmap", "c", "-n", "n", "-o", "jsonpath={.data}") == '{"a":"b","c":"d"}'
-    assert "created" in await kubectl("create", "secret", "generic", "s", "-n", "n", "--from-literal=a=b")
-    assert await kubectl("get", "secret", "s", "-n", "n", "-o", "jsonpath={.data.a} {.type}") == "Yg== Opaque"
-    refused = await kubectl("create", "priorityclass", "p", "--value=7", code=1)
-    assert "accepted media types include: application/json" in refused
-    assert "deleted" in await kubectl("delete", "namespace", "n")
+async def test_a_deployment(kubectl: Kubectl) -> None:
+    """Its pods come, a new template replaces them, fewer replicas end some, and all go with it."""
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "example/web:1"}]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    whole = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    names = ("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.containers[*].image}")
+    assert await kubectl("apply", "-f", "-", stdin=whole) == "deployment.apps/web created\n"
+    await kubectl.until("example/web:1 example/web:1", *names)
+    template["spec"] = {"containers": [{"name": "main", "image": "example/web:2"}]}
+    spec["replicas"] = 1
+    assert await kubectl("apply", "-f", "-", stdin=whole) == "deployment.apps/web configured\n"
+    with anyio.fail_after(PATIENCE):
+        while await kubectl(*names) != "example/web:2":
+            pass
+    for pod_name in (await kubectl("get", "pods", "-o", "name")).split():
+        name = pod_name.partition("/")[2]
+        kubectl.server.registry.bind("default", name, {"metadata": {"name": name}, "target": {"name": "trn1-a"}})
+    assert "successfully rolled out" in await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    assert lines(await kubectl("get", "deployment"))[1][:4] == ["web", "1/1", "1", "1"]
+    assert "Scaled up replica set web-" in await kubectl("describe", "deployment", "web")
+    assert await kubectl("logs", "deployment/web") == f"{SIMULATED}\n"
+    await kubectl("delete", "deployment", "web")
+    await kubectl("wait", "--for=delete", "pod,replicaset", "-l", "app=web", "--timeout=60s")
+
+
+@pytest.mark.parametrize(("code", "kind", "shown"), [(0, "Complete", "Completed"), (7, "Failed", "Error")])
+async def test_a_job(kubectl: Kubectl, code: int, kind: str, shown: str) -> None:
+    """Its pods run for as long as an annotation says; `kubectl wait` sees its end."""
+    annotations = {"sandbox/run-seconds": "0.1", "sandbox/exit-code": str(code)}
+    container = {"name": "main", "image": "example/batch:1"}
+    pod_spec = {"restartPolicy": "Never", "nodeName": "trn1-a", "containers": [container]}
+    spec = {"backoffLimit": 0, "template": {"metadata": {"annotations": annotations}, "spec": pod_spec}}
+    whole = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+    await kubectl("apply", "-f", "-", stdin=whole)
+    assert "condition met" in await kubectl("wait", f"--for=condition={kind}", "job/j", "--timeout=60s")
+    assert lines(await kubectl("get", "job", "j"))[1][:3] == ["j", kind, "1/1" if kind == "Complete" else "0/1"]
+    assert [row[2] for row in lines(await kubectl("get", "pods"))[1:]] == [shown]
+    await kubectl("delete", "job", "j")
+    await kubectl("wait", "--for=delete", "pod", "-l", "job-name=j", "--timeout=60s")

@@ -1,4 +1,4 @@
-"""The additions of the sandbox to an API server: faults on demand, a kubelet, and a view from inside."""
+"""What the sandbox adds to an API server: a kubelet and a view from inside; and the tests' faults on demand."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -9,20 +9,26 @@ import anyio.lowlevel
 import pytest
 import trustme
 
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.faults import Answer, ErrorEvent, Hang, Hold, Reset, Silence, Slow, Truncate
-from neuron_scheduler.sandbox.apiserver.resources import PODS
-from neuron_scheduler.sandbox.apiserver.status import StatusError, expired
-from neuron_scheduler.sandbox.apiserver.store import Store
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox import fleet
+from sandbox.apiserver.resources import PODS
+from sandbox.apiserver.status import StatusError
+from sandbox.apiserver.store import Store
+from sandbox.server import ApiServer
 from tests.support.patience import PATIENCE
 from tests.support.sandbox_api import Api, connect, pod
+from tests.support.sandbox_faults import Answer, Faults, Hold, Reset
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
+def faults() -> Faults:
+    """The server's faults."""
+    return Faults()
+
+
+@pytest.fixture
+async def server(faults: Faults) -> AsyncIterator[ApiServer]:
     """A server without kubelet."""
-    async with ApiServer(kubelet=False).serving() as serving:
+    async with ApiServer(kubelet=False, middlewares=[faults.middleware]).serving() as serving:
         yield serving
 
 
@@ -33,10 +39,10 @@ async def api(server: ApiServer) -> AsyncIterator[Api]:
         yield connected
 
 
-async def test_an_answer_is_given_as_often_as_planned(server: ApiServer, api: Api) -> None:
+async def test_an_answer_is_given_as_often_as_planned(server: ApiServer, faults: Faults, api: Api) -> None:
     """429 with Retry-After for the next two lists of pods, and for nothing else."""
     busy = StatusError(429, "TooManyRequests", "too many requests, please try again later", retry_after=1)
-    server.faults.add(Answer(busy), method="GET", path="/pods$", times=2)
+    faults.add(Answer(busy), method="GET", path="/pods$", times=2)
     assert (await api.call("GET", "/api/v1/nodes")).status == 200
     async with aiohttp.request("GET", f"{server.url}/api/v1/pods") as response:
         assert (response.status, response.headers["Retry-After"]) == (429, "1")
@@ -45,19 +51,19 @@ async def test_an_answer_is_given_as_often_as_planned(server: ApiServer, api: Ap
     assert (await api.call("GET", "pods")).status == 200
 
 
-async def test_a_reset_leaves_nothing_done(server: ApiServer, api: Api) -> None:
+async def test_a_reset_leaves_nothing_done(server: ApiServer, faults: Faults, api: Api) -> None:
     """The client loses its connection and the Binding was not carried out."""
     await api.pod("a")
-    server.faults.add(Reset(), path="/binding$")
+    faults.add(Reset(), path="/binding$")
     with pytest.raises(aiohttp.ClientConnectionError):
         await api.bind("a")
     assert "nodeName" not in (await api.got("pods/a"))["spec"]
 
 
-async def test_a_reset_can_come_after_the_commit(server: ApiServer, api: Api) -> None:
+async def test_a_reset_can_come_after_the_commit(server: ApiServer, faults: Faults, api: Api) -> None:
     """The client loses its connection, and the Binding is stored: a second one gets a conflict."""
     await api.pod("a")
-    server.faults.add(Reset(committed=True), path="/binding$")
+    faults.add(Reset(committed=True), path="/binding$")
     with pytest.raises(aiohttp.ClientConnectionError):
         await api.bind("a", annotations={"AWS_NEURON_IDS": "0"})
     bound = await api.got("pods/a")
@@ -65,33 +71,11 @@ async def test_a_reset_can_come_after_the_commit(server: ApiServer, api: Api) ->
     assert (await api.bind("a")).status == 409
 
 
-async def test_a_hanging_request_is_ended_with_the_server(server: ApiServer, api: Api) -> None:
-    """Nothing is answered, before or after the commit, for as long as the client waits."""
-    answered = []
-
-    async def create(name: str) -> None:
-        await api.pod(name)
-        answered.append(name)
-
-    for committed in (False, True):
-        server.faults.add(Hang(committed=committed), method="POST", path="/pods$")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(create, f"p-{committed}".lower())
-            with anyio.fail_after(PATIENCE):
-                while server.faults._planned or (committed and not server.store.get("pods", api.namespace, "p-true")):
-                    await anyio.lowlevel.checkpoint()
-            await anyio.wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
-    assert not answered
-    assert server.store.get("pods", api.namespace, "p-false") is None
-    assert server.store.get("pods", api.namespace, "p-true") is not None
-
-
-async def test_a_held_request_commits_after_its_client_has_gone(server: ApiServer, api: Api) -> None:
+async def test_a_held_request_commits_after_its_client_has_gone(server: ApiServer, faults: Faults, api: Api) -> None:
     """The outcome that is unknown: the client gave up, and the write comes later."""
     await api.pod("a")
     hold = Hold()
-    server.faults.add(hold, path="/binding$")
+    faults.add(hold, path="/binding$")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(api.bind, "a")
         await hold.arrived.wait()
@@ -102,47 +86,6 @@ async def test_a_held_request_commits_after_its_client_has_gone(server: ApiServe
         async for change in server.store.follow("pods", version):
             assert change.object["spec"]["nodeName"] == "n1"
             break
-
-
-async def test_an_answer_can_be_slow_or_cut(server: ApiServer, api: Api) -> None:
-    """A slow answer arrives; a truncated one breaks in the middle of its body."""
-    server.faults.add(Slow(0.01), path="/pods$")
-    assert (await api.call("GET", "pods")).status == 200
-    server.faults.add(Truncate(), path="/pods$")
-    with pytest.raises(aiohttp.ClientError):
-        await api.call("GET", "pods")
-
-
-async def test_a_watch_can_break_in_the_middle_of_a_line(server: ApiServer, api: Api) -> None:
-    """One whole event, then half of one, then a reset."""
-    await api.pod("a")
-    await api.pod("b")
-    server.faults.add(Truncate(after=1), watch=True)
-    async with api.watch("pods") as watch:
-        assert await watch.take(1) == [("ADDED", "a")]
-        with pytest.raises((aiohttp.ClientError, ValueError)):
-            await watch.next()
-
-
-async def test_a_watch_can_fall_silent(server: ApiServer, api: Api) -> None:
-    """Half-open: an event, then nothing, not even the end at the timeout; ending all watches frees it."""
-    server.faults.add(Silence(after=1), watch=True)
-    async with api.watch("pods", timeoutSeconds="1") as watch:
-        await api.pod("a")
-        assert await watch.take(1) == [("ADDED", "a")]
-        await api.pod("b")
-        server.end_watches()
-        assert await watch.next() is None
-
-
-async def test_a_watch_can_get_an_expired_error(server: ApiServer, api: Api) -> None:
-    """An ERROR event with 410 in a running watch."""
-    server.faults.add(ErrorEvent(expired(5, 9)), watch=True)
-    async with api.watch("pods") as watch:
-        event = await watch.next()
-        assert event is not None
-        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
-        assert await watch.next() is None
 
 
 async def test_history_can_be_expired(server: ApiServer, api: Api) -> None:
@@ -179,14 +122,6 @@ async def test_history_is_bounded() -> None:
             assert event["object"]["reason"] == "Expired"
 
 
-async def test_streaming_lists_can_be_off() -> None:
-    """Then they are refused, so that a client falls back to list and watch."""
-    async with ApiServer(watch_list=False).serving() as server, connect(server.url) as api:
-        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        async with api.watch("pods", **query) as watch:
-            assert watch.status == 422
-
-
 async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
     """Pending, Running, gone; a pod on a node that does not exist stays as it is until the node exists."""
     async with ApiServer(termination_limit=0).serving() as server:
@@ -204,13 +139,6 @@ async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
                 if ("a", "DELETED", "Running") in seen and ("lost", "MODIFIED", "Running") in seen:
                     break
     assert ("lost", "MODIFIED", "Running") in seen
-
-
-async def test_requests_are_remembered(server: ApiServer, api: Api) -> None:
-    """Tests can read the requests."""
-    await api.call("GET", "pods", query={"limit": "5"})
-    last = server.requests[-1]
-    assert (last.method, last.path, last.query) == ("GET", f"/api/v1/namespaces/{api.namespace}/pods", "limit=5")
 
 
 async def test_it_speaks_tls() -> None:

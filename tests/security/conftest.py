@@ -14,6 +14,7 @@ import anyio
 import pytest
 import yaml
 
+from tests.control_plane.audit import audit_flags
 from tests.control_plane.objects import pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, User, run_control_plane
@@ -37,13 +38,6 @@ _OPERATOR: Final = [
 ]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the control plane, so that `-m "not control_plane"` leaves it out."""
-    for item in items:
-        if "installed" in getattr(item, "fixturenames", ()):
-            item.add_marker("control_plane")
-
-
 def manifests_of_page(heading: str) -> list[Object]:
     """Return the objects that docs/security.md shows below a heading."""
     section = (ROOT / "docs" / "security.md").read_text().partition(f"# {heading}\n")[2].partition("\n#")[0]
@@ -63,16 +57,16 @@ def role_binding(user: User, role: str, kind: str = "ClusterRole", namespace: st
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the file of the API server's audit log of the ServiceAccount, one JSON object a line."""
     return tmp_path_factory.mktemp("audit") / "audit.log"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def installed(audit_log: Path) -> AsyncIterator[ControlPlane]:
     """Run an API server on which the manifests are applied as a user does it, with the two tenants."""
-    async with run_control_plane(users=[TENANT, OWNER], api_server_flags=rights.audit_flags(audit_log)) as plane:
+    async with run_control_plane(users=[TENANT, OWNER], api_server_flags=audit_flags(audit_log)) as plane:
         kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
         for folder in ("manifests/lease-watch", "manifests/"):
             await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, "--kubeconfig", kubeconfig)
@@ -118,7 +112,7 @@ async def owner(installed: ControlPlane) -> AsyncIterator[RestClient]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def account(installed: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a kubeconfig of the scheduler's ServiceAccount."""
     token = await installed.token_for("kube-system", "neuron-scheduler")

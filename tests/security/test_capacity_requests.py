@@ -14,15 +14,13 @@ import aiohttp
 import anyio
 import pytest
 
-from neuron_scheduler.check.subjects.known import CAPACITY
-from neuron_scheduler.controllers.adopted_machines import is_placeholder
+from neuron_scheduler.capacity import placeholders as wire
+from neuron_scheduler.commands.check.subjects.known import CAPACITY
 from neuron_scheduler.kube.objects.pods import PODS as PODS_RESOURCE
-from neuron_scheduler.kube.writes import machine_order, placeholder_pod
-from neuron_scheduler.kube.writes.machine_order import MachineOrder
-from neuron_scheduler.kube.writes.placeholder_pod import pod_of
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
 from neuron_scheduler.settings.capacity_requests import RESERVED
+from tests.capacity.asked import asked
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ADMIN, ControlPlane
@@ -30,7 +28,6 @@ from tests.end_to_end.asking import asking, none_left, placeholders
 from tests.end_to_end.process import SchedulerProcess, until
 from tests.end_to_end.workload import PODS
 from tests.security.conftest import manifests_of_page
-from tests.support.builders import pod
 from tests.support.kustomize import customized, kubectl
 
 NAMESPACE: Final = "neuron-scheduler-capacity"
@@ -41,17 +38,8 @@ QUOTA: Final = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/machines"
 
 def placeholder(name: str = "placeholder", **spec: Any) -> Object:
     """Return the placeholder for a trn1.32xlarge as the scheduler writes it, with some fields of its spec changed."""
-    order = MachineOrder(
-        name=name,
-        scheduler_name="my-scheduler",
-        namespace="default",
-        instance_types=("trn1.32xlarge",),
-        requests={NEURON_DEVICE: 16, CPU: 1001},
-        like=pod("waits", devices=4),
-        pods=("uid-1",),
-        image="registry.example/pause",
-    )
-    written = pod_of(order)
+    request = asked(name, silicon={NEURON_DEVICE: 16}, host={CPU: 1001})
+    written = wire.manifest(request, "registry.example/pause")
     return written | {"spec": written["spec"] | spec}
 
 
@@ -206,9 +194,9 @@ def test_one_name() -> None:
     names = {
         RESERVED,
         CAPACITY,
-        machine_order.NAMESPACE,
-        placeholder_pod.SCHEDULER_NAME,
-        placeholder_pod.PRIORITY_CLASS,
+        wire.NAMESPACE,
+        wire.SCHEDULER_NAME,
+        wire.PRIORITY_CLASS,
     }
     assert names == {NAMESPACE}
 
@@ -220,7 +208,7 @@ def test_a_placeholder_elsewhere_is_none(namespace: str) -> None:
     forged["metadata"] |= {"namespace": namespace, "uid": "uid-forged"}
     read = PODS_RESOURCE.decode(json.dumps(forged).encode()).value
     assert isinstance(read, Pod)
-    assert is_placeholder(read) is (namespace == NAMESPACE)
+    assert wire.is_placeholder(read) is (namespace == NAMESPACE)
 
 
 async def test_below_all_policies(plane: ControlPlane, account: Path, tmp_path: Path) -> None:

@@ -14,14 +14,15 @@ import anyio
 import pytest
 import yaml
 
-from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.kube.access_review import REVIEWING, Right, require
 from neuron_scheduler.kube.http.auth import load
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.reviews import REVIEWING, Right, require
+from neuron_scheduler.telemetry.errors import ConfigurationError
+from tests.control_plane.audit import ACCOUNT, audited
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ACQUIRED, ROOT, run_scheduler, until
-from tests.end_to_end.rights import ACCOUNT, audited, covers, granted, is_review, needed
+from tests.end_to_end.rights import covers, granted, is_review, needed
 from tests.support import kustomize
 from tests.support.helm import Helm, values
 

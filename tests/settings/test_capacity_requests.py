@@ -5,13 +5,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.kube.writes.machine_order import NAMESPACE
-from neuron_scheduler.kube.writes.placeholder_pod import SCHEDULER_NAME
+from neuron_scheduler.capacity.placeholders import NAMESPACE, SCHEDULER_NAME
 from neuron_scheduler.settings import config_file
 from neuron_scheduler.settings.capacity_requests import RESERVED, CapacityRequests, path_of
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import ProfileConfig
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 HEAD = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
 
@@ -31,10 +30,9 @@ def group(tmp_path: Path, text: str) -> CapacityRequests | None:
         pytest.param("  capacityRequests:\n", None, id="an empty key is off"),
         pytest.param("  capacityRequests: {}\n", CapacityRequests(), id="on with the defaults"),
         pytest.param(
-            "  capacityRequests: {as: CapacityBuffers, wait: 5s, pause: 1m, giveUp: 1h, maxMachines: 1, maxDevices: 16,"
-            " maxMachinesPerNamespace: 1, maxDevicesPerNamespace: 16, image: 'r.example/pause:1', doNotDisrupt: 2h}\n",
+            "  capacityRequests: {wait: 5s, pause: 1m, giveUp: 1h, maxMachines: 1, maxDevices: 16,"
+            " maxMachinesPerNamespace: 1, maxDevicesPerNamespace: 16, image: 'r.example/pause:1'}\n",
             CapacityRequests(
-                form="CapacityBuffers",
                 wait=5.0,
                 pause=60.0,
                 give_up=3600.0,
@@ -43,7 +41,6 @@ def group(tmp_path: Path, text: str) -> CapacityRequests | None:
                 max_machines_per_namespace=1,
                 max_devices_per_namespace=16,
                 image="r.example/pause:1",
-                do_not_disrupt="2h",
             ),
             id="every field",
         ),
@@ -62,8 +59,7 @@ def test_what_a_file_says(tmp_path: Path, text: str, want: CapacityRequests | No
         ("[]", "Expected `object | null`, got `array`"),
         ("{maxMachines: 0}", "profile 'my-scheduler': capacityRequests.maxMachines is 0; it must be 1 to 64"),
         ("{giveUp: 0s}", "profile 'my-scheduler': capacityRequests.giveUp is 0s; it must be 1s to 24h"),
-        ("{as: Pods}", "capacityRequests.as is 'Pods'; it must be Placeholders or CapacityBuffers"),
-        ("{doNotDisrupt: 'yes'}", "capacityRequests.doNotDisrupt is 'yes'; it must be true, a duration such as 2h, or"),
+        ("{as: Placeholders}", "unknown field `as` - at `profiles[0].capacityRequests`"),
         ("{image: ' '}", "capacityRequests.image is ' '; it must be the name of an image"),
     ],
 )
@@ -95,7 +91,6 @@ def test_the_defaults() -> None:
     """They are in range, and the file's fields are camel case."""
     assert not CapacityRequests().complaint
     assert [path_of(field) for field in attrs.fields(CapacityRequests)] == [
-        "as",
         "wait",
         "pause",
         "giveUp",
@@ -104,5 +99,4 @@ def test_the_defaults() -> None:
         "maxMachinesPerNamespace",
         "maxDevicesPerNamespace",
         "image",
-        "doNotDisrupt",
     ]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.setting import boolean, duration
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,6 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
         pytest.param({"v": -1}, "--v is -1; it must be 0 to 10", id="verbosity"),
         pytest.param({"kube_api_qps": float("nan")}, "--kube-api-qps is nan", id="not a number"),
         pytest.param({"kube_api_burst": 0}, "--kube-api-burst is 0", id="no write ever"),
-        pytest.param({"bind_concurrency": 0}, "--bind-concurrency is 0; it must be 1 to 1024", id="no bind ever"),
         pytest.param(
             {"pod_initial_backoff_seconds": 20.0},
             r"--pod-initial-backoff-seconds \(20\) is longer than --pod-max-backoff-seconds \(10\)",
@@ -69,11 +68,6 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
         pytest.param({"scheduler_name": ""}, "--scheduler-name is ''; it must be a Kubernetes name", id="no name"),
         pytest.param({"leader_elect_resource_name": "a/b"}, "--leader-elect-resource-name is 'a/b'", id="a path"),
         pytest.param({"logging_format": "xml"}, "--logging-format is 'xml'; it must be text or json", id="format"),
-        pytest.param(
-            {"unknown_allocations": "guess"},
-            "--unknown-allocations is 'guess'; it must be pessimistic or count-only",
-            id="policy",
-        ),
         pytest.param({"port": 10**400}, "--port is too large; it must be 0 to 65535", id="a number that is no float"),
         pytest.param(
             {"leader_elect_lease_duration": float("inf")}, "is infs; it must be 2147483647s or less", id="endless"
@@ -160,7 +154,6 @@ def test_files_are_looked_at(tmp_path: Path) -> None:
     there.touch()
     Config(kubeconfig=str(there)).check_files()
     Config().check_files()
-    Config(decision_journal=str(tmp_path / "new")).check_files()  # it is written, not read
     with pytest.raises(ConfigurationError, match=r"--kubeconfig: there is no file .*/missing"):
         Config(kubeconfig=str(tmp_path / "missing")).check_files()
     with pytest.raises(ConfigurationError, match="--kubeconfig: there is no file"):

@@ -11,14 +11,15 @@ import attrs
 import pytest
 import yaml
 
-from neuron_scheduler import cli, run_command
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler import cli
+from neuron_scheduler.commands import run as run_command
 from neuron_scheduler.settings import config_file, file_format
 from neuron_scheduler.settings.arguments import config_and_file
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.settings.setting import duration
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
 OLD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -76,9 +77,9 @@ def config_of(path: str, *flags: str) -> Config:
             id="two profiles, one with its own order",
         ),
         pytest.param(
-            "profiles: [{schedulerName: a, unknownAllocations: count-only, preferences: []}]",
-            Config(profiles=(ProfileConfig(scheduler_name="a", unknown_allocations="count-only", preferences=()),)),
-            id="count only, oldest node first",
+            "profiles: [{schedulerName: a, preferences: []}]",
+            Config(profiles=(ProfileConfig(scheduler_name="a", preferences=()),)),
+            id="oldest node first",
         ),
         pytest.param(
             "profiles: [{schedulerName: a, volumeBindTimeout: 1m}, {schedulerName: b}]",
@@ -101,12 +102,11 @@ def config_of(path: str, *flags: str) -> Config:
             id="Lease",
         ),
         pytest.param(
-            "clientConnection: {qps: 50, burst: 7, master: 'http://x', ownHttp: false}\npodMaxBackoffSeconds: 60\n"
+            "clientConnection: {qps: 50, burst: 7, master: 'http://x'}\npodMaxBackoffSeconds: 60\n"
             "verbosity: 4\nshutdownGracePeriod: 5s\nloggingFormat: json\nport: 0",
             Config(
                 kube_api_qps=50.0,
                 kube_api_burst=7,
-                own_http=False,
                 master="http://x",
                 pod_max_backoff_seconds=60.0,
                 v=4,
@@ -198,11 +198,6 @@ def test_every_setting_has_its_place(write: Write) -> None:
             OURS + "profiles: [{schedulerName: A}]", "config.yaml: schedulerName is 'A'; it must be", id="no such name"
         ),
         pytest.param(
-            OURS + "profiles: [{schedulerName: a, unknownAllocations: guess}]",
-            "config.yaml: unknownAllocations of 'a' is 'guess'; it must be pessimistic or count-only",
-            id="policy",
-        ),
-        pytest.param(
             OURS + "profiles: [{schedulerName: a, volumeBindTimeout: 25h}]",
             "config.yaml: volumeBindTimeout of 'a' is 90000s; it must be 0s to 24h",
             id="a day and more for volumes",
@@ -265,17 +260,17 @@ def test_mistakes(write: Write, text: str, complaint: str) -> None:
         ),
         pytest.param(
             "profiles: [{schedulerName: a, preferences: []}]",
-            ["--scheduler-name=b", "--unknown-allocations=count-only"],
+            ["--scheduler-name=b", "--volume-bind-timeout=30s"],
             {
                 "scheduler_name": "b",
-                "unknown_allocations": "count-only",
-                "profiles": (ProfileConfig(scheduler_name="b", preferences=(), unknown_allocations="count-only"),),
+                "volume_bind_timeout": 30.0,
+                "profiles": (ProfileConfig(scheduler_name="b", preferences=(), volume_bind_timeout=30.0),),
             },
             id="the only profile",
         ),
         pytest.param(
-            "profiles: [{schedulerName: a, unknownAllocations: count-only}, {schedulerName: b}]",
-            ["--unknown-allocations=pessimistic"],
+            "profiles: [{schedulerName: a, volumeBindTimeout: 1m}, {schedulerName: b}]",
+            ["--volume-bind-timeout=600s"],
             {"profiles": (ProfileConfig(scheduler_name="a"), ProfileConfig(scheduler_name="b"))},
             id="all profiles",
         ),

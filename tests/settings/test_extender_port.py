@@ -2,9 +2,9 @@
 
 import pytest
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.extender_port import DEFAULT, address_and_port
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

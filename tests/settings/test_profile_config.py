@@ -3,16 +3,15 @@
 import attrs
 import pytest
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings.capacity_requests import RESERVED, CapacityRequests
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config
 from neuron_scheduler.settings.profile_config import (
-    COUNT_ONLY,
     LONGEST_LABEL,
     ProfileConfig,
     require_distinct,
     require_usable_requests,
 )
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 ASKS = CapacityRequests()
 
@@ -22,12 +21,6 @@ def test_the_defaults_are_those_of_the_flags() -> None:
     only = Config().profiles[0]
     assert ProfileConfig(scheduler_name=only.scheduler_name) == only
     assert set(OF_A_PROFILE) < set(attrs.fields_dict(ProfileConfig))
-
-
-def test_unknown_ids_count_by_number_only_on_request() -> None:
-    """The default is the safe one."""
-    assert not ProfileConfig(scheduler_name="a").count_unknown_only
-    assert ProfileConfig(scheduler_name="a", unknown_allocations=COUNT_ONLY).count_unknown_only
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from tests.simulation import report
 from tests.simulation.hunt import SEEDS, Hunt
 from tests.simulation.jobs import Job, Result
 from tests.simulation.mutants.registry import MUTANTS, named, record
-from tests.simulation.part_names import expanded
+from tests.simulation.reduction import expanded, smallest
 from tests.simulation.runner import SIMULATION, Runner
-from tests.simulation.smaller import smallest
 
 _A_MINUTE = 60.0
 
@@ -25,7 +24,7 @@ def main(arguments: list[str]) -> int:
     """Run a command; return 1 if a seed has failed."""
     options = _parsed(arguments)
     if options.mutants:
-        sys.stdout.write(f"{report.mutants_table()}\n{report.mends_table()}")
+        sys.stdout.write(report.mutants_table())
         return 0
     if options.find_mutants is not None:
         return _find(options)
@@ -45,7 +44,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, metavar="M", help="begin no seed after so many minutes")
     parser.add_argument("--stop-at-first", action="store_true", help="begin no seed after one has failed")
     parser.add_argument("--mutant", type=_mutant, metavar="NAME", help="with this change of the package")
-    parser.add_argument("--mutants", action="store_true", help="print the tables of all mutants and mends")
+    parser.add_argument("--mutants", action="store_true", help="print a table of all mutants")
     parser.add_argument(
         "--find-mutants",
         nargs="*",

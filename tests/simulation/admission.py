@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from neuron_scheduler.sandbox.apiserver.status import StatusError
+from sandbox.apiserver.status import StatusError
 from tests.simulation.watch_cache import POLICY, WatchCache
 
 LEASE: Final = ("kube-system", "my-scheduler")

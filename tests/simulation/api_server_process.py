@@ -14,9 +14,9 @@ import attrs
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from neuron_scheduler.sandbox.apiserver.registry import Registry
-from neuron_scheduler.sandbox.apiserver.status import StatusError
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox.apiserver.registry import Registry
+from sandbox.apiserver.status import StatusError
+from sandbox.server import ApiServer
 from tests.simulation.admission import ACCOUNT, admit_binding
 from tests.simulation.fault_windows import FaultWindows
 from tests.simulation.history import History

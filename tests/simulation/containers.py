@@ -11,11 +11,10 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.sandbox import pod_status
-from neuron_scheduler.sandbox.apiserver.registry import Registry
-from neuron_scheduler.sandbox.apiserver.resources import PODS
-from neuron_scheduler.sandbox.apiserver.store import Object
-from neuron_scheduler.sandbox.containers import run_of
+from sandbox import containers
+from sandbox.apiserver.registry import Registry
+from sandbox.apiserver.resources import PODS
+from sandbox.apiserver.store import Object
 from tests.simulation.fault_windows import FaultWindows
 
 SLOW: Final = "kubelet slow"
@@ -50,12 +49,12 @@ class Containers:
             if self.windows.strikes(REJECTS, *places):
                 self._put(_rejected(current))
                 return
-            self._put(_served(pod_status.running(current, address, self.registry.clock())))
-            run = run_of(pod)
+            self._put(_served(containers.running(current, address, self.registry.clock())))
+            run = containers.run_of(pod)
             if run.seconds is not None:
                 await asyncio.sleep(run.seconds)
                 if (current := self._current(pod)) is not None:
-                    self._put(pod_status.ended(current, run.exit_code, self.registry.clock()))
+                    self._put(containers.ended(current, run.exit_code, self.registry.clock()))
         except asyncio.CancelledError:
             await asyncio.sleep(self._ending(pod))
             raise

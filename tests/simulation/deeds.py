@@ -1,8 +1,10 @@
 """
-What users and their controllers do to pods: each deed is a value with a moment and a sentence.
+What happens to a simulated cluster: each deed is a value with a moment and a sentence.
 
-A deed happens at its time whatever state the cluster is in; what the API server refuses is not done. So a failing
-scenario stays a scenario when some of its deeds are left out. Refuses to depend on what the scheduler has done.
+Users and their controllers create, change and delete pods, Jobs and Deployments; administrators, kubelets and cloud
+providers change nodes; servers stop, histories are compacted, tokens change. A deed happens at its time whatever state
+the cluster is in; what the API server refuses is not done. So a failing scenario stays a scenario when some of its
+deeds are left out. What is done to the scheduler's processes is in `process_faults`.
 """
 
 import json
@@ -10,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from neuron_scheduler.sandbox.apiserver.resource import Resource
-from neuron_scheduler.sandbox.apiserver.resources import BUDGETS, NAMESPACES, PODS
+from sandbox import fleet
+from sandbox.apiserver import metadata
+from sandbox.apiserver.resources import BUDGETS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Resource
+from tests.simulation.admission import LEASE
 from tests.simulation.pod_plans import FINALIZER, PodPlan
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
 
 MERGE = "application/merge-patch+json"
 ALLOCATION: Final = "neuron-scheduler/allocation"
@@ -264,3 +269,302 @@ class DeleteNamespace:
 def _create(world: "World", resource: Resource, namespace: str, name: str, **fields: Any) -> None:
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
     world.registry.create(resource, namespace, head | fields)
+
+
+@attrs.frozen(kw_only=True)
+class CreateJob:
+    """A user creates a Job whose pods run at the same time."""
+
+    at: float
+    pod: PodPlan
+    count: int
+
+    def __str__(self) -> str:
+        return f"create Job of {self.count} pods {self.pod}"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        template = _template(self.pod)
+        template["spec"]["restartPolicy"] = "Never"
+        spec = {"parallelism": self.count, "completions": self.count, "backoffLimit": 20, "template": template}
+        metadata = {"name": self.pod.name, "namespace": self.pod.namespace}
+        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        world.registry.create(JOBS, self.pod.namespace, body)
+
+
+@attrs.frozen(kw_only=True)
+class CreateDeployment:
+    """A user creates a Deployment."""
+
+    at: float
+    pod: PodPlan
+    count: int
+
+    def __str__(self) -> str:
+        return f"create Deployment of {self.count} pods {self.pod}"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        selector = {"matchLabels": {"app": self.pod.app}}
+        spec = {"replicas": self.count, "selector": selector, "template": _template(self.pod)}
+        metadata = {"name": self.pod.name, "namespace": self.pod.namespace}
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+        world.registry.create(DEPLOYMENTS, self.pod.namespace, body)
+
+
+@attrs.frozen(kw_only=True)
+class ScaleDeployment:
+    """A user scales a Deployment."""
+
+    at: float
+    name: str
+    count: int
+    namespace: str = "default"
+
+    def __str__(self) -> str:
+        return f"scale Deployment {self.namespace}/{self.name} to {self.count}"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        change = {"spec": {"replicas": self.count}}
+        world.registry.patch(DEPLOYMENTS, self.namespace, self.name, change, media_type=MERGE)
+
+
+def _template(pod: PodPlan) -> dict[str, Any]:
+    manifest = pod.manifest
+    metadata = {key: value for key, value in manifest["metadata"].items() if key in {"labels", "annotations"}}
+    return {"metadata": metadata, "spec": manifest["spec"]}
+
+
+@attrs.frozen(kw_only=True)
+class Cordon:
+    """An administrator cordons a node, or ends that."""
+
+    at: float
+    node: str
+    ends: bool = False
+
+    def __str__(self) -> str:
+        return f"{'uncordon' if self.ends else 'cordon'} node {self.node}"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        _patch_node(world, self.node, {"spec": {"unschedulable": None if self.ends else True}})
+
+
+@attrs.frozen(kw_only=True)
+class Taint:
+    """A controller taints a node, or removes all taints when there is no effect."""
+
+    at: float
+    node: str
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"taint node {self.node} with {self.effect}" if self.effect else f"remove the taints of node {self.node}"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        taints = [{"key": "example.com/maintenance", "effect": self.effect}] if self.effect else None
+        _patch_node(world, self.node, {"spec": {"taints": taints}})
+
+
+@attrs.frozen(kw_only=True)
+class SetHealthy:
+    """The device plugin of a node reports that fewer devices work, or that all do; their ids are not told."""
+
+    at: float
+    node: str
+    missing: int
+
+    def __str__(self) -> str:
+        return f"{self.missing} devices of node {self.node} are unhealthy"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        node = world.registry.get(NODES, "", self.node)
+        capacity = node["status"]["capacity"]
+        devices, cores = int(capacity.get(fleet.DEVICE, 0)), int(capacity.get(fleet.CORE, 0))
+        left = max(devices - self.missing, 0)
+        amounts = {fleet.DEVICE: str(left), fleet.CORE: str(left * cores // devices)} if devices else {}
+        status = node["status"] | {"allocatable": node["status"]["allocatable"] | amounts}
+        world.store.put(NODES.storage, node | {"status": status})
+
+
+@attrs.frozen(kw_only=True)
+class DeleteNode:
+    """A node is removed under its pods, which stay until the garbage collector finds them."""
+
+    at: float
+    node: str
+
+    def __str__(self) -> str:
+        return f"delete node {self.node}"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        world.registry.delete(NODES, "", self.node, {})
+
+
+@attrs.frozen(kw_only=True)
+class CreateNode:
+    """A node joins; it may have the name of an earlier one, and another type."""
+
+    at: float
+    node: str
+    instance_type: str
+
+    def __str__(self) -> str:
+        return f"create node {self.node}: {self.instance_type}"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        world.registry.create(NODES, "", fleet.node(self.node, self.instance_type))
+
+
+def _patch_node(world: "World", name: str, change: dict[str, Any]) -> None:
+    world.registry.patch(NODES, "", name, change, media_type=MERGE)
+
+
+@attrs.frozen(kw_only=True)
+class StopServer:
+    """An API server ends, and comes back after so many seconds with an empty watch cache."""
+
+    at: float
+    server: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"stop {self.server} for {self.seconds:.1f} s"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        if self.server in world.servers:
+            world.servers[self.server].stop(self.seconds)
+
+
+@attrs.frozen(kw_only=True)
+class FreezeServer:
+    """An API server does nothing for so many seconds, and then goes on where it was."""
+
+    at: float
+    server: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"freeze {self.server} for {self.seconds:.1f} s"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        if self.server in world.servers and world.servers[self.server].process.alive:
+            world.servers[self.server].process.stop(self.seconds)
+
+
+@attrs.frozen(kw_only=True)
+class Compact:
+    """Old versions are forgotten: by etcd, so that page tokens expire, and by the watch caches of all servers."""
+
+    at: float
+
+    def __str__(self) -> str:
+        return "compact the history"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        world.store.expire()
+        for server in world.servers.values():
+            server.cache.expire()
+
+
+@attrs.frozen(kw_only=True)
+class IssueToken:
+    """A new token is accepted beside the old one."""
+
+    at: float
+
+    def __str__(self) -> str:
+        return "issue a new token"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        world.tokens.issue()
+
+
+@attrs.frozen(kw_only=True)
+class WriteToken:
+    """The kubelet writes the newest token into the file of the replicas."""
+
+    at: float
+
+    def __str__(self) -> str:
+        return "write the new token"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        world.tokens.write()
+
+
+@attrs.frozen(kw_only=True)
+class RevokeTokens:
+    """The servers refuse all tokens but the newest, whether or not it is in the file already."""
+
+    at: float
+
+    def __str__(self) -> str:
+        return "revoke the old tokens"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        world.tokens.revoke()
+
+
+@attrs.frozen(kw_only=True)
+class DeleteLease:
+    """Somebody deletes the Lease."""
+
+    at: float
+
+    def __str__(self) -> str:
+        return "delete the Lease"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        world.registry.delete(LEASES, *LEASE, {})
+
+
+@attrs.frozen(kw_only=True)
+class TakeLease:
+    """A stranger writes its name into the Lease, whoever holds it, and does nothing with it."""
+
+    at: float
+    holder: str
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.holder or 'nobody'} takes the Lease for {self.seconds} s"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        moment = metadata.timestamp(world.registry.clock()).replace("Z", ".000000Z")
+        spec = {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self.seconds,
+            "acquireTime": moment,
+            "renewTime": moment,
+        }
+        world.registry.patch(LEASES, *LEASE, {"spec": spec}, media_type=MERGE)
+
+
+@attrs.frozen(kw_only=True)
+class AnnotateLease:
+    """Somebody writes an annotation on the Lease."""
+
+    at: float
+
+    def __str__(self) -> str:
+        return "annotate the Lease"
+
+    def done_in(self, world: "World") -> None:
+        """Do it."""
+        change = {"metadata": {"annotations": {"example.com/note": f"{self.at:g}"}}}
+        world.registry.patch(LEASES, *LEASE, change, media_type=MERGE)

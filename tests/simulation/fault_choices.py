@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from tests.simulation.deeds_of_machines import (
+from tests.simulation.deeds import (
     Compact,
     DeleteLease,
     FreezeServer,
@@ -159,7 +159,7 @@ def _kubelets(scenario: Scenario, dice: Random) -> Scenario:
 
 def _process(scenario: Scenario, dice: Random) -> Scenario:
     kinds = ["killed", "killed", "terminated", "long step", "wrong clock"]
-    kinds += ["stopped", "lease thread stopped"] if scenario.fenced else []
+    kinds += ["stopped", "stopped"] if scenario.fenced else []
     kind, at = dice.choice(kinds), round(dice.uniform(0.5, scenario.quiet_at - 1), 2)
     seconds = (
         dice.choice((-86_400.0, -3.0, 7.0, 3600.0)) if kind == "wrong clock" else dice.choice((0.3, 2.0, 8.0, 20.0))

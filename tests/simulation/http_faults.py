@@ -3,12 +3,11 @@ What can go wrong with a request between a scheduler and the store, beside what 
 
 Each kind is a fault after which a correct scheduler can keep its promises; the table says why. An API server tells the
 truth: a Status of 404 or 409 is never made up, because nothing could be believed then. What a proxy says is a page, and
-no page is a Status. `watch_damage` has what becomes of the lines of a watch. Refuses to know what a scheduler does with
-an answer.
+no page is a Status; none comes with status 200, because TLS reaches the API server (decision 21). Refuses to know what
+a scheduler does with an answer.
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from functools import partial
 from random import Random
@@ -18,16 +17,15 @@ import attrs
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from neuron_scheduler.sandbox.apiserver.resources import PODS
-from neuron_scheduler.sandbox.apiserver.rest import json_response
-from neuron_scheduler.sandbox.apiserver.status import StatusError, conflict, expired
-from neuron_scheduler.sandbox.apiserver.watch import Delivery, error_event
+from sandbox.apiserver.resources import PODS
+from sandbox.apiserver.rest import json_response
+from sandbox.apiserver.status import StatusError, conflict, expired
+from sandbox.apiserver.watch import Delivery
 from tests.simulation.clock import CLOCK
 from tests.simulation.fault_windows import FaultWindows
 from tests.simulation.scenario import Fault
 from tests.simulation.traffic import is_watch, traffic_of
 from tests.simulation.watch_cache import FAULTY, Deliveries
-from tests.simulation.watch_damage import GARBAGE, NO_TEXT, ZERO, damage
 
 LATE: Final = "request late"
 BEFORE: Final[Mapping[str, str]] = {
@@ -36,7 +34,6 @@ BEFORE: Final[Mapping[str, str]] = {
     LATE: "a proxy or a busy server has all of it: it is carried out even if its client is gone meanwhile",
     "proxy answers": "a page of HTML instead of an answer says nothing about the request",
     "server refuses": "a true Status for a request that was not carried out: overload, no etcd, no rights yet",
-    "answered with a page": "status 200 with HTML, from a captive portal: no answer of an API server looks like that",
 }
 """Kinds that strike before a request is carried out; mostly it never is."""
 AFTER: Final[Mapping[str, str]] = {
@@ -46,9 +43,7 @@ AFTER: Final[Mapping[str, str]] = {
     "proxy answers after": "a proxy that gives up waiting says 502 or 504, although the request was carried out",
     "server errs after": "500 and 504 of the server itself say that the outcome is unknown: etcd may have committed",
     "answer cut": "fewer bytes than announced: a client can count",
-    "answer garbled": "bytes that are no JSON, or no UTF-8, with the right length: a client can parse",
     "answer empty": "status 200 without a body: no object is empty",
-    "page after": "status 200 with HTML although the request was carried out",
     "sent twice": "a proxy that got no answer sends a request again; the client sees one of the two answers",
     "sent again later": "a proxy's copy of a request that succeeded comes seconds later; preconditions refuse it",
 }
@@ -89,11 +84,6 @@ FOR_EVER: Final[Mapping[str, StatusError]] = {
     WEBHOOK: StatusError(500, "InternalError", "Internal error occurred: failed calling webhook: no endpoints"),
     TOO_LARGE: StatusError(500, "", "etcdserver: request is too large"),
 }
-FIELDS: Final[Mapping[bytes, tuple[bytes, ...]]] = {
-    ZERO: (b'"metadata":', b'"name":', b'"continue":', b'"resourceVersion":', b'"items":'),
-    NO_TEXT: (b'"nodeName":', b'"annotations":', b'"continue":', b'"resourceVersion":', b'"uid":'),
-}
-"""Fields whose names are damaged, by the byte that damages them: those by which lists are read, and optional ones."""
 ETCD: Final = "etcdserver: request timed out"
 REPEATABLE: Final = frozenset({"bindings", "lease", "deletes"})
 """Writes with preconditions. A late copy of another one would be a new write, which no client can prevent."""
@@ -130,7 +120,6 @@ class HttpFaults:
                     return answer
         if is_watch(request):
             FAULTY.set(partial(self._events, request.query.get("resourceVersion", "")))
-            damage(request, self.windows, self.server, "watches")
             return await handler(request)
         answer = await handler(request)
         for kind in AFTER:
@@ -160,8 +149,6 @@ class HttpFaults:
                 return page(int(fault.detail or self.dice.choice(PAGE_STATUS)))
             case "server refuses":
                 return refusal(self._refused(request, fault, list(REFUSALS)))
-            case "answered with a page":
-                return page(200)
         return cut_off(request)
 
     async def _spoilt(
@@ -184,7 +171,7 @@ class HttpFaults:
                 if answer.status < 300 and traffic_of(request) in REPEATABLE:
                     self._copies.add(asyncio.create_task(self._again(request, handler, fault.seconds)))
             case _:
-                return self._replaced(kind, fault, request, answer)
+                return self._replaced(kind, fault, request)
         return answer
 
     def _refused(self, request: web.Request, fault: Fault, codes: list[str]) -> StatusError:
@@ -197,20 +184,15 @@ class HttpFaults:
             else REFUSALS[code]
         )
 
-    def _replaced(self, kind: str, fault: Fault, request: web.Request, answer: web.StreamResponse) -> web.Response:
+    def _replaced(self, kind: str, fault: Fault, request: web.Request) -> web.Response:
         """Return what a client gets in place of the answer."""
         match kind:
             case "proxy answers after":
                 return page(int(fault.detail or self.dice.choice((502, 503, 504, 429, 401, 404))))
             case "server errs after":
                 return refusal(self._refused(request, fault, ["500", "504"]))
-            case "answer garbled":
-                body = _garbled(_body(answer), NO_TEXT if fault.detail else ZERO)
-                return web.Response(body=body, status=answer.status, content_type="application/json")
-            case "answer empty":
-                return web.Response(status=200)
             case _:
-                return page(200)
+                return web.Response(status=200)
 
     async def _wait(self, seconds: float) -> None:
         """Wait for so many seconds, or until the quiet."""
@@ -267,7 +249,7 @@ def cut_off(request: web.Request) -> web.Response:
 
 def _error(event: Delivery, code: str) -> Delivery:
     version = int(event.object["metadata"].get("resourceVersion") or 0)
-    return error_event(expired(version, version + 1) if code == "410" else REFUSALS[code])
+    return Delivery("ERROR", (expired(version, version + 1) if code == "410" else REFUSALS[code]).body())
 
 
 async def _truncated(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
@@ -280,18 +262,6 @@ async def _truncated(request: web.Request, answer: web.StreamResponse) -> web.St
     await asyncio.sleep(0.01)
     cut_off(request)
     return partial
-
-
-def _garbled(body: bytes, byte: bytes) -> bytes:
-    """Return bytes that are damaged in one place: half of the time in the name of a field by which lists are read."""
-    dice = Random(f"{CLOCK.now}")
-    names = [found.start() for found in re.finditer(re.escape(dice.choice(FIELDS[byte])), body)]
-    if names and dice.random() < 0.5:
-        at, bad = dice.choice(names) + 2, byte
-    else:
-        at, bad = dice.randrange(len(body) + 1), dice.choice((byte, GARBAGE))
-    bad = bad[: len(body) - at]
-    return body[:at] + bad + body[at + len(bad) :]
 
 
 def _body(answer: web.StreamResponse) -> bytes:

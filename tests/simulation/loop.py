@@ -19,7 +19,7 @@ from anyio._backends import _asyncio as backend
 
 from tests.simulation.clock import BOOTED, CLOCK
 from tests.simulation.network import Network
-from tests.simulation.process import THREAD, Process
+from tests.simulation.process import PROCESS, Process
 
 STEP: Final = 0.000_02
 """Virtual seconds that a step takes."""
@@ -36,7 +36,7 @@ class SimulatedTask(asyncio.Task[Any]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], *, context: Context | None = None, **options: Any) -> None:
         self.number = next(self._numbers)
-        self.thread = THREAD.get() if context is None else context.get(THREAD)
+        self.process = PROCESS.get() if context is None else context.get(PROCESS)
         super().__init__(coroutine, context=context, **options)
 
     def __hash__(self) -> int:
@@ -90,14 +90,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle.cancelled():
                 continue
-            thread = handle._context.get(THREAD)  # type: ignore[attr-defined]
-            if thread is None:
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process is None:
                 handle._run()
-            elif not thread.process.alive or thread.process.is_stopped(thread.name):
-                thread.process.keep(thread.name, handle)
+            elif not process.alive or process.is_stopped:
+                process.keep(handle)
             else:
                 handle._run()
-                self.stepped(thread.process)
+                self.stepped(process)
             CLOCK.now += STEP
             self.steps += 1
         if self.steps > self.most_steps:
@@ -134,8 +134,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_options: Any) -> Any:
         """Listen in memory."""
-        process = THREAD.get()
-        return self.network.listen((host, port), protocol_factory, "world" if process is None else process.process.name)
+        process = PROCESS.get()
+        return self.network.listen((host, port), protocol_factory, "world" if process is None else process.name)
 
     def run_in_executor(  # type: ignore[override]  # what runs it is not chosen by the caller
         self, _executor: Any, function: Callable[..., Any], *args: Any

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from tests.simulation import poison
-from tests.simulation.deeds_of_nodes import Cordon, CreateNode, DeleteNode, SetHealthy, Taint
+from tests.simulation.deeds import Cordon, CreateNode, DeleteNode, SetHealthy, Taint
 from tests.simulation.moments import after, moment, pair
 from tests.simulation.poison import Poison, RemovePoison
 from tests.simulation.scenario import Deed

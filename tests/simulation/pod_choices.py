@@ -11,20 +11,22 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.sandbox.fleet import INSTANCE_TYPES
+from sandbox.fleet import INSTANCE_TYPES
 from tests.simulation.deeds import (
     AddCondition,
     Annotate,
     BindElsewhere,
     CreateBudget,
+    CreateDeployment,
+    CreateJob,
     CreatePod,
     DeleteNamespace,
     DeletePod,
     Finalize,
     OpenGate,
     RecreatePod,
+    ScaleDeployment,
 )
-from tests.simulation.deeds_of_controllers import CreateDeployment, CreateJob, ScaleDeployment
 from tests.simulation.moments import after, moment
 from tests.simulation.pod_plans import PodPlan
 from tests.simulation.scenario import Deed

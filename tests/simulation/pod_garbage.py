@@ -10,9 +10,9 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.sandbox.apiserver.registry import Registry
-from neuron_scheduler.sandbox.apiserver.resources import NODES, PODS
-from neuron_scheduler.sandbox.apiserver.status import StatusError
+from sandbox.apiserver.registry import Registry
+from sandbox.apiserver.resources import NODES, PODS
+from sandbox.apiserver.status import StatusError
 from tests.simulation.history import History
 
 PERIOD: Final = 5.0

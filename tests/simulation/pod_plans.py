@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.sandbox.apiserver.store import Object
-from neuron_scheduler.sandbox.containers import RUN_SECONDS
-from neuron_scheduler.sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL
+from sandbox.apiserver.store import Object
+from sandbox.containers import RUN_SECONDS
+from sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL
 
 OURS: Final = "my-scheduler"
 GATE: Final = "example.com/quota"

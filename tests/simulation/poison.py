@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgspec
 
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.resources import BUDGETS, NAMESPACES, NODES, PODS
-from neuron_scheduler.sandbox.apiserver.store import Object
+from sandbox import fleet
+from sandbox.apiserver.resources import BUDGETS, NAMESPACES, NODES, PODS
+from sandbox.apiserver.store import Object
 from tests.simulation.pod_plans import PodPlan
 
 if TYPE_CHECKING:

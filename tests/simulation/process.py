@@ -1,9 +1,8 @@
 """
 Processes of the simulated machines: what the kernel does to them.
 
-All of them share one event loop. Each step of the loop belongs to the process, and the thread, in whose context it was
-scheduled: a process that is stopped keeps its steps for later, and one that is killed loses them. Refuses to know what
-a process does.
+All of them share one event loop. Each step of the loop belongs to the process in whose context it was scheduled: a
+process that is stopped keeps its steps for later, and one that is killed loses them.
 """
 
 import asyncio
@@ -19,16 +18,8 @@ from tests.simulation.clock import CLOCK
 KILLED: Final = 137
 
 
-@attrs.frozen(eq=False)
-class Thread:
-    """A thread of a process; its steps are run one at a time, in their order."""
-
-    process: "Process"
-    name: str
-
-
-THREAD: ContextVar[Thread | None] = ContextVar("THREAD", default=None)
-"""The thread to which the code that runs belongs; None for the world outside of all processes."""
+PROCESS: ContextVar["Process | None"] = ContextVar("PROCESS", default=None)
+"""The process to which the code that runs belongs; None for the world outside of all processes."""
 
 
 @attrs.define(eq=False)
@@ -47,8 +38,8 @@ class Process:
     ended: Callable[["Process"], None]
     exit_code: int | None = None
     wall_offset: float = attrs.field(default=0.0, init=False)
-    _stopped: dict[str, float] = attrs.field(factory=dict, init=False)  # thread, or "" for all: until when
-    _kept: dict[str, list[asyncio.Handle]] = attrs.field(factory=dict, init=False)
+    _stopped_until: float = attrs.field(default=0.0, init=False)
+    _kept: list[asyncio.Handle] = attrs.field(factory=list, init=False)
     _remains: list[object] = attrs.field(factory=list, init=False)
     _at_end: list[Callable[[], None]] = attrs.field(factory=list, init=False)
 
@@ -57,30 +48,31 @@ class Process:
         """Whether it has not ended."""
         return self.exit_code is None
 
-    def context(self, thread: str = "main") -> Context:
-        """Return a new context in which code belongs to a thread of this process."""
+    def context(self) -> Context:
+        """Return a new context in which code belongs to this process."""
         context = copy_context()
-        context.run(THREAD.set, Thread(self, thread))
+        context.run(PROCESS.set, self)
         return context
 
     def at_end(self, function: Callable[[], None]) -> None:
         """Call a function when the process has ended, such as one that closes a connection."""
         self._at_end.append(function)
 
-    def stop(self, seconds: float, *, thread: str = "") -> None:
-        """Run no step for so many seconds, of a thread (one long step) or of the whole process (SIGSTOP, SIGCONT)."""
+    def stop(self, seconds: float) -> None:
+        """Run no step for so many seconds: SIGSTOP and SIGCONT, or one long step."""
         loop = asyncio.get_running_loop()
-        self._stopped[thread] = max(self._stopped.get(thread, 0.0), loop.time() + seconds)
-        loop.call_at(self._stopped[thread], self._go_on, thread, context=Context())
+        self._stopped_until = max(self._stopped_until, loop.time() + seconds)
+        loop.call_at(self._stopped_until, self._go_on, context=Context())
 
-    def is_stopped(self, thread: str) -> bool:
-        """Return whether a thread runs no step now."""
-        return "" in self._stopped or thread in self._stopped
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it runs no step now."""
+        return self._stopped_until > 0
 
-    def keep(self, thread: str, handle: asyncio.Handle) -> None:
-        """Keep a step of a thread that is stopped, or of a process that has ended: nothing of it may be finalized."""
+    def keep(self, handle: asyncio.Handle) -> None:
+        """Keep a step of a process that is stopped, or that has ended: nothing of it may be finalized."""
         if self.alive:
-            self._kept.setdefault(thread, []).append(handle)
+            self._kept.append(handle)
         else:
             self._remains.append(handle)
 
@@ -89,7 +81,7 @@ class Process:
         if not self.alive:
             return
         self.exit_code = exit_code
-        self._remains.extend(self._kept.values())
+        self._remains.extend(self._kept)
         self._kept.clear()
         self._remains.extend(self.tasks)
         for function in self._at_end:
@@ -99,23 +91,20 @@ class Process:
     @property
     def tasks(self) -> list[asyncio.Task[object]]:
         """The tasks that have not ended, in no order."""
-        return [
-            task for task in asyncio.all_tasks() if (thread := getattr(task, "thread", None)) and thread.process is self
-        ]
+        return [task for task in asyncio.all_tasks() if getattr(task, "process", None) is self]
 
-    def _go_on(self, thread: str) -> None:
+    def _go_on(self) -> None:
         loop = asyncio.get_running_loop()
-        if not self.alive or self._stopped.get(thread, 0.0) > loop.time():
+        if not self.alive or self._stopped_until > loop.time():
             return
-        self._stopped.pop(thread, None)
-        for name in [name for name in self._kept if not self.is_stopped(name)]:
-            loop._ready.extend(self._kept.pop(name))  # type: ignore[attr-defined]  # in the order in which they came
+        self._stopped_until = 0.0
+        loop._ready.extend(self._kept)  # type: ignore[attr-defined]  # in the order in which they came
+        self._kept.clear()
 
 
 def current() -> Process | None:
     """Return the process to which the code that runs belongs."""
-    thread = THREAD.get()
-    return None if thread is None else thread.process
+    return PROCESS.get()
 
 
 def _offset_of_current() -> float:

@@ -25,15 +25,6 @@ def _stopped(replica: Replica, fault: Fault) -> None:
     replica.process.stop(fault.seconds)
 
 
-def _long_step(replica: Replica, fault: Fault) -> None:
-    """One step of the event loop takes this long; the thread of the Lease runs on."""
-    replica.process.stop(fault.seconds, thread="main")
-
-
-def _lease_thread_stopped(replica: Replica, fault: Fault) -> None:
-    replica.process.stop(fault.seconds, thread="lease")
-
-
 def _terminated(replica: Replica, _fault: Fault) -> None:
     replica.terminate()
 
@@ -47,8 +38,7 @@ def _wrong_clock(replica: Replica, fault: Fault) -> None:
 KINDS: Final[Mapping[str, Callable[[Replica, Fault], None]]] = {
     "killed": _killed,
     "stopped": _stopped,
-    "long step": _long_step,
-    "lease thread stopped": _lease_thread_stopped,
+    "long step": _stopped,
     "terminated": _terminated,
     "wrong clock": _wrong_clock,
 }

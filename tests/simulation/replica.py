@@ -8,18 +8,17 @@ import asyncio
 import contextlib
 import contextvars
 import signal
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from neuron_scheduler import app
-from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.run_command import CLEAN, ending
+from neuron_scheduler.commands.run import CLEAN, ending
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
+from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.wiring import Parts
 from tests.simulation.process import Process
 
@@ -75,9 +74,6 @@ class Replica:
             with ending() as end:
                 async with app.built(self.config, self._requests) as scheduler:
                     self.parts = scheduler.parts
-                    if (election := scheduler.parts.election) is not None:
-                        election.beside = partial(_beside, process)
-                        election.end_process = process.end
                     await scheduler.run()
             code = end.code
         process.end(code)
@@ -87,22 +83,3 @@ class Replica:
         self.note(self.name, f"ended with {process.exit_code}")
         pause = self.dice.uniform(*RESTART)
         asyncio.get_running_loop().call_later(pause, self.start, context=contextvars.Context())
-
-
-def _beside(
-    process: Process,
-    take_part: Callable[[], Coroutine[Any, Any, None]],
-    over: Callable[[BaseException | None], None],
-) -> None:
-    """Run the candidate for the Lease as a second thread of the process."""
-
-    async def run() -> None:
-        failure = None
-        try:
-            await take_part()
-        except BaseException as error:  # noqa: BLE001 - `over` passes it on
-            failure = error
-        over(failure)
-
-    context = process.context("lease")
-    context.run(asyncio.get_running_loop().create_task, run(), context=context)

@@ -8,9 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from tests.simulation.jobs import Job, Result
-from tests.simulation.mutants.mends import MENDS
 from tests.simulation.mutants.registry import MUTANTS, caught
-from tests.simulation.part_names import compact
+from tests.simulation.reduction import compact
 
 _HOUR = 3600.0
 _MOST_SEEDS = 20
@@ -74,14 +73,4 @@ def mutants_table() -> str:
         unseen = f"none: {mutant.masked}" if mutant.masked else "not caught yet"
         oracles, seeds = (", ".join(catch.oracles), str(catch.seed)) if catch else (unseen, "")
         lines.append(f"| `{mutant.name}` | {mutant.away} | {mutant.danger} | {oracles} | {seeds} |")
-    return "\n".join(lines) + "\n"
-
-
-def mends_table() -> str:
-    """Return the mends as a table in Markdown: what each prevents, and what fails when it is taken back."""
-    lines = ["| number | what can happen without the mend | mutants | tests of the real thing |", "|---|---|---|---|"]
-    for mend in MENDS:
-        mutants = ", ".join(f"`{mutant.name}`" for mutant in MUTANTS if mutant.mend == mend.number)
-        tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in mend.tests)
-        lines.append(f"| {mend.number} | {mend.what} | {mutants} | {tests} |")
     return "\n".join(lines) + "\n"

@@ -63,7 +63,6 @@ class Scenario:
         seed: of all chance that is not a value here.
         replicas: how many of the scheduler run.
         api_servers: in front of one store.
-        own_http: whether writes go over the scheduler's own HTTP client.
         fenced: whether the admission policy on Bindings is installed.
         lease: duration, renew deadline and retry period in seconds.
         page_size: the most objects that a page of a list has; 0 for as many as the client asks for.
@@ -79,7 +78,6 @@ class Scenario:
     seed: int
     replicas: int = 2
     api_servers: int = 1
-    own_http: bool = True
     fenced: bool = True
     lease: tuple[float, float, float] = (15.0, 10.0, 2.0)
     page_size: int = 0

@@ -31,7 +31,6 @@ def scenario_of(seed: int) -> Scenario:
         seed=seed,
         replicas=dice.choice((1, 2, 2, 2, 3)),
         api_servers=dice.choice((1, 1, 2)),
-        own_http=dice.random() < 0.75,
         fenced=dice.random() < 0.85,
         lease=dice.choice(((15.0, 10.0, 2.0), (15.0, 10.0, 2.0), (6.0, 4.0, 1.0))),
         page_size=dice.choice((0, 0, 3)),

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import neuron_scheduler.errors  # noqa: F401 - for the test of a module that is imported already
+import neuron_scheduler.telemetry.errors  # noqa: F401 - for the test of a module that is imported already
 from tests.simulation.hunt import SEEDS
 from tests.simulation.jobs import Job
-from tests.simulation.mutants.mends import MENDS
 from tests.simulation.mutants.mutant import Edit, Mutant, RottenMutantError
 from tests.simulation.mutants.registry import MUTANTS, caught
 from tests.simulation.runner import ROOT, Runner
@@ -59,14 +58,6 @@ def test_enough_mutants_are_caught() -> None:
     assert all(catch.seed < SEEDS for catch in CAUGHT.values())
 
 
-def test_each_mend_is_held_by_something() -> None:
-    """Each has tests that exist, and a mutant takes back one that there is."""
-    assert [mend.number for mend in MENDS] == list(range(1, len(MENDS) + 1))
-    assert {mutant.mend for mutant in MUTANTS} <= {0, *(mend.number for mend in MENDS)}
-    for file, _, test in (test.partition("::") for mend in MENDS for test in mend.tests):
-        assert f"def {test}(" in (ROOT / file).read_text()
-
-
 @pytest.mark.parametrize("name", CHECKED)
 def test_the_simulation_notices_each_mutant(name: str) -> None:
     """On its recorded seed the same oracle fails; `--find-mutants` finds another seed when scenarios have changed."""
@@ -111,16 +102,15 @@ def test_a_mutant_that_does_not_fit_any_more_is_an_error(before: str, times: int
 
 def test_a_module_that_is_imported_already_is_an_error() -> None:
     """Nothing would be changed."""
-    edit = Edit("errors", "", "")
-    with pytest.raises(RottenMutantError, match=r"neuron_scheduler.errors is imported before"):
+    edit = Edit("telemetry.errors", "", "")
+    with pytest.raises(RottenMutantError, match=r"neuron_scheduler.telemetry.errors is imported before"):
         mutant(edit).install()
 
 
 def test_a_mutant_changes_what_is_imported_after_it() -> None:
     """The module has the change, its compiled file does not, and a module that nothing imports is an error."""
     code = """
-import neuron_scheduler.errors  # noqa: F401 - for the test of a module that is imported already
-from tests.simulation.mutants.mends import MENDS
+import neuron_scheduler.telemetry.errors  # noqa: F401 - for the test of a module that is imported already
 from tests.simulation.mutants.mutant import Edit, Mutant, RottenMutantError
 edits = (Edit("kube.http.status", "LONGEST_PAUSE: Final = 15.0", "LONGEST_PAUSE: Final = 16.0"),)
 mutant = Mutant(name="a", away="b", danger="c", edits=edits)

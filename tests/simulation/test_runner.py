@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.simulation.jobs import Job
-from tests.simulation.part_names import compact, expanded
-from tests.simulation.runner import ROOT, Runner, ZygoteError
-from tests.simulation.smaller import smallest
+from tests.simulation.reduction import compact, expanded, smallest
+from tests.simulation.runner import ROOT, Runner
 from tests.support.toy_simulation import CRASHES, FAILS, HANGS
 
 TOY = "tests.support.toy_simulation"
@@ -37,14 +36,6 @@ def test_each_end_of_a_simulation_is_told_apart() -> None:
     assert "in simulate" in results[HANGS].trouble
 
 
-def test_a_simulation_that_waits_for_ever_is_ended() -> None:
-    """The limit in real seconds ends a child that uses no CPU either."""
-    with Runner(1, simulation=TOY) as runner:
-        (result,) = runner.all([Job(seed=HANGS, real_seconds=0.5)])
-    assert result.end == "hung"
-    assert "in simulate" in result.trouble
-
-
 def test_a_failing_seed_is_made_small_and_printed() -> None:
     """Only what the failure needs is left, and the printed command replays just that."""
     ran = command("--seeds", "0:4")
@@ -57,36 +48,6 @@ def test_a_failing_seed_is_made_small_and_printed() -> None:
     again = command(*replay)
     assert again.returncode == 1
     assert "2 times it rained on 1 replicas and 1 nodes" in again.stdout
-
-
-def test_seeds_that_pass() -> None:
-    """A run without a failure ends with 0; a replay prints the history and the digest."""
-    assert command("--seeds", "0:3").returncode == 0
-    ran = command("2")
-    assert ran.returncode == 0
-    assert "10 times it rained on 3 replicas and 2 nodes" in ran.stdout
-    assert "seed 2 passed, digest 2c" in ran.stdout
-
-
-def test_it_stops_at_the_first_failure() -> None:
-    """With --stop-at-first, later seeds are not begun."""
-    ran = command("--seeds", "3:1000", "--stop-at-first", "--quiet", "--processes", "1")
-    assert "\n1 seeds: 1 violated\n" in ran.stdout
-
-
-def test_a_mistake_in_a_command_is_a_sentence() -> None:
-    """Unknown mutants and parts are named."""
-    unknown = command("2", "--mutant", "no-such-mutant")
-    assert unknown.returncode != 0
-    assert "there is no mutant 'no-such-mutant'" in unknown.stderr
-    assert "the scenario of seed 2 has no f99" in command("2", "--without", "f99").stdout
-    assert "'x' is no part of a scenario" in command("2", "--without", "x").stderr
-
-
-def test_a_process_that_cannot_start_is_an_error() -> None:
-    """A module that is not there ends the run; it does not wait for ever."""
-    with Runner(1, simulation="tests.support.no_such_simulation") as runner, pytest.raises(ZygoteError):
-        runner.all([Job(seed=0)])
 
 
 @pytest.mark.parametrize(("needed", "at_once"), [((), 1), (("d3",), 2), (("d0", "f7", "f8"), 1), (("f0", "f9"), 3)])

@@ -1,11 +1,12 @@
 """The seeds choose all that can happen, and nothing after which no scheduler could keep its promises."""
 
 from collections import Counter
+from functools import cache
 
 import attrs
 
-from tests.simulation import deeds, deeds_of_controllers, deeds_of_machines, deeds_of_nodes, poison
-from tests.simulation.deeds_of_machines import FreezeServer, TakeLease
+from tests.simulation import deeds, poison
+from tests.simulation.deeds import FreezeServer, TakeLease
 from tests.simulation.fault_choices import DELAYS, between_leaders
 from tests.simulation.fault_windows import CHUNKS, CONNECTS
 from tests.simulation.hard_cases import EVERY, TURNS, with_hard_case
@@ -15,9 +16,12 @@ from tests.simulation.process_faults import KINDS as PROCESS_FAULTS
 from tests.simulation.scenario import Fault, Scenario
 from tests.simulation.scenarios import scenario_of
 from tests.simulation.watch_cache import LAG, POLICY_LAG
-from tests.simulation.watch_damage import LINES
 
-SCENARIOS = [scenario_of(seed) for seed in range(1000)]
+
+@cache
+def scenarios() -> list[Scenario]:
+    """Return those of a thousand seeds."""
+    return [scenario_of(seed) for seed in range(1000)]
 
 
 def test_a_seed_is_a_scenario() -> None:
@@ -27,35 +31,35 @@ def test_a_seed_is_a_scenario() -> None:
 
 def test_every_kind_of_fault_is_chosen() -> None:
     """Each kind is in a good number of seeds."""
-    kinds = Counter(fault.kind for scenario in SCENARIOS for fault in scenario.faults)
-    wanted = {*BEFORE, *AFTER, *WATCH, *LINES, *CONNECTS, *CHUNKS, *PROCESS_FAULTS, *HARD}
+    kinds = Counter(fault.kind for scenario in scenarios() for fault in scenario.faults)
+    wanted = {*BEFORE, *AFTER, *WATCH, *CONNECTS, *CHUNKS, *PROCESS_FAULTS, *HARD}
     wanted |= {LAG, POLICY_LAG, "page expired"}
     assert {kind for kind in wanted if kinds[kind] < 3} == set()
 
 
 def test_every_deed_is_chosen() -> None:
     """Each deed, and each unreadable object, is in some seed."""
-    modules = (deeds, deeds_of_controllers, deeds_of_machines, deeds_of_nodes, poison)
+    modules = (deeds, poison)
     all_deeds = {value for module in modules for value in vars(module).values() if hasattr(value, "done_in")}
-    assert all_deeds == {type(deed) for scenario in SCENARIOS for deed in scenario.deeds}
-    kinds = {deed.kind for scenario in SCENARIOS for deed in scenario.deeds if isinstance(deed, Poison)}
+    assert all_deeds == {type(deed) for scenario in scenarios() for deed in scenario.deeds}
+    kinds = {deed.kind for scenario in scenarios() for deed in scenario.deeds if isinstance(deed, Poison)}
     assert kinds == {*poison.PODS_OF, *poison.NODES_OF, *poison.OTHERS}
 
 
 def test_hard_cases_leave_other_seeds_as_they_are() -> None:
-    """Of sixteen seeds four have one, in turn."""
+    """Of sixteen seeds three have one, in turn."""
     plain = scenario_of(0)
     for left, cases in TURNS.items():
         seeds = range(left, EVERY * len(cases), EVERY)
         assert [seed for seed in seeds if with_hard_case(of := attrs.evolve(plain, seed=seed)) == of] == []
     seeds = range(EVERY * max(map(len, TURNS.values())))
     changed = {seed % EVERY for seed in seeds if with_hard_case(of := attrs.evolve(plain, seed=seed)) != of}
-    assert changed == TURNS.keys() == {1, 8, 11, 14}
+    assert changed == TURNS.keys() == {1, 8, 11}
 
 
 def test_all_is_over_at_the_quiet() -> None:
     """No fault and no deed comes after it, but what concerns the pods of one namespace only."""
-    for scenario in SCENARIOS:
+    for scenario in scenarios():
         assert all(fault.until <= scenario.quiet_at for fault in scenario.faults if fault.kind not in LASTING), scenario
         assert all(deed.at <= scenario.quiet_at for deed in scenario.deeds), scenario
 
@@ -67,7 +71,7 @@ def _of_bindings(scenario: Scenario) -> list[Fault]:
 
 def test_without_the_fence_no_binding_is_late() -> None:
     """Then only the clock of an old leader protects, for the time between two leaders; and nobody takes the Lease."""
-    for scenario in SCENARIOS:
+    for scenario in scenarios():
         if scenario.fenced:
             continue
         duration, deadline, _ = scenario.lease
@@ -79,7 +83,7 @@ def test_without_the_fence_no_binding_is_late() -> None:
 
 def test_no_server_is_frozen_while_bindings_are_late() -> None:
     """Its Lease is old, and what it has not read is late as well."""
-    for scenario in SCENARIOS:
+    for scenario in scenarios():
         if any(isinstance(deed, FreezeServer) for deed in scenario.deeds):
             late = [fault.seconds for fault in _of_bindings(scenario) if fault.kind in {"late", LATE}]
             assert max(late, default=0.0) < between_leaders(scenario) / 2, scenario
@@ -87,7 +91,7 @@ def test_no_server_is_frozen_while_bindings_are_late() -> None:
 
 def test_the_fence_is_late_only_while_bindings_are_not() -> None:
     """Both at the same time let the Bindings of two leaders pass (decision 3)."""
-    for scenario in SCENARIOS:
+    for scenario in scenarios():
         if not any(fault.kind == POLICY_LAG for fault in scenario.faults):
             continue
         duration, deadline, _ = scenario.lease

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import anyio
 import pytest
 
-from neuron_scheduler.sandbox.apiserver.resources import PODS
-from neuron_scheduler.sandbox.apiserver.status import StatusError
-from neuron_scheduler.sandbox.apiserver.store import Expired, Store
+from sandbox.apiserver.resources import PODS
+from sandbox.apiserver.status import StatusError
+from sandbox.apiserver.store import Expired, Store
 from tests.simulation.clock import CLOCK
 from tests.simulation.fault_windows import FaultWindows
 from tests.simulation.scenario import Fault
@@ -57,16 +56,6 @@ async def test_a_change_is_seen_when_it_is_due(now: Callable[[float], None]) -> 
     now(6.0)
 
 
-async def test_a_lag_ends_with_its_window(now: Callable[[float], None]) -> None:
-    """What was late is seen at the end of the window."""
-    store = Store()
-    cache = late(store, 50.0, until=10.0)
-    now(9.0)
-    store.put("pods", pod("a"))
-    cache.tables["pods"].see(10.0)
-    assert names(cache) == ["a"]
-
-
 async def test_lists_are_consistent_or_from_the_cache(
     now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,29 +83,3 @@ async def test_a_new_cache_has_no_history(now: Callable[[float], None]) -> None:
     assert names(cache) == ["a", "b"]
     with pytest.raises(Expired):
         cache.tables["pods"].position("pods", old)
-
-
-async def test_pages_are_as_small_as_the_server_chooses(now: Callable[[float], None]) -> None:
-    """A server may return fewer objects than asked for, and a token."""
-    now(0.0)
-    store = Store()
-    cache = WatchCache("api-1", store, FaultWindows(1, [], lambda _kind, _place: None), page_size=2)
-    for name in ("a", "b", "c"):
-        store.put("pods", pod(name))
-    first = await cache.page(PODS, None, {"limit": "500"})
-    rest = await cache.page(PODS, None, {"limit": "500", "continue": first.next_token})
-    assert [len(page.objects) for page in (first, rest)] == [2, 1]
-
-
-async def test_followers_are_woken(now: Callable[[float], None]) -> None:
-    """The cache follows the store as long as it runs."""
-    now(0.0)
-    store = Store()
-    cache = late(store, 0.0)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(cache.run)
-        await anyio.lowlevel.checkpoint()
-        store.put("pods", pod("a"))
-        await cache.tables["pods"].changed("pods")
-        tasks.cancel_scope.cancel()
-    assert names(cache) == ["a"]

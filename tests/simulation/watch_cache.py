@@ -14,11 +14,10 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler.sandbox.apiserver import listing, watch
-from neuron_scheduler.sandbox.apiserver.resource import Resource
-from neuron_scheduler.sandbox.apiserver.resources import LEASES, RESOURCES
-from neuron_scheduler.sandbox.apiserver.status import expired_continue, from_the_future
-from neuron_scheduler.sandbox.apiserver.store import Change, Object, Store
+from sandbox.apiserver import listing, watch
+from sandbox.apiserver.resources import LEASES, RESOURCES, Resource
+from sandbox.apiserver.status import expired_continue, from_the_future
+from sandbox.apiserver.store import Change, Object, Store
 from tests.simulation.clock import CLOCK
 from tests.simulation.fault_windows import FaultWindows
 

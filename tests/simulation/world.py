@@ -19,14 +19,14 @@ from typing import Final
 import attrs
 from kubernetes_asyncio.config import kube_config
 
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.apiserver.registry import Registry
-from neuron_scheduler.sandbox.apiserver.resources import NODES, PRIORITY_CLASSES
-from neuron_scheduler.sandbox.apiserver.status import StatusError
-from neuron_scheduler.sandbox.apiserver.store import Change as Commit, Store
-from neuron_scheduler.sandbox.controllers.loop import Controllers
-from neuron_scheduler.sandbox.kubelet import Kubelet
 from neuron_scheduler.settings.config import Config
+from sandbox import fleet
+from sandbox.apiserver.registry import Registry
+from sandbox.apiserver.resources import NODES, PRIORITY_CLASSES
+from sandbox.apiserver.status import StatusError
+from sandbox.apiserver.store import Change as Commit, Store
+from sandbox.controllers.loop import Controllers
+from sandbox.kubelet import Kubelet
 from tests.simulation.api_server_process import AUTHOR, PORT, ApiServerProcess
 from tests.simulation.clock import CLOCK, START
 from tests.simulation.containers import Containers
@@ -104,7 +104,6 @@ class World:
             leader_elect_lease_duration=duration,
             leader_elect_renew_deadline=deadline,
             leader_elect_retry_period=period,
-            own_http=self.scenario.own_http,
             bind_concurrency=self.scenario.bind_concurrency,
             port=0,
             secure_port=0,
@@ -119,7 +118,7 @@ class World:
         containers = Containers(self.registry, self.windows, Random(f"{self.scenario.seed}/containers"))
         runs = [Kubelet(self.registry, 0.0, containers).run, PodGarbage(self.registry, self.history).run]
         if self.scenario.controllers:
-            runs.append(Controllers(self.registry, kube_scheduler=False).run)
+            runs.append(Controllers(self.registry).run)
         tasks = [loop.create_task(run(), context=Context()) for run in runs]
         yield
         assert not any(task.done() for task in tasks)

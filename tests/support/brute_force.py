@@ -26,8 +26,6 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, se
 T = TypeVar("T")
 PROFILE: Final = default_profile("my-scheduler")
 CORDON: Final = "node.kubernetes.io/unschedulable"
-Weight = tuple[int, int]
-"""How many pods have to be ended, and how many that are terminating have to be gone."""
 
 
 @attrs.frozen
@@ -120,25 +118,9 @@ def nearest_counts(world: World) -> list[int]:
     return [*_first(below), *_first(above)]
 
 
-def fewest_departures(world: World) -> Weight | None:
-    """Return how few pods of one node have to go, for the node to take the pending pod; None if none would do."""
-    candidates = {node.name: _may_leave(world, node.name) for node in world.nodes}
-    most = max(map(len, candidates.values()), default=0)
-    sizes = [(live, ending) for live in range(most + 1) for ending in range(most + 1 - live) if live + ending]
-    origin = world.cluster()
-    for weight in sizes:
-        for name, pods in candidates.items():
-            for gone in _sets(pods, weight):
-                if _takes(_without(origin, gone), world, name):
-                    return weight
-    return None
-
-
-def weight_of(world: World, keys: Iterable[str]) -> Weight:
-    """Return how many of these pods have to be ended, and how many are terminating."""
-    by_key = {pod.key: pod for pod in (*world.bound, *(nomination.pod for _, nomination in world.kept))}
-    ending = sum(by_key[key].terminating for key in keys)
-    return len(list(keys)) - ending, ending
+def departures_help(world: World) -> bool:
+    """Return whether some node takes the pending pod when all pods are gone that may leave it."""
+    return any(world.without_pods(_may_leave(world, node.name)).takes(node.name) for node in world.nodes)
 
 
 def cordons(world: World) -> list[str]:
@@ -257,27 +239,12 @@ def _takes(cluster: Cluster, world: World, name: str) -> bool:
     return slot is not None and bool(explain(cluster, world.pending, world.profile)[0] >> slot & 1)
 
 
-def _without(origin: Cluster, gone: Iterable[Pod]) -> Cluster:
-    cluster = origin.fork()
-    for pod in gone:
-        if cluster.remove_pod(pod.uid) is None:
-            cluster.clear_nomination(pod.uid)
-    return cluster
-
-
-def _may_leave(world: World, name: str) -> list[Pod]:
-    """Return the pods that may leave a node: not those of DaemonSets, but those with space kept from the pod."""
+def _may_leave(world: World, name: str) -> list[str]:
+    """Return the keys of pods that may leave a node: not of DaemonSets, but of pods with space kept from the pod."""
     here = [pod for pod in world.bound if pod.node_name == name]
-    bound = [pod for pod in here if pod.owner is None or pod.owner.kind != "DaemonSet"]
+    bound = [pod.key for pod in here if pod.owner is None or pod.owner.kind != "DaemonSet"]
     kept = [nomination.pod for on, nomination in world.kept if on == name and nomination.pod is not world.pending]
-    return [*bound, *(pod for pod in kept if pod.priority >= world.pending.priority)]
-
-
-def _sets(pods: Sequence[Pod], weight: Weight) -> Iterator[tuple[Pod, ...]]:
-    live, ending = [pod for pod in pods if not pod.terminating], [pod for pod in pods if pod.terminating]
-    for some in combinations(live, weight[0]):
-        for more in combinations(ending, weight[1]):
-            yield (*some, *more)
+    return [*bound, *(pod.key for pod in kept if pod.priority >= world.pending.priority)]
 
 
 def _uncordoned(node: Node) -> Node:

@@ -39,11 +39,7 @@ NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.a
 OF_ROWS: tuple[Callable[[NodeInfo], Values], ...] = (
     node_ports._taken,
     neuron_topology._has_unknown,
-    *(
-        neuron_topology.block_level(request, count_unknown_only)
-        for request in REQUESTS
-        for count_unknown_only in (False, True)
-    ),
+    *(neuron_topology.block_level(request) for request in REQUESTS),
 )
 NUMBERS_OF_ROWS: tuple[Callable[[NodeInfo], int], ...] = (
     *(node_resources_fit.free_of(name) for name in (CPU, PODS, NEURON_DEVICE)),

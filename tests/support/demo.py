@@ -1,5 +1,5 @@
 """
-`neuron-scheduler demo` as a user starts it, and a kubectl for it.
+`python -m sandbox` (`make demo`) as a user starts it, and a kubectl for it.
 """
 
 import re
@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 @asynccontextmanager
 async def command(*argv: str) -> AsyncIterator[anyio.abc.Process]:
-    """Run `python -m neuron_scheduler demo ...` as a user does."""
-    whole = [sys.executable, "-m", "neuron_scheduler", "demo", *argv]
+    """Run `python -m sandbox ...` as a user does."""
+    whole = [sys.executable, "-m", "sandbox", *argv]
     async with await anyio.open_process(whole, cwd=ROOT, env={"COLUMNS": "100"}) as process:
         try:
             yield process
@@ -55,7 +55,7 @@ class Served:
 
 @asynccontextmanager
 async def served(home: Path, program: Path = KUBECTL) -> AsyncIterator[Served]:
-    """Run `demo --serve` until the block ends; then it must end on Ctrl-C with 0."""
+    """Run it with `--serve` until the block ends; then it must end on Ctrl-C with 0."""
     async with command("--serve") as process:
         text = await read_until(process, "Ctrl-C ends everything")
         (kubeconfig,), (url,) = re.findall(r"KUBECONFIG=(\S+)", text), re.findall(r"--server=(\S+?)\.\s", text)

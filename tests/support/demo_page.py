@@ -2,7 +2,7 @@
 
 import re
 
-from neuron_scheduler.sandbox.demo import installation
+from sandbox.demo import installation
 from tests.browser.chromium import Tab
 from tests.support.demo import Served
 

@@ -15,7 +15,6 @@ import attrs
 from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
-from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
@@ -24,6 +23,7 @@ from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
+from neuron_scheduler.telemetry.errors import UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.controllers.test_binding_cycle import World
@@ -79,8 +79,9 @@ class Road(World):
             gone=fence.node_gone,
             nomination_lost=lambda _: None,
             changed=fence.node_changed,
+            came=lambda _: None,
         )
-        self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same)
+        self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same, failed=lambda: None)
         self.verb = Bind(
             cluster=self.cluster,
             profile=extender_profile(),

@@ -40,9 +40,11 @@ class World:
             left=lambda pod_info: self.left.append(pod_info.pod.name),
             started=lambda pod_info: self.started.append(pod_info.pod.name),
             double_booked=lambda _, __: None,
+            noticed=lambda *_: None,
+            pending_elsewhere=lambda _: None,
             unknown=lambda pod, problem, _: self.unknown.append((pod.name, problem)),
         )
-        self.nodes = NodeHandler(**shared, nomination_lost=lambda _: None)
+        self.nodes = NodeHandler(**shared, nomination_lost=lambda _: None, changed=lambda _: None, came=lambda _: None)
 
     def row(self, name: str) -> NodeInfo:
         """Return a node's row."""

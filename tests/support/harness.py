@@ -24,14 +24,14 @@ def cluster_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> Cluster:
     return cluster
 
 
-def decide(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> Decision | FitError:
+def decide(cluster: Cluster, pod: Pod) -> Decision | FitError:
     """Return the decision of the default profile."""
-    return schedule_pod(cluster, pod, default_profile("my-scheduler", count_unknown_only=count_unknown_only))
+    return schedule_pod(cluster, pod, default_profile("my-scheduler"))
 
 
-def schedule(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> Placed | str:
+def schedule(cluster: Cluster, pod: Pod) -> Placed | str:
     """Place a pod and return (node, ids); if it does not fit, change nothing and return the refusal's counts."""
-    decision = decide(cluster, pod, count_unknown_only=count_unknown_only)
+    decision = decide(cluster, pod)
     if isinstance(decision, FitError):
         return attrs.evolve(decision, hint="", blocked="").text
     cores = decision.placement.cores if decision.placement else NO_CORES
@@ -39,9 +39,9 @@ def schedule(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) ->
     return decision.node_name, decision.placement.ids if decision.placement else ()
 
 
-def refusal(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> FitError:
+def refusal(cluster: Cluster, pod: Pod) -> FitError:
     """Return the refusal of a pod that does not fit."""
-    decision = decide(cluster, pod, count_unknown_only=count_unknown_only)
+    decision = decide(cluster, pod)
     if isinstance(decision, Decision):
         raise TypeError(f"{pod.key} fits on {decision.node_name}")
     return decision

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from neuron_scheduler.sandbox import fleet
+from sandbox import fleet
 from tests.simulation.oracles.change import ADDED, DELETED, MODIFIED, Change
 
 STARTED_AT = 1_800_000_000.0

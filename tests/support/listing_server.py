@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.check.account_rights import WATCHED
+from neuron_scheduler.commands.check.reader import WATCHED
 from tests.support import wire_objects
 
 PODS: Final = "/api/v1/pods"

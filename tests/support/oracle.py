@@ -45,7 +45,6 @@ def outcome(
     bound: Sequence[Pod],
     pod: Pod,
     *,
-    count_unknown_only: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
     rejecting: Mapping[str, int] = NO_REJECTIONS,
@@ -60,7 +59,7 @@ def outcome(
     for node in nodes:
         here = [p for p in bound if p.node_name == node.name]
         reasons = (
-            refusals(node, here, pod, count_unknown_only=count_unknown_only)
+            refusals(node, here, pod)
             or spread_refusals(nodes, bound, pod, node)
             or affinity_refusals(nodes, bound, pod, node, namespaces)
         )
@@ -178,7 +177,7 @@ def names_allowed(pod: Pod) -> set[str] | None:
     return allowed if pod.constraints.required_terms else None
 
 
-def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: bool) -> list[str]:
+def refusals(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
     """Return why a node cannot take a pod: the reasons of the first that refuses, in kube-scheduler's order."""
     named = names_allowed(pod)
     cordon = [CORDON] if node.unschedulable else []
@@ -196,11 +195,7 @@ def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: b
     ):
         if refused:
             return [reason]
-    return (
-        illegal(node, pod)
-        or lacking(node, here, pod)
-        or no_block(node, here, pod, count_unknown_only=count_unknown_only)
-    )
+    return illegal(node, pod) or lacking(node, here, pod) or no_block(node, here, pod)
 
 
 def clash(mine: HostPort, theirs: HostPort) -> bool:

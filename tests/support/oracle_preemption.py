@@ -72,7 +72,7 @@ def _fitting(node: Node, here: Sequence[Pod], pending: Pod) -> Callable[[Sequenc
 
     def fits(group: Sequence[Pod]) -> bool:
         left = [p for p in here if p not in group]
-        return not oracle.refusals(node, left, pending, count_unknown_only=False)
+        return not oracle.refusals(node, left, pending)
 
     return fits
 

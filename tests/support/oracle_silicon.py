@@ -68,7 +68,7 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
     return Machinery(machine, free, unknown_devices, unknown_cores, in_between)
 
 
-def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: bool) -> list[str]:
+def no_block(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
     """Return why the free devices and cores are not enough."""
     request, left = pod.neuron, silicon(node, here)
     if request is None:
@@ -77,7 +77,7 @@ def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: b
     free = doubtful = 0
     if left is not None:
         free = left.free.bit_count() if by_core else whole_free_devices(left.machine, left.free)
-        doubtful = 0 if count_unknown_only else left.unknown_cores if by_core else left.unknown_devices
+        doubtful = left.unknown_cores if by_core else left.unknown_devices
     reason = ""
     if node.neuron_unhealthy:
         reason = "node(s) had an unhealthy Neuron device"

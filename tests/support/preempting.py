@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -11,13 +11,13 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
-from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.telemetry.errors import FencedError
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal
@@ -135,12 +135,22 @@ class Requests:
 async def preempting(*pods: Pod, client: Requests | None = None) -> AsyncIterator[tuple[World, PreemptionExecutor]]:
     """Run a preemption executor for a node with these pods; with the real evictor if there is a client."""
     world = World(cluster_of([node("n", "trn1.32xlarge")], pods))
-    real = None if client is None else Evictor(client=client, may_send=lambda: True, timeout=4.0, random=lambda: 0.0)
+    real = (
+        None
+        if client is None
+        else Evictor(
+            client=cast(Any, client),
+            may_send=lambda: True,
+            timeout=4.0,
+            on_retry=lambda _write: None,
+            random=lambda: 0.0,
+        )
+    )
     preemption_executor = PreemptionExecutor(
         cluster=world.cluster,
         queue=world.queue,
-        evictor=real or world,
-        reporter=world,
+        evictor=real or cast(Any, world),
+        reporter=cast(Any, world),
         metrics=world.metrics,
         budgets=tuple,
         clock=lambda: world.now,

@@ -1,7 +1,7 @@
 """Short forms for a queue in tests: fill it, pop from it, count its pods."""
 
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
 

@@ -113,6 +113,25 @@ def bound_pod(dice: Random, name: str) -> Pod:
     )
 
 
+def nominated_pod(dice: Random, name: str, node_name: str) -> Pod:
+    """
+    Return a pod with known ids, as if it were on the node where space is kept for it.
+
+    Only its amounts and its ports matter to other pods. Its priority is as often that of a `pending_pod` (0) as not.
+    """
+    count = dice.choice([0, 1, 4, 16])
+    return pod(
+        name,
+        on=node_name,
+        devices=count,
+        ids=range(count) if count else None,
+        cpu=dice.choice([0, 8_000, 60_000]),
+        host_ports=_rarely(dice, lambda: _several(dice, _port, 2), ()),
+        namespace="kept",
+        priority=dice.choice([-1, 0, 0, 5]),
+    )
+
+
 def pending_pod(dice: Random, name: str) -> Pod:
     """Return a pod with random values in all fields."""
     return pod(

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 import attrs
 
-from neuron_scheduler.errors import NeuronSchedulerError
-from neuron_scheduler.kube.user_review import User
+from neuron_scheduler.kube.reviews import User
+from neuron_scheduler.telemetry.errors import NeuronSchedulerError
 
 TOKENS: Mapping[str, str] = MappingProxyType({"admin": "admin", "jane": "jane", "joe": "joe"})
 

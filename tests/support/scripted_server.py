@@ -11,11 +11,11 @@ import attrs
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from neuron_scheduler.errors import ApiTimeoutError
-from neuron_scheduler.kube.http.auth import NOBODY, Connection
+from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client, Response
-from neuron_scheduler.kube.http.credentials import Credentials
+from neuron_scheduler.kube.http.credentials import NOBODY, Credentials
 from neuron_scheduler.kube.http.proxy import Proxy
+from neuron_scheduler.telemetry.errors import ApiTimeoutError
 from tests.support.patience import PATIENCE
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -15,10 +15,9 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
+from neuron_scheduler.controllers.handlers.other_kinds import NamespaceHandler, StorageHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
-from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.objects.base import Decoded
@@ -35,7 +34,7 @@ from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 
@@ -63,15 +62,17 @@ class World:
 
     def __attrs_post_init__(self) -> None:
         self.queue = SchedulingQueue(max_unschedulable=1e18, row=self.cluster.node)
+        fake: Any = self
         shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
         executor = PreemptionExecutor(
-            cluster=self.cluster, evictor=self, reporter=self, budgets=lambda: (), clock=self.clock,
+            cluster=self.cluster, evictor=fake, reporter=fake, budgets=lambda: (), clock=self.clock,
             give_up=self.give_up, **shared,
         )  # fmt: skip
         self.scheduler = SchedulingLoop(
-            cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=self, volumes=self,
-            preemption_executor=executor, reporter=self, clock=self.clock, wall_clock=lambda: 1,
-            may_bind=lambda: True, bind_concurrency=2, **shared,
+            cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=fake, volumes=fake,
+            preemption_executor=executor, reporter=fake, clock=self.clock, wall_clock=lambda: 1,
+            may_bind=lambda: True, bind_concurrency=2,
+            listing=lambda: False, defers=lambda _: False, **shared,
         )  # fmt: skip
 
         def recheck(node_name: str) -> None:
@@ -81,7 +82,8 @@ class World:
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
             gone=lambda _: None, came=recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
-            noticed=self.scheduler.fence.noticed, left=lambda _: None, started=lambda _: None, **shared,
+            noticed=self.scheduler.fence.noticed, pending_elsewhere=lambda _: None, left=lambda _: None,
+            started=lambda _: None, **shared,
         )  # fmt: skip
         handlers: Mapping[str, Any] = {
             "pod": pods,
@@ -90,6 +92,7 @@ class World:
                 gone=self.scheduler.fence.node_gone,
                 nomination_lost=executor.nomination_lost,
                 changed=recheck,
+                came=lambda _: None,
                 **shared,
             ),
             "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),
@@ -97,7 +100,9 @@ class World:
         }
         same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": PODS.same, "node": NODES.same}
         self.sights = {
-            kind: ObjectStore(handler=handler, kind=kind, same=same.get(kind, lambda old, new: old == new))
+            kind: ObjectStore(
+                handler=handler, kind=kind, same=same.get(kind, lambda old, new: old == new), failed=lambda: None
+            )
             for kind, handler in handlers.items()
         }
 

@@ -7,7 +7,7 @@ import attrs
 import yaml
 
 from neuron_scheduler import __version__
-from neuron_scheduler.check.subjects.snapshot import (
+from neuron_scheduler.commands.check.subjects.snapshot import (
     Access,
     Lease,
     NeuronPod,
@@ -15,12 +15,11 @@ from neuron_scheduler.check.subjects.snapshot import (
     Policy,
     RoleBinding,
     SeenContainer,
-    SeenNode,
     SeenPod,
     SeenWorkload,
     Snapshot,
 )
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.node import AnnotatedNode, Node
 from neuron_scheduler.model.pod import Pod
 from tests.support.builders import node, pod
 
@@ -68,9 +67,9 @@ def _replaced(value: Any, old: str, new: str) -> Any:
     return value
 
 
-def nodes(*values: Node) -> tuple[SeenNode, ...]:
+def nodes(*values: Node) -> tuple[AnnotatedNode, ...]:
     """Return nodes as `check` sees them."""
-    return tuple(map(SeenNode, values))
+    return tuple(map(AnnotatedNode, values))
 
 
 def neuron_pods(*values: Pod) -> tuple[NeuronPod, ...]:

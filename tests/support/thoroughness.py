@@ -1,8 +1,9 @@
 """
 How much of the random and of the exhaustive tests a run tries.
 
-`make test` tries all of it. `make fast` sets TESTS=fast: every test still runs, with a share of its random examples and
-of the states that it enumerates. What a test asserts is the same in both.
+`make test` sets TESTS=fast: every test runs, with a share of its random examples and of the states that it enumerates.
+`make test-all` tries all of them. What a test asserts is the same in both. A test whose promise was once broken and
+shown by few of its examples does not ask here, and always tries all: the order of victims in `scheduling/preemption`.
 """
 
 import os

@@ -11,9 +11,10 @@ from typing import Any, Final, cast
 import anyio
 import attrs
 import msgspec
+import pytest
 
 from neuron_scheduler.kube.http.client import Client, Response
-from neuron_scheduler.kube.watch.informer import Informer
+from neuron_scheduler.kube.watch.informer import Informer, read_line
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
@@ -52,7 +53,17 @@ class WiredScheduler:
 
     def deliver(self, informer: Informer[Any], kind: str, resource: dict[str, Any]) -> None:
         """Deliver an object as a line of a watch."""
-        informer._take(self.line(kind, resource))
+        self.take(informer, self.line(kind, resource))
+
+    @staticmethod
+    def take(informer: Informer[Any], line: bytes) -> None:
+        """Handle a line of a watch without a connection."""
+        change = informer.resource.decode_change(line)
+        if change is None:
+            with pytest.raises(StopIteration) as read:  # a short line is read without a pause
+                read_line(informer.resource, line).send(None)
+            change = read.value.value
+        informer._handle(*change)
 
     def line(self, kind: str, resource: dict[str, Any]) -> bytes:
         """Return the line of a watch that says what has happened to an object, in a version of its own."""

@@ -60,8 +60,3 @@ def condition(obj: Mapping[str, Any], kind: str) -> tuple[str, str]:
 def owner_of(obj: Mapping[str, Any]) -> str:
     """Return the name of the first owner; empty if there is none."""
     return next((reference["name"] for reference in obj["metadata"].get("ownerReferences") or []), "")
-
-
-def revision(obj: Mapping[str, Any]) -> str:
-    """Return the revision that a Deployment's controller has written."""
-    return str((obj["metadata"].get("annotations") or {}).get("deployment.kubernetes.io/revision"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+CLUSTER = Path(__file__).parents[2] / "docs" / "example" / "cluster.yaml"
 SHOWN = "from neuron_scheduler.telemetry.terminal import terminal; print(terminal().colour, terminal().interactive)"
 
 
@@ -47,7 +48,7 @@ def test_a_reader_who_leaves() -> None:
 def test_a_full_disk() -> None:
     """One sentence in place of a traceback, also at the end of the interpreter."""
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "neuron_scheduler", "completion", "bash"]
+        command = [sys.executable, "-m", "neuron_scheduler", "why", "-o", "json", "--from", str(CLUSTER)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         2,

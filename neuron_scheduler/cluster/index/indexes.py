@@ -8,19 +8,45 @@ changed row contributed before is computed from the old row. Indexes are looked 
 a function, or a callable that exists once for each question (`labels.label`).
 
 An index *derives* from another one if it differs from it for a few rows only: it is made from a copy, at the cost of
-these rows. Derived indexes have a limit of their own. Does not depend on what a row is.
+these rows. Derived indexes have a limit of their own.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.eviction import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
+
+
+class _Entry(Protocol):
+    """An entry of a cache."""
+
+    @property
+    def asked(self) -> int:
+        """When it was last asked for: any number that grows."""
+
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value", bound=_Entry)
+
+
+def evict_if_full(cache: dict[_Key, _Value], most: int) -> None:
+    """
+    Evict a quarter of the entries if there are `most` of them: every third, apart from the most recently used quarter.
+
+    A quarter at once, because sorting by age costs more than evicting. To evict only the least recently used ones would
+    be the worst choice if slightly more entries are used in turn than the cache can keep: each entry would be evicted
+    just before its next use.
+    """
+    if len(cache) >= most:
+        by_age = sorted(cache, key=lambda key: cache[key].asked)
+        for key in by_age[: -(-most * 3 // 4) : 3]:
+            del cache[key]
+
 
 _MOST_INDEXES = 1024
 _MOST_DERIVED = 512

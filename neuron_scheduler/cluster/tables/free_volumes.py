@@ -2,8 +2,7 @@
 The volumes that no claim has, found by what a claim asks for.
 
 Volumes are grouped by what a claim asks for apart from size and labels, then by their node affinity, and ordered by
-size. So a claim is compared with each node affinity once, not with each volume. Does not depend on nodes: an affinity
-becomes a set of nodes elsewhere.
+size. So a claim is compared with each node affinity once, not with each volume.
 """
 
 from bisect import bisect_left, insort

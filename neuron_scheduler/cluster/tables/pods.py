@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.eviction import evict_if_full
+from neuron_scheduler.cluster.index.indexes import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
 from neuron_scheduler.cluster.tables.matching import Matching

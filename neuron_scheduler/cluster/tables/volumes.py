@@ -11,6 +11,9 @@ from typing import Any, Self, TypeVar
 
 import attrs
 
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_only
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables.free_volumes import FreeVolumes
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import (
@@ -252,3 +255,21 @@ def _drop(table: dict[str, Mapping[str, T]], key: str, name: str) -> None:
         table[key] = rest
     else:
         table.pop(key, None)
+
+
+def claims_on(node_info: NodeInfo) -> Values:
+    """Index definition: nodes by the keys of the claims that their pods use."""
+    return tuple(key for key in node_info.volumes if isinstance(key, str)) if node_info.volumes else ()
+
+
+def pod_with_current_volumes(pod_info: PodInfo, volumes: Volumes) -> PodInfo:
+    """Return the pod with the volumes that it holds now."""
+    current = volumes.held_by(pod_info.pod)
+    return pod_info if current == pod_info.volumes else attrs.evolve(pod_info, volumes=current)
+
+
+def with_current_volumes(node_info: NodeInfo, volumes: Volumes) -> NodeInfo:
+    """Return the row with the volumes that its pods hold now."""
+    current = {uid: pod_with_current_volumes(pod_info, volumes) for uid, pod_info in node_info.pod_infos.items()}
+    changed = any(current[uid] is not pod_info for uid, pod_info in node_info.pod_infos.items())
+    return with_only(node_info, current) if changed else node_info

@@ -24,14 +24,6 @@ from neuron_scheduler.telemetry import logs
 log = logs.logger(__name__)
 
 
-def _ignore(_name: str) -> None:
-    """Do nothing."""
-
-
-def _ignore_node(_node: Node) -> None:
-    """Do nothing."""
-
-
 @attrs.define(eq=False, kw_only=True)
 class NodeHandler(ObjectHandler[Node]):
     """
@@ -50,8 +42,8 @@ class NodeHandler(ObjectHandler[Node]):
     queue: SchedulingQueue
     gone: Callable[[str], None]
     nomination_lost: Callable[[Pod], None]
-    changed: Callable[[str], None] = _ignore
-    came: Callable[[Node], None] = _ignore_node
+    changed: Callable[[str], None]
+    came: Callable[[Node], None]
     resource: str = "nodes"
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
 

@@ -26,16 +26,8 @@ from neuron_scheduler.telemetry import logs
 log = logs.logger(__name__)
 
 UNKNOWN = "Pod uses Neuron devices, but their ids are unknown"
-EFFECT = "until it ends, its node gets no pod with several devices or cores (unless unknownAllocations is count-only)"
+EFFECT = "until it ends, its node gets no pod with several devices or cores"
 ADVICE = "set schedulerName on every pod that asks for Neuron, and spec.nodeName on none, so that its devices are known"
-
-
-def _ignore(_uid: str, _node_name: str) -> None:
-    """Do nothing."""
-
-
-def ignore_pod(_pod: Pod) -> None:
-    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -70,8 +62,8 @@ class PodHandler(ObjectHandler[Pod]):
     started: Callable[[PodInfo], None]
     double_booked: Callable[[Pod, Pod], None]
     unknown: Callable[[Pod, str, str], None]
-    noticed: Callable[[str, str], None] = _ignore
-    pending_elsewhere: Callable[[Pod], None] = ignore_pod
+    noticed: Callable[[str, str], None]
+    pending_elsewhere: Callable[[Pod], None]
     resource: str = "pods"
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
     _replacing: bool = attrs.field(default=False, init=False)

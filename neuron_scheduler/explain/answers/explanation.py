@@ -2,7 +2,7 @@
 The answer to "why does this pod wait?", as values.
 
 The commands, the endpoint `/v1/why` and the page show these values and compute none of their own. Their JSON form is
-that of `answer_json`: the same names in camel case. Refuses mappings, whose keys a JSON reader would have to guess.
+that of `json_form`: the same names in camel case. Refuses mappings, whose keys a JSON reader would have to guess.
 """
 
 import enum

@@ -14,12 +14,11 @@ import attrs
 
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
-from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import with_template
+from neuron_scheduler.explain.changes.question import Found, Note, Question, with_template
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.id_text import runs_of
 from neuron_scheduler.neuron.topology import served
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, otherwise_fitting
 from neuron_scheduler.scheduling.plugins import neuron_topology

@@ -1,98 +1,134 @@
 """
 DEPARTURE: pods of one node end or are evicted, and that node then takes the pod.
 
-Smallest: the fewest pods that are not terminating already, then the fewest that are. No other set on any node has
-fewer, so no proper part of the named set would do. Which pods may end, `leavers` says: their priority does not matter,
-as it does in preemption. Of sets with as few pods, one is named that is cheap by preemption's criteria (budgets,
-priorities, how long they have run); not every set is compared. Of sets with the same budgets and priorities the one
-comes first that ends the fewest pods of other namespaces: the reader can rarely end those.
+The search is that of preemption, with other rules (`Ending`). Every pod of a node may end, whatever its priority: pods
+with unknown ids and unreadable pods too, and pending pods for which space is kept there. Pods of DaemonSets and static
+pods are left out, because they come back at once. A set is better if fewer pods that are not terminating already have
+to go; then by preemption's criteria (budgets, priorities, how long they have run). Of sets with the same budgets and
+priorities the one comes first that ends the fewest pods of other namespaces: the reader can rarely end those. If all of
+this is equal, the pods go that hold least.
 
-How few pods a node must lose at least is counted for every node where fewer pods could help (`leavers`), and the
-filters are asked about the most promising sets, node by node. If too many nodes or sets would have to be tried, the
-search is cut off: a note says so, and that fewer pods may do.
+Smallest: none of the named pods can stay. The set is small, but it need not be the smallest: what has to go is found by
+trying which pods can stay, one after the other.
+
+First counting says what each node would have to lose (`scheduling.preemption.victims`), then the filters are asked
+about one node after the other, the cheapest first. If they refuse too many nodes, the search is cut off, and a note
+says so. A set is found wherever the node takes the pod once all pods are gone that may leave it. Where the pod has to
+be near one of them, a set can be missed.
 """
 
-from collections.abc import Generator, Iterator, Sequence
-from itertools import islice
-from operator import itemgetter
+from collections import defaultdict
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import Final
 
-from neuron_scheduler.cluster.index.nodeset import Slot, less, membership
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.rows.pod_info import PodInfo
-from neuron_scheduler.explain.changes import leavers as counted
-from neuron_scheduler.explain.changes.departure_text import change_of
-from neuron_scheduler.explain.changes.departure_trials import MOST_GONE, Departure, Trials, lightest_on
-from neuron_scheduler.explain.changes.leavers import LIVE, Group
-from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.scheduling.preemption.victims import Victims, by_importance
+import attrs
 
-_COUNTED_AT_ONCE: Final = 256
-_LOOKED_AT_ONCE: Final = 4096
-"""Nodes and pods in one step."""
-_MOST_COMPARED: Final = 32
-"""Nodes whose lightest sets are compared by cost, and sets that are tried then."""
+from neuron_scheduler.cluster.index.nodeset import Slot, less, membership
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pods
+from neuron_scheduler.explain.answers.explanation import Change, ChangeKind, LeavingPod
+from neuron_scheduler.explain.changes.question import Found, Note, Question, kubectl
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import few, few_names
+from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
+from neuron_scheduler.scheduling.preemption.victims import (
+    Cost,
+    Incoming,
+    Victims,
+    by_importance,
+    counted_victims,
+    victims_on,
+)
+
+MOST_GONE: Final = 32
+"""Pods in one set: the end of more is nothing to suggest."""
+_MOST_TRIED: Final = 64
+"""Nodes about which the filters are asked."""
+_ABOVE_ALL: Final = 1 << 32
+"""More than any priority."""
+_COMING_BACK: Final = ("DaemonSet", "Node")
+"""Kinds of owners whose pods come back to the same node; `Node` owns static pods."""
 _CUT_OFF: Final = Note(
     "The search for pods whose end would do was cut off; fewer pods may do, or those of another node."
 )
 _TOO_MANY: Final = Note(f"Some nodes would have to lose more than {MOST_GONE} pods; this is not offered.")
 _CHANGED: Final = Note("The pods whose end would have done changed during the search.")
 
-_Place = tuple[Slot, str]
-"""A node's slot when the search began, which tells its age, and its name."""
-_Order = tuple[tuple[int, float, int, int], int, float]
-"""The cost of a preemption, with the number of pods of other namespaces before how long they have run."""
-_Bound = tuple[int, Slot, str]
-"""A weight under which none of a node's sets can do, and its place."""
+_Place = tuple[Cost, Slot, str]
+"""What a node would have to lose by counting, its slot when the search began, which tells its age, and its name."""
+
+
+@attrs.frozen
+class Ending(Incoming):
+    """The pod that needs room, with the rules for pods that somebody may end."""
+
+    def leavers(self, node_info: NodeInfo) -> Sequence[Pod]:
+        """Return the pods that could leave, the most important first; those that are terminating are the last."""
+        infos = node_info.pod_infos.values()
+        pods = [info.pod for info in infos if info.pod.owner is None or info.pod.owner.kind not in _COMING_BACK]
+        return sorted(by_importance(pods), key=lambda pod: pod.terminating)
+
+    def cost(self, victims: Victims) -> Cost:
+        """Return what sets are compared by; but for their number, only pods count that are not terminating already."""
+        live = by_importance(pod for pod in victims.pods if not pod.terminating)
+        *cost, started = Victims(live, len(self.disruption_allowance.violating(live))).cost
+        theirs = sum(pod.namespace != self.pod.namespace for pod in live)
+        return (len(live), len(victims.pods), *cost, theirs, started, sum(map(self._size, live)))
+
+    def reprieves(self, leavers: Sequence[Pod], must: Sequence[Pod], remaining: Sequence[Pod]) -> list[Sequence[Pod]]:
+        """Return preemption's orders, and one in which the smallest pods stay, so that few large ones have to go."""
+        smallest = sorted(remaining, key=lambda pod: (pod.terminating, self._size(pod)))
+        orders = [smallest, *super().reprieves(leavers, must, remaining)]
+        orders = [sorted(order, key=lambda pod: pod.terminating) for order in orders]
+        return list({tuple(pod.uid for pod in order): order for order in orders}.values())
+
+    def _size(self, other: Pod) -> float:
+        """Return how much of what the pod asks for another holds, as a sum of fractions of what it asks for."""
+        return sum(other.requests.get(name, 0) / amount for name, amount in self.pod.requests.items() if amount > 0)
 
 
 def find(question: Question) -> Iterator[Found]:
     """Yield the pods of one node whose end would do, if there are any."""
-    trials = Trials(question)
     yield from question.refusal_warmed_up()
-    best = yield from _smallest(trials)
-    if trials.cut_off:
-        yield _CUT_OFF
+    ending = Ending(question.pod, question.profile, question.disruption_allowance)
+    places, too_many = yield from _counted(question, ending)
+    best, name, uids = None, "", list[str]()
+    for number, (counted, _, place) in enumerate(places):
+        if best is not None and counted >= best:
+            break
+        if number == _MOST_TRIED:
+            yield _CUT_OFF
+            break
+        victims = _victims(question, ending, place, best)
+        if victims is not None and len(victims.pods) <= MOST_GONE:
+            best, name, uids = ending.cost(victims), place, [pod.uid for pod in victims.pods]
+        too_many |= victims is not None and len(victims.pods) > MOST_GONE
+        yield None
     if best is None:
-        if trials.too_many:
+        if too_many:
             yield _TOO_MANY
         return
-    node_info = trials.row(best.node_name)
-    leavers = [] if node_info is None else counted.leavers_of(node_info, question.pod)
-    by_uid = {leaver.pod.uid: leaver for leaver in leavers}
-    gone = [by_uid[leaver.pod.uid] for leaver in best.gone if leaver.pod.uid in by_uid]
-    if node_info is None or sum(counted.weight(leaver.pod) for leaver in gone) != best.weight:
-        yield _CHANGED
-    elif trials.takes(node_info, gone):
-        yield change_of(question, node_info, [leaver.pod for leaver in gone])
+    for uid in tuple(uids):
+        rest = [other for other in uids if other != uid]
+        if rest and _change(question, ending, name, rest) is not None:
+            uids = rest
+        yield None
+    yield _change(question, ending, name, uids) or _CHANGED
 
 
-def _smallest(trials: Trials) -> Generator[None, None, Departure | None]:
-    """
-    Return the smallest set of any node.
-
-    Sets of pods that are all terminating come first. Then no set is lighter than one live pod: once enough nodes are
-    known where one may do, the other nodes need not be counted.
-    """
-    names = _names(trials.question)
-    yield None
-    ending, others = yield from _with_ending_pods(trials, names)
-    bounds = yield from _bounds(trials, iter(ending))
-    best = yield from _lightest(trials, [bound for bound in bounds if bound[0] < LIVE], LIVE)
-    if best is not None:
-        return best
-    bounds = [(max(least, LIVE), slot, name) for least, slot, name in bounds]
-    rest = iter(others)
-    bounds += yield from _bounds(trials, rest, enough=_MOST_COMPARED)
-    best = yield from _cheapest(trials, [bound for bound in bounds if bound[0] == LIVE], LIVE)
-    if best is not None:
-        return best
-    bounds += yield from _bounds(trials, rest)
-    best = yield from _lightest(trials, bounds, None)
-    return best
+def _counted(question: Question, ending: Ending) -> Generator[None, None, tuple[list[_Place], bool]]:
+    """Return where pods could go, the cheapest first by counting, and whether some node would have to lose too many."""
+    places, too_many = list[_Place](), False
+    for slot, name in _helpful(question):
+        node_info = question.cluster.node(name)
+        victims = None if node_info is None else counted_victims(_full(question, node_info), ending)
+        if victims is not None and len(victims.pods) <= MOST_GONE:
+            places.append((ending.cost(victims), slot, name))
+        too_many |= victims is not None and len(victims.pods) > MOST_GONE
+        yield None
+    return sorted(places), too_many
 
 
-def _names(question: Question) -> list[_Place]:
+def _helpful(question: Question) -> list[tuple[Slot, str]]:
     """Return the nodes where fewer pods could help: no filter says that they would not, whatever the others say."""
     view, pod = question.cluster.view, question.pod
     nodes = view.live
@@ -106,100 +142,118 @@ def _names(question: Question) -> list[_Place]:
     return [(slot, view.row(slot).node.name) for slot in map(Slot, range(size)) if is_one(slot)]
 
 
-def _with_ending_pods(
-    trials: Trials, places: Sequence[_Place]
-) -> Generator[None, None, tuple[list[_Place], list[_Place]]]:
-    """Return the nodes that have terminating pods, and the others."""
-    ending, others = list[_Place](), list[_Place]()
-    looked_at = 0
-    for place in places:
-        node_info = trials.question.cluster.node(place[1])
-        infos = () if node_info is None else node_info.pod_infos.values()
-        (ending if any(info.pod.terminating for info in infos) else others).append(place)
-        looked_at += 1 + len(infos)
-        if looked_at >= _LOOKED_AT_ONCE:
-            looked_at = 0
-            yield None
-    return ending, others
-
-
-def _bounds(
-    trials: Trials, places: Iterator[_Place], *, enough: int | None = None
-) -> Generator[None, None, list[_Bound]]:
-    """Return what nodes must lose at least; it stops at so many of which one live pod may be enough."""
-    bounds: list[_Bound] = []
-    may_do = counted_pods = 0
-    for slot, name in places:
-        node_info = trials.row(name)
-        leavers = [] if node_info is None else counted.leavers_of(node_info, trials.question.pod)
-        least = None if node_info is None else counted.least(node_info, trials.question.pod, leavers)
-        trials.too_many |= least is not None and least > MOST_GONE * LIVE
-        if least is not None and least <= MOST_GONE * LIVE:
-            bounds.append((least, slot, name))
-            may_do += least <= LIVE
-        if may_do == enough:
-            break
-        counted_pods += 1 + len(leavers)
-        if counted_pods >= _COUNTED_AT_ONCE:
-            counted_pods = 0
-            yield None
-    return bounds
-
-
-def _lightest(trials: Trials, bounds: list[_Bound], limit: int | None) -> Generator[None, None, Departure | None]:
-    """Return the lightest set that is lighter than the limit: first by cost, then node by node."""
-    bounds = sorted(bounds)
-    least = bounds[0][0] if bounds else 0
-    best = yield from _cheapest(trials, bounds, least)
-    if best is not None:
-        return best
-    for bound, _, name in bounds:
-        lightest = limit if best is None else best.weight
-        if lightest is not None and bound >= lightest:
-            break
-        if trials.left <= 0:
-            trials.cut_off = True
-            break
-        node_info = trials.row(name)
-        if node_info is not None:
-            departure = yield from lightest_on(trials, node_info, lightest)
-            best = departure or best
-            yield None
-    return best
-
-
-def _cheapest(trials: Trials, bounds: Sequence[_Bound], least: int) -> Generator[None, None, Departure | None]:
-    """Return the cheapest set of the least weight that any node could have, if the filters agree."""
-    candidates: list[tuple[_Order, Slot, str, tuple[PodInfo, ...]]] = []
-    for weight, slot, name in islice(bounds, _MOST_COMPARED):
-        node_info = trials.row(name)
-        if weight == least and node_info is not None:
-            candidates += [(order, slot, name, gone) for order, gone in _sets_of(trials.question, node_info, least)]
-            yield None
-    for _, _, name, gone in islice(sorted(candidates, key=itemgetter(0, 1)), _MOST_COMPARED):
-        node_info = trials.row(name)
-        if node_info is not None and trials.takes(node_info, gone):
-            return Departure(name, gone, least)
-        yield None
-    return None
-
-
-def _sets_of(question: Question, node_info: NodeInfo, weight: int) -> list[tuple[_Order, tuple[PodInfo, ...]]]:
-    """Return sets of this weight that may do, with what they are compared by."""
+def _full(question: Question, node_info: NodeInfo) -> NodeInfo:
+    """Return the row with the pods on it for which space is kept that the pod may not take."""
     pod = question.pod
-    leavers, missing = counted.leavers_of(node_info, pod), counted.shortages(node_info, pod)
-    groups: dict[Group, None] = {}
-    for light, group in counted.groups_in_the_way(node_info, pod, leavers):
-        if light <= weight:
-            groups |= dict.fromkeys(counted.completions(group, missing, leavers))
-    sets = [tuple(leavers[i] for i in group) for group in groups if group]
-    return [
-        (_order(question, gone), gone) for gone in sets if sum(counted.weight(leaver.pod) for leaver in gone) == weight
+    kept = tuple(nomination for nomination in node_info.nominations if nomination.pod.uid != pod.uid)
+    row = node_info if len(kept) == len(node_info.nominations) else attrs.evolve(node_info, nominations=kept)
+    return attrs.evolve(row.with_nominated(pod.priority), nominations=()) if kept else row
+
+
+def _victims(question: Question, ending: Ending, name: str, limit: Cost | None) -> Victims | None:
+    """Return the cheapest pods of a node without which the filters accept the pod; None if the limit is reached."""
+    cluster = question.cluster
+    slot = cluster.view.slot(name)
+    if slot is None:
+        return None
+    with cluster.row_replaced(slot, _full(question, cluster.view.row(slot))):
+        found = victims_on(cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
+    return found if isinstance(found, Victims) and found.pods else None
+
+
+def _change(question: Question, ending: Ending, name: str, uids: Collection[str]) -> Change | None:
+    """Return the end of these pods as a change, if they are still there and their node then takes the pod."""
+    node_info = question.cluster.node(name)
+    if node_info is None:
+        return None
+    gone = [pod for pod in ending.leavers(_full(question, node_info)) if pod.uid in uids]
+    kept = tuple(nomination for nomination in node_info.nominations if nomination.pod.uid not in uids)
+    row = without_pods(node_info, [uid for uid in uids if uid in node_info.pod_infos])
+    row = row if len(kept) == len(row.nominations) else attrs.evolve(row, nominations=kept)
+    if len(gone) < len(uids) or question.decision_with(row) is None:
+        return None
+    return _change_of(question, node_info, gone)
+
+
+def _change_of(question: Question, node_info: NodeInfo, gone: Sequence[Pod]) -> Change:
+    """Return the end of these pods of a node as a change; those that must be ended come first, by importance."""
+    live = by_importance(pod for pod in gone if not pod.terminating)
+    ending = by_importance(pod for pod in gone if pod.terminating)
+    violating = question.disruption_allowance.violating(live)
+    pods = tuple(_leaving(question, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending))
+    return Change(
+        ChangeKind.DEPARTURE,
+        " ".join(_sentences(question, node_info, live, ending, pods)),
+        command=_command(live),
+        node_name=node_info.node.name,
+        pods=pods,
+        instance_type=node_info.node.instance_type,
+    )
+
+
+def _leaving(question: Question, node_info: NodeInfo, pod: Pod, *, violates: bool) -> LeavingPod:
+    info = node_info.pod_infos.get(pod.uid)
+    budgets = question.disruption_allowance.budgets
+    return LeavingPod(
+        pod.namespace,
+        pod.name,
+        priority=pod.priority,
+        started=pod.started or 0.0,
+        asks=asked(pod.neuron),
+        budgets=tuple(budget.name for budget in budgets if budget.counts(pod)),
+        violates=violates,
+        evictable=info is not None and not info.unreadable and pod.priority < question.pod.priority,
+    )
+
+
+def _sentences(
+    question: Question, node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod], pods: Sequence[LeavingPod]
+) -> Iterator[str]:
+    """Yield what is to be done, and what whoever does it should know."""
+    name = node_info.node.name
+    are = "is" if len(ending) == 1 else "are"
+    if not live:
+        yield f"Wait: {_named(node_info, ending)} {are} ending on {name}, and then the pod goes there."
+        return
+    yield f"End or evict {_named(node_info, live)} on {name}: the pod then goes there."
+    if ending:
+        yield f"{_named(node_info, ending)} {are} ending already."
+    budgets = dict.fromkeys(budget for pod in pods if pod.violates for budget in pod.budgets)
+    if budgets:
+        which = f"the disruption budget{_s(budgets)} {few_names(list(budgets))}"
+        yield f"This goes beyond what {which} allow{_s(budgets, 's', '')}."
+    their = _s(live, "Its", "Their")
+    if all(pod.evictable for pod in pods[: len(live)]) and not question.pod.never_preempts:
+        them = _s(live, "it", "them")
+        yield f"{their} priority is lower, so the scheduler may evict {them} itself."
+    if any(pod.owner is not None for pod in live):
+        yield f"{their} controller{_s(live)} may start {_s(live, 'another in its', 'others in their')} place."
+
+
+def _s(things: Collection[object], one: str = "", several: str = "s") -> str:
+    """Return the form of a word for one thing or for several."""
+    return one if len(things) == 1 else several
+
+
+def _named(node_info: NodeInfo, pods: Sequence[Pod]) -> str:
+    return few([f"{pod.key}{_remark(node_info, pod)}" for pod in pods])
+
+
+def _remark(node_info: NodeInfo, pod: Pod) -> str:
+    info = node_info.pod_infos.get(pod.uid)
+    if info is None:
+        return " (it is pending, and space is kept for it)"
+    if info.unreadable:
+        return " (its object cannot be read)"
+    return " (its Neuron ids are unknown)" if info.cores is None else ""
+
+
+def _command(pods: Sequence[Pod]) -> str:
+    by_namespace: dict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        by_namespace[pod.namespace].append(pod.name)
+    commands = [
+        kubectl("delete", "pod", "--namespace", namespace, *names, names=(namespace, *names))
+        for namespace, names in by_namespace.items()
     ]
-
-
-def _order(question: Question, gone: Sequence[PodInfo]) -> _Order:
-    """Return what these pods are compared by, without those that are terminating already: the smaller the better."""
-    ending = by_importance(leaver.pod for leaver in gone if not leaver.pod.terminating)
-    cost = Victims(ending, len(question.disruption_allowance.violating(ending))).cost
-    return cost[:4], sum(pod.namespace != question.pod.namespace for pod in ending), cost[4]
+    return " && ".join(commands) if all(commands) else ""

@@ -12,8 +12,7 @@ from typing import Final, cast
 import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
-from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import any_of, with_template
+from neuron_scheduler.explain.changes.question import Found, Note, Question, any_of, with_template
 from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement

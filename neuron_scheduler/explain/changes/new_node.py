@@ -13,16 +13,15 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.instance_type import depends_on_type
-from neuron_scheduler.explain.changes.question import Found, Question
-from neuron_scheduler.explain.changes.wording import any_of
-from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.explain.changes.question import Found, Question, any_of
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.neuron.catalog import machine_of
-from neuron_scheduler.neuron.topology import illegal_count, place
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
+from neuron_scheduler.scheduling.cycle.what_if import has_room, takes
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
 _IN_PIECES: Final = (
@@ -37,14 +36,15 @@ _IF: Final = (
 def find(question: Question) -> Iterator[Found]:
     """Yield the smallest type of which a new node would take the pod; types of the cluster come first."""
     view = question.cluster.view
-    if question.pod.neuron is None:
+    request = question.pod.neuron
+    if request is None:
         return
     yield from view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
     names = known_types(view)
     yield None
-    fitting = yield from _fitting(question, names, existing=True)
+    fitting = yield from _fitting(question, request, names, existing=True)
     if not fitting:
-        fitting = yield from _fitting(question, names, existing=False)
+        fitting = yield from _fitting(question, request, names, existing=False)
     for found in fitting:
         fresh = _taking(question, found.node.instance_type)  # the cluster may have changed
         if fresh is not None and bool(fresh.like) is bool(found.like):
@@ -57,18 +57,20 @@ def find(question: Question) -> Iterator[Found]:
 def _taking(question: Question, name: str) -> FreshNode | None:
     """Return a shape of a new node of a type that takes the pod now."""
     shapes = _shapes(question, name)
-    return next((fresh for fresh in shapes if _has_room(question, fresh) and _takes(question, fresh)), None)
+    return next((fresh for fresh in shapes if takes(question.cluster, fresh, question.pod, question.profile)), None)
 
 
-def _fitting(question: Question, names: Sequence[str], *, existing: bool) -> Generator[None, None, list[FreshNode]]:
+def _fitting(
+    question: Question, request: NeuronRequest, names: Sequence[str], *, existing: bool
+) -> Generator[None, None, list[FreshNode]]:
     """Return the types of which a new node takes the pod, the smallest first: those of the cluster, or the others."""
     fitting: list[FreshNode] = []
     hopeless: set[str] = set()
     for name in names:
         for fresh in _shapes(question, name):
-            if bool(fresh.like) is not existing or fresh.zone in hopeless or not _has_room(question, fresh):
+            if bool(fresh.like) is not existing or fresh.zone in hopeless or not has_room(fresh, request):
                 continue
-            if _takes(question, fresh):
+            if takes(question.cluster, fresh, question.pod, question.profile):
                 fitting.append(fresh)
                 break
             if not existing and not depends_on_type(question.pod):
@@ -90,22 +92,6 @@ def _shapes(question: Question, name: str) -> tuple[FreshNode, ...]:
 def _size(fresh: FreshNode) -> tuple[int, str]:
     machine = machine_of(fresh.node)
     return 0 if machine is None else machine.devices, fresh.node.instance_type
-
-
-def _has_room(question: Question, fresh: FreshNode) -> bool:
-    """Return whether the node has room for the request while no pod at all is on it: most types need no trial."""
-    request, machine = question.pod.neuron, machine_of(fresh.node)
-    if request is None or machine is None or illegal_count(machine, request) is not None:
-        return False
-    return place(machine, machine.all_cores, request) is not None
-
-
-def _takes(question: Question, fresh: FreshNode) -> bool:
-    row = row_of(fresh)
-    if question.cluster.view.slot(row.node.name) is not None:
-        return False
-    with question.cluster.row_added(row):
-        return question.decision_on(row.node.name) is not None
 
 
 def _change(question: Question, fresh: FreshNode, others: list[str]) -> Change:

@@ -7,7 +7,10 @@ a pause, and proves a change in the step that yields it. A fork for each trial w
 have to build its indexes again. Does not judge by anything but the filters.
 """
 
-from collections.abc import Callable, Iterator
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import attrs
 
@@ -16,6 +19,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers.explanation import Change
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import clipped, few
 from neuron_scheduler.scheduling.cycle.filters import fitting
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -88,3 +92,33 @@ class Question:
 Found = Change | Note | None
 Kind = Callable[[Question], Iterator[Found]]
 """Searches for the smallest changes of one kind; yields None whenever other tasks may run."""
+
+
+_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*", re.ASCII)
+
+
+def any_of(names: Sequence[str]) -> str:
+    """Return `a`, `a or b`, or `a, b or 4 more`; the names are of the cluster, and may be of any length."""
+    head, _, last = few([clipped(name) for name in names]).rpartition(" and ")
+    return f"{head} or {last}" if head else last
+
+
+def with_template(sentence: str, pod: Pod) -> str:
+    """Return a sentence about a change of a pod's spec, and where to make it if a controller makes the pod."""
+    if pod.owner is None:
+        return sentence
+    where = "of its Deployment" if pod.owner.kind == "ReplicaSet" else "there"
+    return f"{sentence} {pod.owner.kind} {clipped(pod.owner.name)} makes the pod: change the template {where}."
+
+
+def kubectl(*words: str, names: Sequence[str]) -> str:
+    """
+    Return a command for a shell; empty if a name is none that an API server accepts.
+
+    A file may have a pod that is called `--all`, and somebody may run the command without a second look.
+
+    Args:
+        words: all of the command but `kubectl`.
+        names: those of its words that are names from the cluster.
+    """
+    return shlex.join(("kubectl", *words)) if all(map(_NAME.fullmatch, names)) else ""

@@ -6,7 +6,7 @@ the live cluster (`question` says why): each change was true when it was found, 
 Does not combine kinds: where no single change suffices, a note says so.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -46,9 +46,9 @@ def changes(
     refused: FitError,
     budgets: Sequence[DisruptionBudget] = (),
     now: float = 0.0,
-) -> Iterator[Answer | None]:
+) -> Generator[None, None, Answer]:
     """
-    Search for changes after which the pod fits; yields None whenever other tasks may run, and the answer last.
+    Return changes after which the pod fits; yields whenever other tasks may run.
 
     Args:
         cluster: may change at each yield.
@@ -59,11 +59,9 @@ def changes(
         now: seconds since the epoch.
     """
     if pod.refusal:
-        yield (), (NONE_HELPS,)
-        return
+        return (), (NONE_HELPS,)
     if asks_much(pod):
-        yield (), (ASKS_MUCH,)
-        return
+        return (), (ASKS_MUCH,)
     question = Question(cluster, pod, profile, refused, DisruptionAllowance(budgets), now)
     found: list[Change] = []
     notes: dict[str, None] = {}
@@ -73,7 +71,7 @@ def changes(
                 found.append(item)
             elif isinstance(item, Note):
                 notes[item.text] = None
-            yield None
+            yield
     if not found:
         notes = {NONE_ALONE: None, **notes}
-    yield tuple(found), tuple(notes)
+    return tuple(found), tuple(notes)

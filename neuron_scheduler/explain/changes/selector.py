@@ -14,8 +14,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
-from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import with_template
+from neuron_scheduler.explain.changes.question import Found, Note, Question, with_template
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement
 from neuron_scheduler.model.wording import clipped, few

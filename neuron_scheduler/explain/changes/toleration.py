@@ -15,8 +15,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
-from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import kubectl, with_template
+from neuron_scheduler.explain.changes.question import Found, Note, Question, kubectl, with_template
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Taint, Toleration
 from neuron_scheduler.model.wording import counted, few, few_names

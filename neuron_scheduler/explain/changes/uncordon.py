@@ -14,8 +14,7 @@ import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
-from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import kubectl
+from neuron_scheduler.explain.changes.question import Found, Note, Question, kubectl
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.model.wording import counted

@@ -1,15 +1,14 @@
 """
 The only way to the API server: send bytes, check the status, return bytes.
 
-Does not depend on what a request means (`kube.objects` and `kube.writes` do). Does not retry writes: only their callers
-know whether a repeat is harmless.
+Writes are sent once: only their callers know whether a repeat is harmless.
 """
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Final, Self, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
@@ -20,26 +19,23 @@ import msgspec
 import yarl
 
 from neuron_scheduler import __version__
-from neuron_scheduler.errors import ApiError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.http.pools import (
     CONNECT_TIMEOUT,
-    MOST_BYTES,
     Pool,
     open_session,
     open_socket,
     translated,
     unreachable,
-    whole,
 )
-from neuron_scheduler.kube.http.rate_limit import TokenBucket
-from neuron_scheduler.kube.http.request import JSON, Request, common_fields, printable_value
 from neuron_scheduler.kube.http.status import api_error
-from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.http.tls import Tls
+from neuron_scheduler.telemetry.errors import ApiError, FencedError, NeuronSchedulerError
 
 USER_AGENT: Final = f"neuron-scheduler/{__version__}"
+JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 READ_TRIES: Final = 5  # of a read that is answered with 429
@@ -47,7 +43,45 @@ OPEN_TIMEOUT: Final = 60.0  # seconds until a watch is answered; the API server 
 
 T = TypeVar("T")
 
-_TARGET: Final = re.compile(r"/[!-~]*")
+
+@attrs.define(eq=False)
+class Stream:
+    """
+    The body of a successful answer as it arrives: line by line for a watch, or all of it for a list.
+
+    A line has at most `2 * READ_BUFFER` bytes. An object in etcd has at most about 1.5 MiB, of which JSON's escapes
+    (six bytes for `<`) may make six times as much.
+    """
+
+    _content: aiohttp.StreamReader
+    _target: str
+
+    async def next(self) -> bytes:
+        """
+        Return the next line with its newline; a last line without one was cut off; empty at the end.
+
+        Raises:
+            ApiTimeoutError: nothing came within the read timeout.
+            UnreachableError: the connection broke, or the line is too long.
+        """
+        with translated(self._target):
+            return await self._content.readline()
+
+    async def whole(self, most: int) -> bytes | None:
+        """
+        Return the body; None, without reading the rest, if it is longer than `most` bytes.
+
+        Raises:
+            ApiTimeoutError, UnreachableError: as `next`.
+        """
+        parts, length = [], 0
+        with translated(self._target):
+            async for part in self._content.iter_any():
+                length += len(part)
+                if length > most:
+                    return None
+                parts.append(part)
+        return b"".join(parts)
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -55,6 +89,22 @@ class Response(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request without its credentials; `timeout` (0 for none) and `read_timeout` in seconds."""
+
+    method: str
+    target: str
+    body: bytes | None = None
+    content_type: str = JSON
+    timeout: float = 0.0
+    pool: Pool = Pool.API
+    permit: Callable[[], bool] | None = None
+    read_timeout: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.target.partition('?')[0]}"
 
 
 def _ignore(_code: str, _method: str) -> None:
@@ -79,7 +129,6 @@ class Client:
         qps, burst: limit on writes other than those to the Lease; 0 for none.
         bind_concurrency: first tries of Bindings at the same time, each on a connection of its own; 0 for a client that
             sends none.
-        own_http: whether writes go over `http1`. Those to the Lease never do: a fault there must not cost the Lease.
     """
 
     connection: Connection
@@ -88,7 +137,6 @@ class Client:
     qps: float = 0.0
     burst: int = 1
     bind_concurrency: int = 0
-    own_http: bool = True
     user_agent: str = USER_AGENT
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     _sessions: dict[Pool, aiohttp.ClientSession] = attrs.field(factory=dict, init=False)
@@ -107,12 +155,10 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._sessions = {pool: open_session(pool, self.user_agent, self._limit(pool)) for pool in Pool}
-        if self.own_http and self.connection.proxy is None:
-            self._kept = {
-                pool: Connections(server=self._server, limit=self._limit(pool), open_socket=open_socket(pool))
-                for pool in Pool
-                if pool is not Pool.LEASE
-            }
+        self._kept = {
+            pool: Connections(server=self._server, limit=self._limit(pool), open_socket=open_socket(pool))
+            for pool in Pool
+        }
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -136,30 +182,25 @@ class Client:
         timeout: float = 30.0,  # noqa: ASYNC109 - each try has its own, and closes its connection
         pool: Pool = Pool.API,
         permit: Callable[[], bool] | None = None,
-        most_bytes: int = MOST_BYTES,
     ) -> Response:
         """
         Send one request and return its answer.
 
         A read that is answered with 429 is sent again after the pause that the server asks for, a few times; not in
         `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try; of a write
-        only if it is the API server's own. `timeout` is in seconds, for each try. `permit`, in `Pool.BIND` only, is
-        called when the connection is open; if it returns False, nothing is sent. `most_bytes` limits the answer, by
-        default to the size of one object; lists use `stream`.
+        only if it is the API server's own. `timeout` is in seconds, for each try. `permit` is called when the
+        connection is open; if it returns False, nothing is sent. Lists use `stream`.
 
         Raises:
             ApiError: the status is not 2xx.
-            UnreachableError: no complete answer (ApiTimeoutError, CredentialsError, OversizedAnswerError); a write may
+            UnreachableError: no complete answer (ApiTimeoutError, CredentialsError); a write may
                 have happened.
             FencedError: `permit` returned False.
         """
         if method != "GET" and pool is not Pool.LEASE and (wait := self._bucket.take()):
             await self.sleep(wait)
         target = f"{path}?{urlencode(params)}" if params else path
-        if not _TARGET.fullmatch(target):
-            raise UnreachableError(f"nothing was sent: this is not a path of an API server: {target!r}")
-        is_read = method == "GET" and pool is not Pool.LEASE
-        request = Request(
+        request = _Request(
             method=method,
             target=target,
             body=body,
@@ -167,18 +208,16 @@ class Client:
             timeout=timeout,
             pool=pool,
             permit=permit,
-            most_bytes=most_bytes,
         )
-        if not is_read:
-            return await self._authorized(request, self._short if pool in self._kept else self._whole)
-        for _ in range(READ_TRIES - 1):
+        send = self._send if self.connection.proxy is None else self._through_proxy
+        for _ in range(READ_TRIES - 1 if method == "GET" and pool is not Pool.LEASE else 0):
             try:
-                return await self._authorized(request, self._whole)
+                return await self._authorized(request, send)
             except ApiError as error:
                 if error.status != 429:
                     raise
                 await self.sleep(error.retry_after or 1.0)
-        return await self._authorized(request, self._whole)
+        return await self._authorized(request, send)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -190,14 +229,14 @@ class Client:
         Raises:
             ApiError, UnreachableError: as `request`, also while it is read.
         """
-        request = Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
+        request = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
         with translated(str(request)):
             async with asyncio.timeout(OPEN_TIMEOUT):
                 answer = await self._authorized(request, self._open)
         async with answer:
             yield Stream(answer.content, f"GET {path}")
 
-    async def _authorized(self, request: Request, send: Callable[[Request, str | None], Awaitable[T]]) -> T:
+    async def _authorized(self, request: _Request, send: Callable[[_Request, str | None], Awaitable[T]]) -> T:
         """
         Send, and after a 401 once more with new credentials.
 
@@ -215,8 +254,8 @@ class Client:
                 raise
         return await send(request, renewed)
 
-    async def _short(self, request: Request, authorization: str | None) -> Response:
-        """Send over a kept connection, which costs a sixth of what aiohttp takes: a pod needs two writes."""
+    async def _send(self, request: _Request, authorization: str | None) -> Response:
+        """Send over a kept connection."""
         tls, code, started = self.connection.tls, "<error>", time.monotonic()
         try:
             answer = await self._kept[request.pool].exchange(
@@ -225,7 +264,6 @@ class Client:
                 server_name=None if tls is None else tls.server_name,
                 permit=request.permit,
                 timeout=request.timeout,
-                most_bytes=request.most_bytes,
             )
             code = str(answer.status)
         except NeuronSchedulerError:
@@ -239,25 +277,28 @@ class Client:
             raise api_error(answer.status, answer.headers, answer.body)
         return Response(answer.status, answer.body)
 
-    def _encoded(self, request: Request, authorization: str | None) -> bytes:
-        fields = common_fields(
+    def _encoded(self, request: _Request, authorization: str | None) -> bytes:
+        fields = _common_fields(
             self._server.netloc, self.user_agent, request.content_type, authorization, self.connection.headers
         )
         target, body = f"{self._server.path}{request.target}", request.body or b""
         return f"{request.method} {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
-    async def _whole(self, request: Request, authorization: str | None) -> Response:
+    async def _through_proxy(self, request: _Request, authorization: str | None) -> Response:
+        """Send through aiohttp, which speaks to proxies; `permit` is called before the connection is opened."""
+        if request.permit is not None and not request.permit():
+            raise FencedError("this replica may no longer write; nothing was sent")
         async with await self._open(request, authorization) as answer:
             with translated(str(request)):
-                return Response(answer.status, await whole(answer, request.most_bytes))
+                return Response(answer.status, await answer.read())
 
-    async def _open(self, request: Request, authorization: str | None) -> aiohttp.ClientResponse:
+    async def _open(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
         """Send through aiohttp, and return a successful answer, whose body has not been read."""
         tls, proxy, code = self.connection.tls, self.connection.proxy, "<error>"
         started = time.monotonic()
         headers = [*self.connection.headers]
         if authorization is not None:
-            headers.append(("Authorization", printable_value("Authorization", authorization)))
+            headers.append(("Authorization", authorization))
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         to_proxy = (
@@ -278,7 +319,6 @@ class Client:
                     ssl=True if self._trust is None else self._trust.context(),
                     server_hostname=None if tls is None else tls.server_name,
                     allow_redirects=False,
-                    trace_request_ctx=request.permit,
                 )
             code = str(answer.status)
         finally:
@@ -289,4 +329,21 @@ class Client:
             return answer
         async with answer:
             with translated(str(request)):
-                raise api_error(answer.status, answer.headers, await whole(answer, request.most_bytes))
+                raise api_error(answer.status, answer.headers, await answer.read())
+
+
+@lru_cache(maxsize=8)
+def _common_fields(
+    netloc: str, user_agent: str, content_type: str, authorization: str | None, configured: tuple[tuple[str, str], ...]
+) -> str:
+    """Return the headers that many requests have in common; `auth` has checked what it took from outside."""
+    fields = (
+        ("Host", netloc.rpartition("@")[2]),
+        ("User-Agent", user_agent),
+        ("Accept", JSON),
+        ("Accept-Encoding", "identity"),
+        ("Content-Type", content_type),
+        *((("Authorization", authorization),) if authorization is not None else ()),
+        *configured,
+    )
+    return "".join(f"{name}: {value}\r\n" for name, value in fields)

@@ -1,52 +1,74 @@
 """
-One small request and its answer over kept connections: the part of HTTP/1.1 that an API server uses.
+Small requests and their answers over kept connections of HTTP/1.1: writes, the Lease, and each object that is read.
 
-A general client takes about 0.3 ms of CPU for each of the two writes that a pod needs, several times what the decision
-takes; this is one write, one future and one pass over the answer (`answer`). A connection whose answer was refused is
-not used again. Refuses what other modules do: streams, compression and proxies (`pools`, with aiohttp), credentials and
-the meaning of a status (`client`).
+A general client takes about five times the CPU for each of the two writes that a pod needs, several times what the
+decision takes. Answers are parsed by httptools, so by the parser that aiohttp has, too. Refuses what other modules do:
+streams, compression and proxies (`pools`, with aiohttp), credentials and the meaning of a status (`client`).
 """
 
 import asyncio
-import math
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 from urllib.parse import SplitResult
 
 import aiohappyeyeballs
 import attrs
+import httptools
+import msgspec
 from aiohappyeyeballs import AddrInfoType
 
-from neuron_scheduler.errors import FencedError
-from neuron_scheduler.kube.http.answer import Answer, Pieces, reading
 from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT, KEEPALIVE, SPARE
-from neuron_scheduler.work_queue import WorkQueue
+from neuron_scheduler.telemetry.errors import FencedError
 
-CLOCK_STEP: Final = 0.002  # seconds by which an alarm may ring early: the loop's clock counts milliseconds
+MOST_BYTES: Final = 256 << 20
+"""Of an answer: an object has 9 MiB at most, and what the scheduler itself says of a large cluster has a hundred."""
 HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried beside the first
+
+_FINAL: Final = 200  # answers with a lower status come before the one that counts
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """
+    A whole answer.
+
+    Attributes:
+        fields: the headers as they came; of a repeated one the last.
+    """
+
+    status: int
+    fields: Mapping[bytes, bytes]
+    body: bytes
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers by name in lower case."""
+        return {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in self.fields.items()}
 
 
 class _Connection(asyncio.Protocol):
     """
-    One connection, with at most one request on its way.
+    One connection, with at most one request on its way; the parser calls the methods that begin with `on_`.
 
-    The alarm for a request's deadline stays set when the answer comes, and serves later requests: an alarm for each
-    request would cost a sixth of the whole exchange.
+    Attributes:
+        reusable: whether another request can be sent after the answer.
     """
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.context = context
+        self.reusable = True
         self._loop = asyncio.get_running_loop()
         self.idle_since = self._loop.time()
         self._transport: asyncio.Transport | None = None
-        self._reading: Pieces[Answer] | None = None
-        self._most_bytes = 0
         self._answer: asyncio.Future[Answer] | None = None
-        self._deadline = math.inf
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
+        self._read: Answer | None = None
+        self._length = 0
+        self._fields: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self.on_header = self._fields.__setitem__  # C calls C: there are eight headers
+        self.on_body = self._body.append
+        self._parser = httptools.HttpResponseParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, but is no subclass
@@ -56,19 +78,36 @@ class _Connection(asyncio.Protocol):
             self.abort()  # there is no request
             return
         try:
-            if self._reading is None:
-                self._reading = reading(self._most_bytes)
-                next(self._reading)
-            self._reading.send(data)
-        except StopIteration as end:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.reusable = False
+            if self._read is None:
+                self._answer.set_exception(ValueError(f"not an answer of HTTP/1.1: {error!r}"))
+                return
+        self._length += len(data)
+        if self._read is not None:
             self.idle_since = self._loop.time()
-            self._answer.set_result(end.value)
-        except ValueError as error:
-            self._answer.set_exception(error)
+            self._answer.set_result(self._read)
+        elif self._length > MOST_BYTES:
+            self._answer.set_exception(ValueError(f"the answer has more than {MOST_BYTES} bytes"))
+
+    def on_message_begin(self) -> None:
+        """Note that something follows an answer that is complete."""
+        if self._read is not None:
+            self.reusable = False
+
+    def on_message_complete(self) -> None:
+        """Keep the answer, unless it is an interim one."""
+        status = self._parser.get_status_code()
+        if status >= _FINAL and self._read is None:
+            self.reusable = self._parser.should_keep_alive()
+            self._read = Answer(status, dict(self._fields), b"".join(self._body))
+        self._fields.clear()
+        self._body.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End a request whose answer is not complete, also if the answer said nothing about its length."""
         self._transport = None
-        self._disarm()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
 
@@ -77,15 +116,13 @@ class _Connection(asyncio.Protocol):
         """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, deadline: float, most_bytes: int) -> Answer:
-        """Send and wait; on a timeout, abort the connection at once, without the slow end of TLS."""
+    async def exchange(self, request: bytes, deadline: float) -> Answer:
+        """Send and wait; if that is given up, abort the connection at once, without the slow end of TLS."""
         if self._transport is None:
             raise ConnectionError("the server closed the connection")
-        self._reading, self._most_bytes = None, most_bytes
+        self._read, self._length = None, 0
         self._answer = self._loop.create_future()
-        self._deadline = deadline
-        if self._alarm_at > deadline:
-            self._arm()
+        alarm = self._loop.call_at(deadline, self._give_up)  # costs a tenth of `asyncio.timeout`
         try:
             self._transport.write(request)
             return await self._answer
@@ -93,26 +130,12 @@ class _Connection(asyncio.Protocol):
             self.abort()
             raise
         finally:
+            alarm.cancel()
             self._answer = None
 
-    def _arm(self) -> None:
-        self._disarm()
-        self._alarm_at = self._deadline
-        self._alarm = self._loop.call_at(self._deadline, self._ring)
-
-    def _disarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm, self._alarm_at = None, math.inf
-
-    def _ring(self) -> None:
-        self._disarm()
-        if self._answer is None or self._answer.done():
-            return
-        if self._loop.time() >= self._deadline - CLOCK_STEP:
+    def _give_up(self) -> None:
+        if self._answer is not None and not self._answer.done():
             self._answer.set_exception(TimeoutError())
-        else:
-            self._arm()
 
     def abort(self) -> None:
         """Abort the connection."""
@@ -135,12 +158,11 @@ class Connections:
     limit: int
     open_socket: Callable[[AddrInfoType], socket.socket]
     _idle: list[_Connection] = attrs.field(factory=list, init=False)
-    _slots: WorkQueue[bool] = attrs.field(init=False)  # asyncio.Semaphore takes twice as long
+    _free: asyncio.Semaphore = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._slots = WorkQueue(self.limit)
-        for _ in range(self.limit):
-            self._slots.put(item=True)
+    @_free.default
+    def _all(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(self.limit)
 
     async def exchange(
         self,
@@ -149,11 +171,10 @@ class Connections:
         context: ssl.SSLContext | None,
         server_name: str | None,
         permit: Callable[[], bool] | None,
-        timeout: float,  # noqa: ASYNC109 - the connection keeps it, at less cost
-        most_bytes: int,
+        timeout: float,  # noqa: ASYNC109 - the wait for a connection is part of it
     ) -> Answer:
         """
-        Send the bytes of a request and return the answer, within `timeout` seconds and of at most `most_bytes`.
+        Send the bytes of a request and return the answer, within `timeout` seconds.
 
         `context` is None for a connection without TLS; `server_name` is checked in place of the server's host; `permit`
         is called when the connection is open, right before the first byte: waiting for it may have taken seconds.
@@ -166,14 +187,14 @@ class Connections:
         """
         now = asyncio.get_running_loop().time()
         deadline = now + timeout
-        await self._take_slot(deadline)
+        await self._take_turn(deadline)
         try:
             connection = self._kept(context, now) or await self._connect(context, server_name, deadline)
             if permit is not None and not permit():
                 self._idle.append(connection)
                 raise FencedError("this replica may no longer write; nothing was sent")
-            answer = await connection.exchange(request, deadline, most_bytes)
-            if answer.reusable:
+            answer = await connection.exchange(request, deadline)
+            if connection.reusable:
                 self._idle.append(connection)
                 while self._idle[0].idle_since < connection.idle_since - SPARE:
                     self._idle.pop(0).abort()
@@ -181,19 +202,19 @@ class Connections:
                 connection.abort()
             return answer
         finally:
-            self._slots.put(item=True)
+            self._free.release()
 
     def close(self) -> None:
         """Abort all connections that wait for their next request."""
         while self._idle:
             self._idle.pop().abort()
 
-    async def _take_slot(self, deadline: float) -> None:
-        if self._slots:
-            await self._slots.next()  # does not wait
-            return
-        async with asyncio.timeout_at(deadline):
-            await self._slots.next()
+    async def _take_turn(self, deadline: float) -> None:
+        if self._free.locked():
+            async with asyncio.timeout_at(deadline):
+                await self._free.acquire()
+        else:
+            await self._free.acquire()  # does not wait
 
     def _kept(self, context: ssl.SSLContext | None, now: float) -> _Connection | None:
         """Return a connection that the server still keeps, and that was made with the same certificates."""
@@ -209,10 +230,13 @@ class Connections:
         loop, host = asyncio.get_running_loop(), self.server.hostname or ""
         port = self.server.port or (80 if context is None else 443)
         async with asyncio.timeout_at(min(deadline, loop.time() + CONNECT_TIMEOUT)):
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            opened = await aiohappyeyeballs.start_connection(
-                addresses, happy_eyeballs_delay=HAPPY_EYEBALLS, interleave=1, socket_factory=self.open_socket
-            )
+            try:
+                addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                opened = await aiohappyeyeballs.start_connection(
+                    addresses, happy_eyeballs_delay=HAPPY_EYEBALLS, interleave=1, socket_factory=self.open_socket
+                )
+            except OSError as error:
+                raise ConnectionError(f"cannot connect to {host}:{port}: {error}") from error
             try:
                 _, connection = await loop.create_connection(
                     lambda: _Connection(context),

@@ -1,287 +1,321 @@
 """
-A kubeconfig as client-go reads it: the files merged, the current context's cluster and user, absolute paths.
+A kubeconfig, read by kubernetes-asyncio: it merges files, and knows contexts, certificates, passwords and plugins.
 
-Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio reads the files; it is
-imported only if needed, because the import takes 0.3 s. Its loader is not used: it ignores `as`, prefers `token` to
-`tokenFile`, runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Refuses what
-client-go refuses; an error shows no value, because it may be a secret. `auth` decides what to do with the result.
+Added here is what it lacks: `as`; a tokenFile that is read again; with several files the first one's current context,
+as client-go has it; a time limit for plugins, and a new token before the old one expires. Its import takes half a
+second and 68 MiB, so this module is imported where there is a kubeconfig, and never in a cluster.
 """
 
-import binascii
+import asyncio
+import logging
+import math
 import os
-import re
-from pathlib import Path
-from typing import Any, Final, TypeVar
+import shutil
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import quote
 
 import attrs
-import msgspec
+import yaml
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config.exec_provider import ExecProvider
+from kubernetes_asyncio.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader, KubeConfigMerger
 
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.kube.http.credentials import NOBODY, Credentials, Fixed, TokenFile, printable
+from neuron_scheduler.kube.http.tls import Tls
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError, CredentialsError
 
-CLUSTER_EXTENSION: Final = "client.authentication.k8s.io/exec"  # has the data about its cluster that a plugin gets
+TIMEOUT: Final = 30.0  # seconds for one run of a plugin
+PAUSE: Final = 10.0  # seconds between two runs that are not due: a plugin that fails, a token that is rejected
+RENEW_AT: Final = 0.8  # of a token's life
+PATIENCE: Final = 5.0  # seconds that a request waits for a plugin if there is no valid token
+LONGEST_ERROR: Final = 500  # characters of what a plugin says
 
-_PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]+-----")
-_QUOTED: Final = re.compile(r"'..+'", re.DOTALL)
+_LEGAL_IN_A_NAME: Final = "!#$&'*+^`|~"  # of a header, beside what `quote` leaves as it is
+_WITH_LIMIT: Final = "import os,signal,sys; signal.alarm(int(sys.argv[1])); os.execvp(sys.argv[2], sys.argv[2:])"
+"""The kernel ends a plugin that hangs: an alarm outlives `exec`, and the library has no limit."""
+_NOBODY: Final = "(nobody)"  # the user of a context without one, for whom the library has no place
 
-T = TypeVar("T")
+Status: TypeAlias = Mapping[str, Any]
+"""The status of an ExecCredential."""
 
-
-class Extension(msgspec.Struct, frozen=True):
-    """Data that a program keeps beside an entry."""
-
-    name: str
-    extension: Any = None
-
-
-class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
-    """An API server; paths are absolute."""
-
-    server: str = ""
-    certificate_authority: str = ""
-    certificate_authority_data: str = ""
-    insecure_skip_tls_verify: bool = False
-    tls_server_name: str = ""
-    proxy_url: str = ""
-    disable_compression: bool = False
-    extensions: list[Extension] = []
-
-    def check(self) -> None:
-        """Raise ValueError if the fields contradict each other."""
-        if self.certificate_authority and self.certificate_authority_data:
-            raise ValueError("certificate-authority and certificate-authority-data are both set; keep one")
-        if self.insecure_skip_tls_verify and (self.certificate_authority or self.certificate_authority_data):
-            raise ValueError("insecure-skip-tls-verify is set beside a certificate authority; keep one")
-
-    def at(self, folder: Path) -> "Cluster":
-        """Return the cluster with its paths made absolute."""
-        return msgspec.structs.replace(self, certificate_authority=_absolute(folder, self.certificate_authority))
-
-
-class Variable(msgspec.Struct, frozen=True):
-    """An environment variable."""
-
-    name: str
-    value: str = ""
-
-
-class Exec(msgspec.Struct, frozen=True, rename="camel"):
-    """A credential plugin."""
-
-    command: str = ""
-    api_version: str = ""
-    args: list[str] = []
-    env: list[Variable] = []
-    install_hint: str = ""
-    provide_cluster_info: bool = False
-    interactive_mode: str = ""
-
-
-class AuthProvider(msgspec.Struct, frozen=True):
-    """The kind of credentials that client-go had before plugins."""
-
-    name: str = ""
-
-
-class User(msgspec.Struct, frozen=True, rename="kebab"):
-    """Who the process is; paths are absolute."""
-
-    token: str = ""
-    token_file: str = msgspec.field(default="", name="tokenFile")
-    username: str = ""
-    password: str = ""
-    client_certificate: str = ""
-    client_certificate_data: str = ""
-    client_key: str = ""
-    client_key_data: str = ""
-    impersonate: str = msgspec.field(default="", name="as")
-    as_uid: str = ""
-    as_groups: list[str] = []
-    as_user_extra: dict[str, list[str]] = {}
-    auth_provider: AuthProvider | None = None
-    exec: Exec | None = None
-
-    def check(self) -> None:
-        """Raise ValueError if the fields contradict each other."""
-        if self.auth_provider is not None:
-            raise ValueError(
-                f"auth-provider {self.auth_provider.name!r} is not supported; use an exec plugin, a tokenFile or a"
-                " client certificate"
-            )
-        if (self.token or self.token_file) and self.username:
-            raise ValueError("a token and a username are both set; keep one")
-        for name in ("client_certificate", "client_key"):
-            if getattr(self, name) and getattr(self, f"{name}_data"):
-                kebab = name.replace("_", "-")
-                raise ValueError(f"{kebab} and {kebab}-data are both set; keep one")
-        if self.has_certificate != bool(self.client_key or self.client_key_data):
-            raise ValueError("a client certificate needs its key, and a key its certificate; set both or none")
-        if (self.as_uid or self.as_groups or self.as_user_extra) and not self.impersonate:
-            raise ValueError("as-uid, as-groups and as-user-extra need `as`, the user to act as")
-
-    @property
-    def has_certificate(self) -> bool:
-        """Whether there is a client certificate."""
-        return bool(self.client_certificate or self.client_certificate_data)
-
-    def at(self, folder: Path) -> "User":
-        """Return the user with its paths made absolute; a plugin's command without a slash is looked up on PATH."""
-        plugin = self.exec
-        if plugin is not None and os.sep in plugin.command:
-            plugin = msgspec.structs.replace(plugin, command=_absolute(folder, plugin.command))
-        return msgspec.structs.replace(
-            self,
-            token_file=_absolute(folder, self.token_file),
-            client_certificate=_absolute(folder, self.client_certificate),
-            client_key=_absolute(folder, self.client_key),
-            exec=plugin,
-        )
-
-
-class _Context(msgspec.Struct, frozen=True):
-    cluster: str = ""
-    user: str = ""
-    namespace: str = ""
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    name: str
-    cluster: dict[str, Any] = {}
-    user: dict[str, Any] = {}
-    context: dict[str, Any] = {}
-
-
-class _File(msgspec.Struct, frozen=True, rename="kebab"):
-    current_context: str = ""
-    clusters: list[_Entry] = []
-    users: list[_Entry] = []
-    contexts: list[_Entry] = []
+log = logs.logger(__name__)
+logging.getLogger(KubeConfigMerger.__module__).setLevel(logging.ERROR)  # it warns where we raise: no file exists
 
 
 @attrs.frozen
 class Kubeconfig:
-    """The current context's cluster, user and namespace; a context without a user is anonymous."""
+    """What the chosen context says; texts are empty for what it does not say."""
 
-    cluster: Cluster
-    user: User
-    namespace: str = ""
+    server: str
+    credentials: Credentials
+    tls: Tls
+    proxy_url: str
+    headers: tuple[tuple[str, str], ...]
+    acting_as: str
+    namespace: str
 
 
-def read(paths: str, context: str = "", *, cluster: str = "", user: str = "", needed: bool = True) -> Kubeconfig:
+async def read(
+    paths: str,
+    context: str,
+    *,
+    server: str,
+    token: str,
+    acting_as: Mapping[str, Any],
+    clock: Callable[[], float],
+) -> Kubeconfig:
     """
-    Return the cluster and the user of a context, by default the current one.
+    Return what a context says, by default the current one; a plugin is run once, because it may give a certificate.
 
-    Args:
-        paths: separated as in PATH; the first file wins.
-        context: its name.
-        cluster: the name of an entry in place of the one that the context names.
-        user: likewise.
-        needed: a file, and a context in it, must be there; if not, an empty kubeconfig will do.
+    `paths` are separated as in PATH: of entries with one name the first file's counts, and missing files are skipped.
+    `server` replaces the cluster's, `token` the user's credentials, and `acting_as` the user's fields `as`, `as-uid`,
+    `as-groups` and `as-user-extra`; each is empty for none.
 
     Raises:
         ConfigurationError: no file exists, or one cannot be used.
     """
-    candidates = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-    files = [(path.absolute().parent, _file(path)) for path in candidates if path.exists()]
-    needed = needed or bool(context or cluster or user)
-    if not files:
-        if not needed:
-            return Kubeconfig(Cluster(), User())
-        raise ConfigurationError(f"kubeconfig {paths} does not exist; pass --kubeconfig FILE or --master URL")
     try:
-        return _chosen(files, context, cluster, user, needed=needed)
-    except ValueError as error:
-        raise ConfigurationError(f"kubeconfig {paths} is unusable: {error}; compare `kubectl config view`") from error
-
-
-def _chosen(
-    files: list[tuple[Path, _File]], name: str, cluster_name: str, user_name: str, *, needed: bool
-) -> Kubeconfig:
-    name = name or next((file.current_context for _, file in files if file.current_context), "")
-    if not (name or cluster_name):
-        if not needed:
-            return Kubeconfig(Cluster(), User())
-        raise ValueError("it has no current-context; `kubectl config use-context NAME` sets it")
-    context = _convert(_entry(files, "contexts", name)[1], _Context, f"context {name!r}") if name else _Context()
-    cluster_name, user_name = cluster_name or context.cluster, user_name or context.user
-    folder, values = _entry(files, "clusters", cluster_name)
-    cluster = _convert(values, Cluster, f"cluster {cluster_name!r}").at(folder)
-    folder, values = _entry(files, "users", user_name) if user_name else (folder, {})
-    user = _convert(values, User, f"user {user_name!r}").at(folder)
-    return Kubeconfig(cluster, user, context.namespace)
-
-
-def _file(path: Path) -> _File:
-    try:
-        return msgspec.convert(_without_nulls(_content(path)), _File)
-    except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        merger = KubeConfigMerger(paths)
+        return await _chosen(merger, context, server=server, token=token, acting_as=acting_as, clock=clock)
+    except (ConfigurationError, CredentialsError) as error:
+        raise ConfigurationError(f"kubeconfig {paths}: {error}") from error
+    except Exception as error:
         raise ConfigurationError(
-            f"kubeconfig {path} cannot be read: {reason}; compare `kubectl config view`"
+            f"kubeconfig {paths} is unusable: {_without_values(error)}; compare `kubectl config view`"
         ) from error
 
 
-def _content(path: Path) -> Any:
-    import yaml
-    from kubernetes_asyncio.config.kube_config import KubeConfigMerger
-
-    try:
-        return KubeConfigMerger(str(path)).config_files.get(str(path), {})
-    except (TypeError, AttributeError, LookupError) as error:  # the library raises these for any other content
-        raise ValueError("it is not a kubeconfig: expected a mapping with clusters, users and contexts") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}" if mark is not None else ""
-        problem = _QUOTED.sub("...", getattr(error, "problem", None) or "no YAML")  # `password: *secret` is an alias
-        raise ValueError(f"{problem}{line}") from None  # the whole text would quote the line
+def _without_values(error: Exception) -> str:
+    """Return what the library says, without what it quotes of the file: that may be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1} of {error.problem_mark.name} is no YAML"
+    return (str(error) or type(error).__name__).partition("{")[0][:LONGEST_ERROR].partition("\n")[0]
 
 
-def _without_nulls(value: Any) -> Any:
-    """Return the value without fields that are null: for Go they are missing."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+async def _chosen(
+    merger: KubeConfigMerger,
+    context: str,
+    *,
+    server: str,
+    token: str,
+    acting_as: Mapping[str, Any],
+    clock: Callable[[], float],
+) -> Kubeconfig:
+    config = merger.config
+    if config is None:
+        raise ConfigurationError("it does not exist; pass --kubeconfig FILE or --master URL")
+    current = (merger.config_files[path].get("current-context") for path in merger.paths)
+    name = context or next(filter(None, current), "")
+    if not name:
+        raise ConfigurationError("it has no current-context; `kubectl config use-context NAME` sets it")
+    chosen = _entry(config, "context", name)
+    cluster, user = _entry(config, "cluster", chosen["cluster"]), _user(config, chosen)
+    if server:
+        cluster.value["server"] = server
+    if not cluster.safe_get("server"):
+        raise ConfigurationError(f"cluster {chosen['cluster']!r} has no server")
+    plugin, token_file = _taken_out(user, token)
+    acting_as = acting_as or user.value
+    headers = (*_acting_as(acting_as), *_uncompressed(cluster))
+    settings = Configuration()
+    await KubeConfigLoader(config_dict=config, active_context=name, config_base_path=None).load_and_set(settings)
+    credentials: Credentials = NOBODY
+    if token_file:
+        credentials = TokenFile(token_file, clock)
+    elif settings.api_key:
+        scheme, _, secret = settings.api_key["BearerToken"].partition(" ")
+        credentials = Fixed(f"{scheme} {printable(secret, 'the user')}")
+    elif plugin is not None and settings.cert_file is None:
+        credentials = ExecPlugin(lambda: _run(plugin), time.time)
+        status = await credentials.start()
+        settings.cert_file, settings.key_file = _certificate(status)
+    tls = Tls(
+        clock=clock,
+        ca_file=settings.ssl_ca_cert,
+        cert_file=settings.cert_file,
+        key_file=settings.key_file,
+        verify=settings.verify_ssl,
+        server_name=settings.tls_server_name,
+        origin=f"kubeconfig {os.pathsep.join(merger.paths)}",
+    )
+    return Kubeconfig(
+        server=(settings.host or "").rstrip("/"),
+        credentials=credentials,
+        tls=tls,
+        proxy_url=settings.proxy or "",
+        headers=headers,
+        acting_as=acting_as.get("as") or "",
+        namespace=chosen.safe_get("namespace") or "",
+    )
 
 
-def _entry(files: list[tuple[Path, _File]], kind: str, name: str) -> tuple[Path, dict[str, Any]]:
-    """Return the folder and the content of an entry; the first file that has it wins."""
-    for folder, file in files:
-        same = [entry for entry in getattr(file, kind) if entry.name == name]
-        if len(same) > 1:
-            raise ValueError(f"{kind[:-1]} {name!r} is defined twice; remove one")
-        if same:
-            content: dict[str, Any] = getattr(same[0], kind[:-1])
-            return folder, content
-    known = ", ".join(sorted({entry.name for _, file in files for entry in getattr(file, kind)}))
-    raise ValueError(f"{kind[:-1]} {name!r} is not among its {kind} ({known or 'there are none'})")
+def _entry(config: ConfigNode, kind: str, name: Any) -> ConfigNode:
+    return cast(ConfigNode, cast(ConfigNode, config[f"{kind}s"].get_with_name(name))[kind])
 
 
-def _convert(values: dict[str, Any], kind: type[T], entry: str) -> T:
-    try:
-        converted = msgspec.convert(values, kind)
-        if isinstance(converted, Cluster | User):
-            converted.check()
-    except (msgspec.ValidationError, ValueError) as error:
-        raise ValueError(f"{entry}: {error}") from error
-    return converted
+def _user(config: ConfigNode, context: ConfigNode) -> ConfigNode:
+    """Return the fields of a context's user, which are none for a context without one."""
+    if not context.safe_get("user"):
+        config.value["users"].append(ConfigNode(_NOBODY, {"name": _NOBODY, "user": {}}))
+        context.value["user"] = _NOBODY
+    user = _entry(config, "user", context["user"])
+    if user.safe_get("auth-provider"):
+        raise ConfigurationError(
+            "auth-provider is not supported; use an exec plugin, a tokenFile or a client certificate"
+        )
+    return user
 
 
-def pem(data: str, name: str) -> str | None:
+def _taken_out(user: ConfigNode, token: str) -> tuple[ConfigNode | None, str]:
     """
-    Return the PEM text that a `...-data` field of this name contains, None if it is empty.
+    Take what is ours out of a user's fields; return the plugin, None for none, and the path of the tokenFile.
+
+    As by client-go, a plugin counts only if there is nothing else, and a tokenFile counts before a token.
+    """
+    fields = user.value
+    plugin, token_file = fields.pop("exec", None), fields.pop("tokenFile", "")
+    if token:
+        for name in ("username", "password"):
+            fields.pop(name, None)
+        fields["token"] = token
+    elif token_file:
+        fields.pop("token", None)
+        folder = os.path.dirname(os.path.abspath(cast(str, user.path)))  # noqa: PTH100, PTH120 - reads no file
+        token_file = os.path.join(folder, token_file)  # noqa: PTH118 - likewise
+    alone = plugin and not (token_file or fields.get("token") or fields.get("username"))
+    return (ConfigNode("exec", plugin, user.path) if alone else None), "" if token else token_file
+
+
+def _acting_as(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the headers of impersonation (`client-go/transport/round_trippers.go`)."""
+    if not user.get("as"):
+        return
+    headers = [("Impersonate-User", user["as"])]
+    headers += [("Impersonate-Uid", user["as-uid"])] if user.get("as-uid") else []
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+    for key, values in (user.get("as-user-extra") or {}).items():
+        headers += [(f"Impersonate-Extra-{quote(key, safe=_LEGAL_IN_A_NAME)}", value) for value in values]
+    for name, value in headers:
+        if not value.isprintable():
+            raise ConfigurationError(f"the user's {name} has characters that cannot be part of a header")
+        yield name, value
+
+
+def _uncompressed(cluster: ConfigNode) -> Sequence[tuple[str, str]]:
+    return (("Accept-Encoding", "identity"),) if cluster.safe_get("disable-compression") else ()
+
+
+async def _run(plugin: ConfigNode) -> Status:
+    """
+    Run a plugin once.
 
     Raises:
-        ValueError: it contains something else.
+        CredentialsError: it cannot be run, fails, hangs, or prints no credentials.
     """
-    if not data:
-        return None
+    command = str(plugin.safe_get("command") or "")
+    if shutil.which(command) is None:
+        hint = plugin.safe_get("installHint") or "install it, or correct the command"
+        raise CredentialsError(f"credential plugin {command} cannot be found; {hint}")
     try:
-        text = binascii.a2b_base64("".join(data.split()), strict_mode=True).decode("ascii")
-    except ValueError as error:
-        raise ValueError(f"{name} is not base64 of PEM; `base64 -w0 FILE` writes it") from error
-    if not _PEM.search(text):
-        raise ValueError(f"{name} contains no PEM block (-----BEGIN ...); `base64 -w0 FILE` writes it from a PEM file")
-    return text
+        provider = ExecProvider(plugin)
+        provider.args[:0] = [sys.executable, "-ISc", _WITH_LIMIT, str(int(TIMEOUT))]
+        async with asyncio.timeout(TIMEOUT + 1):  # where a child that it has left holds its pipes
+            status = await provider.run()
+    except Exception as error:
+        said = " ".join((str(error) or type(error).__name__).split())
+        raise CredentialsError(f"credential plugin {command} failed: {said[-LONGEST_ERROR:]}") from error
+    if not status.get("token") and not (status.get("clientCertificateData") and status.get("clientKeyData")):
+        raise CredentialsError(f"credential plugin {command} gave neither a token nor a certificate with its key")
+    return cast(Status, status)
 
 
-def _absolute(folder: Path, path: str) -> str:
-    return str(folder / path) if path else ""
+def _certificate(status: Status) -> tuple[str | None, str | None]:
+    """Return the paths of the client certificate and its key, if a plugin gives them; they are removed at the exit."""
+    if "clientCertificateData" not in status:
+        return None, None
+    certificate, key = (
+        FileOrData(status, "", data_key_name=name, base64_file_content=False).as_file()
+        for name in ("clientCertificateData", "clientKeyData")
+    )
+    return certificate, key
+
+
+@attrs.define(eq=False)
+class ExecPlugin:
+    """
+    Credentials from a plugin such as `aws eks get-token`: one run at a time, which no request waits for without need.
+
+    Attributes:
+        run: runs the plugin once; raises CredentialsError.
+        now: Unix time, which the plugin's expirationTimestamp is compared with.
+    """
+
+    run: Callable[[], Awaitable[Status]]
+    now: Callable[[], float]
+    _header: str | None = attrs.field(default=None, init=False, repr=False)
+    _due_at: float = attrs.field(default=-math.inf, init=False)  # when the next run is to begin
+    _expires: float = attrs.field(default=-math.inf, init=False)
+    _not_before: float = attrs.field(default=-math.inf, init=False)  # when the next run may begin
+    _running: "asyncio.Task[None] | None" = attrs.field(default=None, init=False)
+    _failure: str = attrs.field(default="", init=False)  # of the last run
+    _trouble: logs.Trouble = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._trouble = logs.Trouble(log, "Credential plugin works again", self.now)
+
+    async def start(self) -> Status:
+        """Wait for a first run and return all that it gave; raises CredentialsError if it fails."""
+        status = await self.run()
+        self._accept(status)
+        return status
+
+    async def authorization(self) -> str | None:
+        """Return the header; waits for the plugin only if there is no token that is valid."""
+        if self.now() >= self._due_at:
+            running = self._begin()
+            if self.now() >= self._expires:
+                await _ended(running)
+                if self.now() >= self._expires:
+                    raise CredentialsError(self._failure or "the credential plugin has not answered in time")
+        return self._header
+
+    async def renew(self, rejected: str | None, /) -> str | None:
+        """Return the header of a new run, unless another request has already replaced the rejected one."""
+        if self._header == rejected:
+            await _ended(self._begin(pause=PAUSE))
+        return self._header
+
+    def _begin(self, *, pause: float = 0.0) -> "asyncio.Task[None] | None":
+        """Return the task of the run that is under way or begins now; None in the seconds of pause after another."""
+        if self._running is None and self.now() >= self._not_before:
+            self._running = asyncio.create_task(self._replace(pause), name="credential plugin")
+        return self._running
+
+    async def _replace(self, pause: float) -> None:
+        try:
+            self._accept(await self.run())
+            self._trouble.over()
+        except (CredentialsError, ValueError) as error:  # ValueError: the time when it expires
+            self._failure, pause = str(error), PAUSE
+            self._trouble.met("Credential plugin fails", error)
+        finally:
+            self._not_before = self.now() + pause
+            self._running = None
+
+    def _accept(self, status: Status) -> None:
+        token, expires, now = status.get("token"), status.get("expirationTimestamp"), self.now()
+        life = math.inf if not expires else datetime.fromisoformat(expires).timestamp() - now
+        header = f"Bearer {printable(token, 'the credential plugin')}" if token else None
+        life = max(life, PAUSE)  # one that comes expired is used once
+        self._header, self._expires, self._due_at = header, now + life, now + RENEW_AT * life
+
+
+async def _ended(running: "asyncio.Task[None] | None") -> None:
+    """Wait for a run, without ending it when the wait is cancelled or takes too long."""
+    if running is not None:
+        await asyncio.wait([running], timeout=PATIENCE)

@@ -1,5 +1,5 @@
 """
-Options of connections below HTTP, and aiohttp's errors as ours: the only module that knows aiohttp's internals.
+Options of connections below HTTP, and the errors of HTTP libraries as ours.
 
 Three pools, because a watch keeps its connection, the Lease must never wait for one, and a Binding that we give up must
 end with a reset: an API server that was stopped for 18 s has committed a Binding whose client had closed normally.
@@ -11,40 +11,21 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
 
-from neuron_scheduler.errors import (
-    ApiTimeoutError,
-    FencedError,
-    NeuronSchedulerError,
-    OversizedAnswerError,
-    OversizedLineError,
-    UnreachableError,
-)
+from neuron_scheduler.telemetry.errors import ApiTimeoutError, NeuronSchedulerError, UnreachableError
 
-READ_BUFFER: Final = 2 << 20  # twice as much of an answer may be unread; then the server must wait
+READ_BUFFER: Final = 8 << 20  # twice as much of an answer may be unread, or be one line; then the server must wait
 KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
 SPARE: Final = 10.0  # seconds after which a connection is closed that no request has needed; not that of the Lease
 CONNECT_TIMEOUT: Final = 10.0
 DEAD_AFTER: Final = 20.0  # seconds without an acknowledgement
 ACK_TIMEOUT: Final = 4.0  # the same for `Pool.BIND`; a request that is given up earlier resets its connection at once
-MOST_BYTES: Final = 16 << 20  # of one object: 1.5 MiB in etcd, and JSON may escape each byte as six
 
 LONGEST_REASON: Final = 500  # characters of a library's error, which may quote what a server sent
-
-
-class TooLongError(ValueError):
-    """An answer has more bytes than were allowed."""
-
-
-def require_at_most(most: int, length: int) -> None:
-    """Raise TooLongError if an answer is longer than it may be, in bytes."""
-    if length > most:
-        raise TooLongError(f"the answer has {length} bytes or more, of at most {most}")
 
 
 class Pool(enum.Enum):
@@ -57,15 +38,13 @@ class Pool(enum.Enum):
 
 def open_session(pool: Pool, user_agent: str, limit: int) -> aiohttp.ClientSession:
     """Return a session of at most so many connections; it reads no environment (which costs 4 times the CPU)."""
-    bind, kept = pool is Pool.BIND, KEEPALIVE if pool is Pool.LEASE else SPARE
+    kept = KEEPALIVE if pool is Pool.LEASE else SPARE
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=kept, socket_factory=open_socket(pool)),
         trust_env=False,
         read_bufsize=READ_BUFFER,
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"Accept": "application/json", "User-Agent": user_agent},
-        response_class=_ResetOnAbort,
-        trace_configs=[_fence()] if bind else None,
     )
 
 
@@ -103,55 +82,8 @@ def _set(opened: socket.socket, option: str, value: int) -> None:
         opened.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
-class _ResetOnAbort(aiohttp.ClientResponse):
-    """Aborts the connection at once if no answer came, without the slow end of TLS."""
-
-    async def start(self, connection: Any) -> aiohttp.ClientResponse:
-        try:
-            return await super().start(connection)
-        except BaseException:
-            if connection.transport is not None:
-                connection.transport.abort()
-            raise
-
-
-def _fence() -> aiohttp.TraceConfig:
-    """Call `permit` when the connection is open, before the first byte: waiting for it may have taken seconds."""
-
-    async def before_headers(
-        _session: aiohttp.ClientSession, context: SimpleNamespace, _sent: aiohttp.TraceRequestHeadersSentParams
-    ) -> None:
-        permit: Callable[[], bool] | None = context.trace_request_ctx
-        if permit is not None and not permit():
-            raise FencedError("this replica may no longer write; nothing was sent")
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(before_headers)
-    return trace
-
-
-async def whole(answer: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """
-    Return the decompressed body of an answer.
-
-    Raises:
-        TooLongError: it has more bytes; the rest is not read.
-    """
-    require_at_most(most_bytes, answer.content_length or 0)
-    pieces, length = [], 0
-    async for piece in answer.content.iter_any():
-        length += len(piece)
-        require_at_most(most_bytes, length)
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
 def unreachable(error: Exception, target: str) -> UnreachableError:
-    """
-    Return our error for an error of the network; `target` names the request in the message.
-
-    A hostile answer can make an HTTP library raise more than the library documents.
-    """
+    """Return our error for whatever an HTTP library raised; `target` names the request in the message."""
     if isinstance(error, TimeoutError):
         return ApiTimeoutError(f"no answer in time to {target}")
     if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
@@ -160,10 +92,6 @@ def unreachable(error: Exception, target: str) -> UnreachableError:
             f"certificate of the API server is not trusted: {cause};"
             " check certificate-authority in the kubeconfig, or ca.crt of the service account"
         )
-    if isinstance(error, aiohttp.http_exceptions.LineTooLong):
-        return OversizedLineError(f"endless line in the answer to {target}: {_short(error)}")
-    if isinstance(error, TooLongError):
-        return OversizedAnswerError(f"answer to {target} is too long: {error}")
     return UnreachableError(f"connection failed during {target}: {_reason(error) or type(error).__name__}")
 
 

@@ -1,8 +1,8 @@
 """
-The HTTP proxy in front of the API server, from a kubeconfig's `proxy-url` or from the environment.
+The HTTP proxy between a terminal and the API server, from a kubeconfig's `proxy-url` or from the environment.
 
 A proxy's password is part of its URL, and URLs are written to logs and errors: the password is removed here first.
-Refuses SOCKS: neither aiohttp nor our own HTTP supports it.
+SOCKS is refused: aiohttp does not support it.
 """
 
 import base64
@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
 
 import attrs
 
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 _USERINFO: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
-_PRINTABLE: Final = re.compile(r"[!-~]+")
 
 
 @attrs.frozen
@@ -38,12 +38,10 @@ def split_server(url: str) -> SplitResult | None:
     """Return the parts of a URL of http or https that a connection can be opened to, None for any other."""
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-        host.encode("idna")  # as the resolver does
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    good = parts.scheme in ("http", "https") and host and (port is None or port > 0)
-    return parts if good and _PRINTABLE.fullmatch(url) and not (parts.query or parts.fragment) else None
+    return parts if good and url.isprintable() and " " not in url and not (parts.query or parts.fragment) else None
 
 
 def without_password(url: str) -> str:
@@ -56,72 +54,38 @@ def read_proxy(url: str, origin: str) -> Proxy:
     Return the proxy at a URL; `origin` says in an error where the URL comes from.
 
     Raises:
-        ConfigurationError: it is not the URL of a proxy that can be used.
+        ConfigurationError: it is not the URL of an HTTP proxy.
     """
     parts = split_server(url)
     if parts is None:
-        shown = without_password(url)
-        if shown.lower().startswith("socks"):
-            raise ConfigurationError(
-                f"{origin}: {shown!r} is a SOCKS proxy, and only HTTP proxies are supported; name one"
-            )
-        raise ConfigurationError(f"{origin}: {shown!r} is not the URL of an HTTP proxy; write http://HOST:PORT")
+        raise ConfigurationError(
+            f"{origin}: {without_password(url)!r} is not the URL of an HTTP proxy; write http://HOST:PORT"
+        )
     userinfo, _, address = parts.netloc.rpartition("@")
-    authorization = None
-    if userinfo:
-        name, _, password = userinfo.partition(":")
-        authorization = basic(unquote(name), unquote(password))
-    return Proxy(f"{parts.scheme}://{address}", authorization)
-
-
-def basic(name: str, password: str) -> str:
-    """Return the header of HTTP's basic authentication."""
-    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+    encoded = base64.b64encode(unquote(userinfo).encode()).decode()
+    return Proxy(f"{parts.scheme}://{address}", f"Basic {encoded}" if userinfo else None)
 
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> Proxy | None:
     """
-    Return the proxy that Go's `http.ProxyFromEnvironment` would use for the URL, or None for a direct connection.
+    Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for the URL, None for a direct connection.
 
-    NO_PROXY entries are hosts, domains with or without a leading dot, addresses, networks, or `*`, each with an
-    optional port; loopback is never proxied.
+    As for curl and Python, NO_PROXY has hosts and domains. Loopback is never proxied.
 
     Raises:
         ConfigurationError: the environment names a proxy that cannot be used.
     """
     parts = urlsplit(url)
-    name = f"{parts.scheme}_proxy"
-    name = name.upper() if environment.get(name.upper()) else name
-    proxy = environment.get(name)
-    host = (parts.hostname or "").rstrip(".")
-    if not proxy or host == "localhost" or _is_loopback(host):
+    proxies = {name.lower().removesuffix("_proxy"): value for name, value in environment.items() if value}
+    proxy = environment.get(f"{parts.scheme.upper()}_PROXY") or environment.get(f"{parts.scheme}_proxy")
+    host = parts.hostname or ""
+    if not proxy or _is_loopback(host) or proxy_bypass_environment(parts.netloc, proxies):
         return None
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    excepted = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    if any(_excepts(entry.strip().lower(), host, port) for entry in excepted.split(",") if entry.strip()):
-        return None
-    return read_proxy(proxy if "://" in proxy else f"http://{proxy}", name)
+    return read_proxy(proxy if "://" in proxy else f"http://{proxy}", f"{parts.scheme.upper()}_PROXY")
 
 
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
-
-
-def _excepts(entry: str, host: str, port: int) -> bool:
-    if entry == "*":
-        return True
-    try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
-    except ValueError:
-        pass  # the host or the entry is a name
-    name, colon, digits = entry.rpartition(":")
-    if colon and digits.isdigit() and not name.endswith(":"):
-        if int(digits) != port:
-            return False
-        entry = name.strip("[]")
-    if entry.startswith("*."):
-        entry = entry[1:]
-    return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")
+        return host == "localhost"

@@ -8,14 +8,12 @@ of Python are: chain, dates and host name are checked.
 
 import os
 import ssl
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import attrs
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 RECHECK = 10.0  # seconds between looks at the files
 
@@ -28,22 +26,19 @@ class Tls:
     The sources of the trusted authorities and of the client certificate.
 
     Attributes:
-        ca_file, ca_data: a file, or PEM; if both are missing, the system's store.
-        certificate: returns a client certificate and key as PEM, which override the files.
+        ca_file: if it is missing, the system's store.
         server_name: the name to check instead of the URL's host.
         check_name: False where every server of these authorities is trusted alike, so that any name will do.
-        origin: names in an error the source of settings that are in no file.
+        origin: names in an error what has these settings.
     """
 
     clock: Callable[[], float]
     ca_file: str | None = None
-    ca_data: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
     verify: bool = True
     server_name: str | None = None
     check_name: bool = True
-    certificate: Callable[[], tuple[str, str] | None] = lambda: None
     origin: str = ""
     _context: ssl.SSLContext | None = attrs.field(default=None, init=False)
     _seen: object = attrs.field(default=None, init=False)
@@ -61,7 +56,7 @@ class Tls:
         if self._context is not None and now - self._checked_at < RECHECK:
             return self._context
         self._checked_at = now
-        seen = (*map(_stamp, (self.ca_file, self.cert_file, self.key_file)), self.certificate())
+        seen = tuple(map(stamp, (self.ca_file, self.cert_file, self.key_file)))
         if self._context is not None and seen == self._seen:
             return self._context
         try:
@@ -79,7 +74,7 @@ class Tls:
         return self._context
 
     def _build(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_data)
+        context = ssl.create_default_context(cafile=self.ca_file)
         # Python 3.13 turns this on. It refuses an authority without key identifiers, such as that of EKS.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         # Python 3.13 turns this on, and Go always trusts what is in the CA file, also an intermediate authority.
@@ -87,19 +82,13 @@ class Tls:
         context.check_hostname = self.verify and self.check_name
         if not self.verify:
             context.verify_mode = ssl.CERT_NONE
-        pair = self.certificate()  # without a password OpenSSL would ask the terminal for that of an encrypted key
-        if pair is not None:
-            with tempfile.TemporaryDirectory() as folder:  # mode 0700; the ssl module reads files only
-                cert, key = Path(folder, "cert.pem"), Path(folder, "key.pem")
-                cert.write_text(pair[0])
-                key.write_text(pair[1])
-                context.load_cert_chain(cert, key, password="")
-        elif self.cert_file:
+        if self.cert_file:  # without a password OpenSSL would ask the terminal for that of an encrypted key
             context.load_cert_chain(self.cert_file, self.key_file, password="")
         return context
 
 
-def _stamp(path: str | None) -> object:
+def stamp(path: str | None) -> object:
+    """Return a value that changes with the file: None without a path, a text if the file is missing."""
     try:
         stat = os.stat(path) if path else None  # noqa: PTH116 - follows the symlinks that Secrets are mounted by
     except OSError:

@@ -1,14 +1,17 @@
 """
 Decode API objects of any kind, one at a time, and say where the objects of a kind are listed and watched.
 
-An object that cannot be read becomes a `Malformed` value with as much of its identity as can be read, so that it is
-counted, logged once, and never counts as free. Only `Decoder` handles objects that cannot be read, and it does not
-raise. A kind's own module gives it the fields on the wire and a function from these to a value of `model`, which may
-raise. Refuses to know any kind.
+An object that cannot be read becomes a `Malformed` value with its identity, so that it is counted, logged once, and
+never counts as free. Only `Decoder` handles objects that cannot be read, and it does not raise. A kind's own module
+gives it the fields on the wire and a function from these to a value of `model`, which may raise.
+
+What many objects have in common is kept once: names, labels, amounts, and results of pure functions. Pods of one
+workload and nodes of one type differ in little. A memo is bounded in bytes and not in entries: `lru_cache` counts
+entries, but one entry that stems from a hostile object may be a megabyte. A large argument is not kept.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from operator import eq
 from typing import Any, Final, Generic, TypeVar
 
@@ -16,13 +19,123 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.interning import interned
-from neuron_scheduler.kube.objects.json_scanner import ScanError, Steps, finish, strings, without
+from neuron_scheduler.kube.objects.json_scanner import decoded_at_once
+from neuron_scheduler.model.quantity import milli, whole
+from neuron_scheduler.model.resources import CPU, NOTHING, Resources
+from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.telemetry.line_formats import printable
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MOST: Final = 4 << 20
+LONGEST: Final = 16 << 10
+OBJECT: Final = 64  # bytes of any object, about
+
+
+def byte_bounded_memo(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+    """
+    Return the decorator for a pure function of one argument.
+
+    Args:
+        most: bytes of all arguments that are kept, about.
+        longest: bytes of the largest argument that is kept.
+    """
+
+    def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
+        return _Results(function, most // 2, longest).__getitem__
+
+    return decorate
+
+
+class _Results(dict[K, V]):
+    """
+    Results by argument, in two generations.
+
+    When the young one is full it becomes the old one, and the old one is dropped. A result that is used becomes young.
+    """
+
+    __slots__ = ("_bytes", "_function", "_longest", "_most", "_old")
+
+    def __init__(self, function: Callable[[K], V], most: int, longest: int) -> None:
+        self._function = function
+        self._most = most
+        self._longest = longest
+        self._bytes = 0
+        self._old: dict[K, V] = {}
+
+    def __missing__(self, key: K) -> V:
+        value = self._old[key] if key in self._old else self._function(key)
+        weight = weight_of(key, self._longest)
+        if weight <= self._longest:
+            if self._bytes + weight > self._most:
+                self._old, self._bytes = dict(self), 0
+                self.clear()
+            self[key] = value
+            self._bytes += weight
+        return value
+
+
+def weight_of(value: Any, most: int) -> int:
+    """Return about how many bytes a value of strings, tuples, sets and attrs classes takes; it stops beyond `most`."""
+    total, waiting = 0, [value]
+    while waiting and total <= most:
+        part = waiting.pop()
+        total += OBJECT
+        if isinstance(part, str | bytes):
+            total += len(part)
+        elif isinstance(part, tuple | frozenset):
+            total += 8 * len(part)
+            if total <= most:
+                waiting.extend(part)
+        elif attrs.has(type(part)):
+            waiting.extend(getattr(part, field.name) for field in attrs.fields(type(part)))
+    return total
+
+
+interned = byte_bounded_memo(most=16 << 20, longest=512)(str)
+"""Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
+
+
+def labels(mapping: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return labels whose keys and values are shared with all others."""
+    return {interned(key): interned(value) for key, value in mapping.items()} if mapping else NO_LABELS
+
+
+def amounts(quantities: Mapping[str, str | int] | None) -> Resources:
+    """
+    Return amounts by resource name without zeros.
+
+    Raises:
+        ValueError: an amount is no quantity, or negative.
+    """
+    if not quantities:
+        return NOTHING
+    resources = {}
+    for name, quantity in quantities.items():
+        amount = milli(str(quantity)) if name == CPU else whole(str(quantity))
+        if amount < 0:
+            raise ValueError(f"{name} is negative: {quantity}")
+        if amount:
+            resources[interned(name)] = amount
+    return resources
+
+
+@byte_bounded_memo()
+def shared(pairs: tuple[tuple[str, int], ...]) -> Resources:
+    """Return the one mapping of these amounts."""
+    return dict(pairs)
+
 
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
 
 LONGEST_REASON: Final = 300
+LONGEST_NAME: Final = 253
+"""Characters of the longest name (`DNS1123SubdomainMaxLength` in `apimachinery/pkg/util/validation`)."""
+
+_IDENTITY: Final = msgspec.json.Decoder(wire.Identified)
+_PLACED: Final = msgspec.json.Decoder(wire.Placed)
 
 
 @attrs.frozen
@@ -52,14 +165,12 @@ class Decoded(Generic[T]):
     Attributes:
         key: `namespace/name` or `name`.
         value: None if the object counts as gone: a pod whose phase is terminal.
-        damaged: the object is malformed because its text is no JSON or no UTF-8, which no API server sends.
     """
 
     key: str
     uid: str
     resource_version: str
     value: T | Malformed | None
-    damaged: bool = False
 
 
 def _unchanged(malformed: Malformed) -> Malformed:
@@ -91,54 +202,32 @@ class Decoder(Generic[T]):
         self._change = msgspec.json.Decoder(wire.Change[self.shape])  # type: ignore[name-defined]  # a type at run time
 
     def decode_change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
-        """Return the type and object of a watch line; None if it must be read in steps (`decode_line_in_steps`)."""
+        """Return the type and object of a watch line; None if only `informer.read_line` can read it."""
         try:
-            if not line.isascii():
-                line.decode()  # msgspec accepts any byte in the name of an unknown field: a damaged name is one
             change = self._change.decode(line)
             return change.type, self._decoded(change.object)
-        except Exception:  # noqa: BLE001 - RecursionError, UnicodeDecodeError, OverflowError, or an error of ours
-            return None
-
-    def try_decode(self, encoded: Encoded) -> Decoded[T] | None:
-        """Return the object; None if it must be read in steps (`decode_in_steps`)."""
-        try:
-            text = bytes(encoded)
-            if not text.isascii():
-                text.decode()  # as above
-            return self._decoded(self._object.decode(text))
-        except Exception:  # noqa: BLE001 - as above
+        except Exception:  # noqa: BLE001 - RecursionError, OverflowError, or an error of ours
             return None
 
     def decode(self, encoded: Encoded) -> Decoded[T]:
-        """Return the object, or `Malformed`, without a pause, however long that takes."""
-        return self.try_decode(encoded) or finish(self.decode_in_steps(encoded))
-
-    def decode_in_steps(self, encoded: Encoded) -> Steps[Decoded[T]]:
-        """Return, in steps, an object that `try_decode` could not read."""
-        text = bytes(encoded)
-        with contextlib.suppress(ScanError):  # the decoder gives a better reason
-            text = yield from without_managed_fields(text)
+        """Return the object, or `Malformed`; without a name if not even that can be read."""
         try:
-            text.decode()  # `managedFields` are gone: they alone may have other bytes, because a user may write them
-            return self._decoded(self._object.decode(text))
+            return self._decoded(decoded_at_once(encoded, self._object))
         except Exception as error:  # noqa: BLE001 - as above
-            malformed = yield from self.malformed(text, error)
-            return attrs.evolve(malformed, damaged=_is_no_json(error))
+            return self._malformed(encoded, error)
 
-    def malformed(self, text: bytes, error: Exception) -> Steps[Decoded[T]]:
-        """Return the malformed object, whose text may be cut off, with as much of its identity as can be read."""
-        known = yield from strings(text, b'"metadata"', b'"spec"')
-        name, namespace = known.get(b'"name"', ""), known.get(b'"namespace"', "")
-        key = key_of(namespace, name) if name else ""
-        uid, version = known.get(b'"uid"', ""), known.get(b'"resourceVersion"', "")
-        malformed = Malformed(self.kind, key, _reason(error), uid, interned(known.get(b'"nodeName"', "")))
-        return Decoded(key, uid, version, self.stand_in(malformed))
+    def _malformed(self, encoded: Encoded, error: Exception) -> Decoded[T]:
+        known, node_name = wire.Identified(wire.Identity()), ""
+        with contextlib.suppress(msgspec.MsgspecError, RecursionError):  # in a file that was written by hand
+            known = decoded_at_once(encoded, _IDENTITY)
+            node_name = decoded_at_once(known.spec, _PLACED).node_name or ""
+        meta = known.metadata
+        key = key_of(meta.namespace, meta.name) if meta.name else ""
+        malformed = Malformed(self.kind, key, _reason(error), meta.uid, interned(node_name))
+        return Decoded(key, meta.uid, meta.resource_version, self.stand_in(malformed))
 
     def _decoded(self, struct: Any) -> Decoded[T]:
         meta = struct.metadata
-        if not meta.name:
-            raise ValueError("Object has an empty `name` - at `$.metadata`")
         key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name  # as `key_of`; a call less a watch line
         return Decoded(key, meta.uid, meta.resource_version, self.read(struct))
 
@@ -176,28 +265,20 @@ class Resource(Decoder[T]):
         return self.path.split("/")[2] if self.path.startswith("/apis/") else ""
 
 
-def without_managed_fields(text: bytes) -> Steps[bytes]:
-    """
-    Return the text of an object with null in place of its `managedFields`.
-
-    They alone may nest as deep as a user likes; without them most objects can be read.
-
-    Raises:
-        ScanError: the text is no object.
-    """
-    return without(text, b'"metadata"', b'"managedFields"')
-
-
 def key_of(namespace: str, name: str) -> str:
     """Return `namespace/name`, or `name` of an object without a namespace."""
     return f"{namespace}/{name}" if namespace else name
 
 
-def _is_no_json(error: Exception) -> bool:
-    """Return whether the decoder has failed because the text is no JSON, or no UTF-8."""
-    return isinstance(error, UnicodeDecodeError) or (
-        isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError)
-    )
+def reference(name: str) -> str:
+    """
+    Return the name by which one object refers to another, as it is if an object can have it.
+
+    The API server checks the names of objects, but not every reference to one: `claimName` of a pod's volume may be a
+    megabyte of control characters. Such a text is in messages, Events and log lines that others read. So what cannot be
+    a name is made short and printable, in a form that is no object's name either.
+    """
+    return printable(name) if len(name) <= LONGEST_NAME else f"{printable(name[:LONGEST_NAME])}..."
 
 
 def _reason(error: Exception) -> str:

@@ -8,17 +8,47 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
-from neuron_scheduler.kube.objects import node_wire as wire
-from neuron_scheduler.kube.objects.base import Malformed, Resource
-from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
-from neuron_scheduler.kube.objects.interning import amounts, interned, labels, shared
+from neuron_scheduler.kube.objects.base import Malformed, Resource, amounts, byte_bounded_memo, interned, labels, shared
 from neuron_scheduler.kube.objects.selectors import taint
-from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
+from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, Wire
+from neuron_scheduler.model.annotations import USAGE_MAPS
+from neuron_scheduler.model.node import NEURON_HEALTH, AnnotatedNode, Image, Node
 from neuron_scheduler.model.resources import NEURON_NAMES
+from neuron_scheduler.model.selectors import NO_LABELS
 
 
-def _read(node: wire.Node) -> Node:
-    meta, spec, status = node.metadata, node.spec or wire.NodeSpec(), node.status or wire.NodeStatus()
+class _Taint(Wire):
+    key: str
+    effect: str
+    value: str | None = None
+
+
+class _NodeSpec(Wire):
+    unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
+
+
+class _Image(Wire):
+    names: list[str] | None = None
+    size_bytes: int | None = None
+
+
+class _NodeStatus(Wire):
+    allocatable: Quantities | None = None
+    capacity: Quantities | None = None
+    conditions: list[Condition] | None = None
+    images: list[_Image] | None = None
+    declared_features: list[str] | None = None
+
+
+class _Node(Wire):
+    metadata: ObjectMeta
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+def _read(node: _Node) -> Node:
+    meta, spec, status = node.metadata, node.spec or _NodeSpec(), node.status or _NodeStatus()
     created = meta.creation_timestamp
     neuron = {name: amount for name, amount in (status.capacity or {}).items() if name in NEURON_NAMES}
     return Node(
@@ -36,7 +66,7 @@ def _read(node: wire.Node) -> Node:
     )
 
 
-def _images(images: Iterable[wire.Image]) -> tuple[Image, ...]:
+def _images(images: Iterable[_Image]) -> tuple[Image, ...]:
     return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in images)))
 
 
@@ -63,8 +93,24 @@ def _stand_in(malformed: Malformed) -> Node | Malformed:
 NODES: Final[Resource[Node]] = Resource(
     path="/api/v1/nodes",
     kind="Node",
-    shape=wire.Node,
+    shape=_Node,
     read=_read,
     order=attrgetter("created", "name", "uid"),
     stand_in=_stand_in,
 )
+
+
+def _annotated(node: _Node) -> AnnotatedNode:
+    annotations = node.metadata.annotations or NO_LABELS
+    conditions = (node.status and node.status.conditions) or ()
+    return AnnotatedNode(
+        _read(node),
+        usage_maps={key: annotations[key] for key in USAGE_MAPS if key in annotations} or NO_LABELS,
+        health=next((c.reason or "" for c in conditions if c.type == NEURON_HEALTH), ""),
+    )
+
+
+ANNOTATED_NODES: Final[Resource[AnnotatedNode]] = Resource(
+    path=NODES.path, kind=NODES.kind, shape=NODES.shape, read=_annotated, order=attrgetter("name")
+)
+"""For those who look at a cluster; one that cannot be read is malformed."""

@@ -1,11 +1,13 @@
 """
-What follows from a pod's spec: requests, tolerations, ports, constraints.
+What follows from a pod's spec: requests, tolerations, ports, images and the terms that decide where it may run.
 
 The pods of a workload have it in common, and so have all states of one pod, so it is read once for equal specs: this is
-most of the work of reading a pod. Volumes, and labels by which replicas differ, are left to `pods`.
+most of the work of reading a pod. Volumes, and labels by which replicas differ, are left to `pods`. Equal terms, ports
+and lists become one object each, so that tables keyed by them stay small.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -13,17 +15,16 @@ import msgspec
 from msgspec.structs import replace
 
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
-from neuron_scheduler.kube.objects.interning import amounts, interned, shared
-from neuron_scheduler.kube.objects.pod_constraints import constraints, host_ports, images
-from neuron_scheduler.kube.objects.selectors import tolerations
+from neuron_scheduler.kube.objects.base import amounts, byte_bounded_memo, interned, labels, reference, shared
+from neuron_scheduler.kube.objects.selectors import label_selector, node_term, requirement, tolerations
+from neuron_scheduler.kube.objects.storage import in_tree_disk
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
     NeuronRequest,
     neuron_container_names,
     neuron_request,
 )
-from neuron_scheduler.model.pod import Constraints, HostPort
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, HostPort
 from neuron_scheduler.model.resources import (
     NEURON_NAMES,
     NOTHING,
@@ -33,7 +34,206 @@ from neuron_scheduler.model.resources import (
     is_extended,
     maximum,
 )
-from neuron_scheduler.model.selectors import Toleration
+from neuron_scheduler.model.selectors import (
+    NO_LABELS,
+    LabelSelector,
+    PodAffinityTerm,
+    PreferredTerm,
+    SpreadConstraint,
+    Toleration,
+)
+from neuron_scheduler.model.volumes import InlineVolume
+
+_INLINE_VOLUMES: Final = (
+    "aws_elastic_block_store",
+    "azure_disk",
+    "cinder",
+    "gce_persistent_disk",
+    "iscsi",
+    "photon_persistent_disk",
+    "portworx_volume",
+    "rbd",
+)
+"""In-tree sources tied to a node or zone, or that two pods of one node cannot share."""
+
+LONGEST_IMAGE_NAME: Final = 1024  # a registry's own limits add up to less than half of it
+_inline_sources: Final = attrgetter(*_INLINE_VOLUMES)
+_NO_SOURCES: Final = (None,) * len(_INLINE_VOLUMES)
+_sources: Final = attrgetter("persistent_volume_claim", "ephemeral", "image", *_INLINE_VOLUMES)
+_NONE_OF_ALL: Final = (None,) * (len(_INLINE_VOLUMES) + 3)
+
+
+def is_individual(spec: wire.PodSpec) -> bool:
+    """Return whether the constraints depend on volumes or labels in which even replicas of one workload differ."""
+    for volume in spec.volumes or ():
+        if _sources(volume) != _NONE_OF_ALL:
+            return True
+    spreads = spec.topology_spread_constraints
+    return spreads is not None and any(spread.match_label_keys for spread in spreads)
+
+
+def constraints(
+    spec: wire.PodSpec, *, pod: str, namespace: str, pod_labels: Mapping[str, str] = NO_LABELS
+) -> Constraints:
+    """
+    Return the constraints of a pod of that name, namespace and labels.
+
+    Raises:
+        ValueError: a label selector cannot be read; the API server refuses such pods.
+    """
+    claims, ephemeral, disks, inline = _volumes(spec.volumes or (), pod)
+    features = _required_features(spec)
+    spreads = spec.topology_spread_constraints or ()
+    attached = claims or disks or inline or spec.resource_claims
+    if not (spec.node_selector or spec.affinity or spreads or attached or features):
+        return NO_CONSTRAINTS  # most pods
+    affinity = spec.affinity or wire.Affinity()
+    node = affinity.node_affinity or wire.NodeAffinity()
+    near = affinity.pod_affinity or wire.PodAffinity()
+    apart = affinity.pod_anti_affinity or wire.PodAffinity()
+    required = node.required_during_scheduling_ignored_during_execution
+    return Constraints(
+        node_selector=labels(spec.node_selector),
+        required_terms=None if required is None else tuple(map(node_term, required.node_selector_terms or ())),
+        preferred_terms=tuple(
+            PreferredTerm(preferred.weight, node_term(preferred.preference))
+            for preferred in node.preferred_during_scheduling_ignored_during_execution or ()
+        ),
+        affinity=_pod_terms(near, namespace),
+        anti_affinity=_pod_terms(apart, namespace),
+        preferred_affinity=_preferred(near, namespace),
+        preferred_anti_affinity=_preferred(apart, namespace),
+        spread=tuple(_spread(spread, pod_labels) for spread in spreads),
+        volume_claims=claims,
+        ephemeral_claims=ephemeral,
+        disks=disks,
+        inline_volumes=inline,
+        resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
+        required_features=features,
+    )
+
+
+def _required_features(spec: wire.PodSpec) -> tuple[str, ...]:
+    """Return the features that `AllFeatures` in component-helpers' `nodedeclaredfeatures` infers for scheduling."""
+    features = []
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    if any(rule.action == "RestartAllContainers" for c in containers for rule in c.restart_policy_rules or ()):
+        features.append("RestartAllContainersOnContainerExits")
+    if spec.host_network and spec.host_users is False:
+        features.append("UserNamespacesHostNetworkSupport")
+    return tuple(features)
+
+
+def host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
+    """Return the node's ports that app containers and sidecars use; with hostNetwork every container port is one."""
+    containers = [*(c for c in spec.init_containers or () if c.restart_policy == "Always"), *(spec.containers or ())]
+    ports = []
+    for container in containers:
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number > 0:
+                ports.append(_host_port((port.protocol or "TCP", number, port.host_ip or "0.0.0.0")))  # noqa: S104
+    return tuple(ports)
+
+
+def images(spec: wire.PodSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the images of init and app containers, and those of image volumes."""
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    mounted = tuple(image_name(v.image.reference or "") for v in spec.volumes or () if v.image is not None)
+    return _same_images(tuple(image_name(container.image or "") for container in containers)), mounted
+
+
+@byte_bounded_memo()
+def image_name(reference: str) -> str:
+    """
+    Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`).
+
+    The API server accepts names that are longer than any image's; only the beginning of such a name is kept.
+    """
+    reference = reference[:LONGEST_IMAGE_NAME]
+    return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
+
+
+@byte_bounded_memo()
+def _same_images(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the one object for these names."""
+    return names
+
+
+@byte_bounded_memo()
+def _host_port(parts: tuple[str, int, str]) -> HostPort:
+    return HostPort(*parts)
+
+
+def _spread(spread: wire.Spread, pod_labels: Mapping[str, str]) -> SpreadConstraint:
+    """Return the constraint with `matchLabelKeys` merged in, as the API server does from 1.34 on."""
+    if spread.max_skew < 1:
+        raise ValueError(f"maxSkew of a topology spread constraint is {spread.max_skew}")
+    selector = label_selector(spread.label_selector)
+    if selector is not None and spread.match_label_keys:
+        keyed = (requirement((key, "In", (pod_labels[key],))) for key in spread.match_label_keys if key in pod_labels)
+        merged = dict.fromkeys((*selector.requirements, *(r for r in keyed if r is not None)))
+        selector = LabelSelector(tuple(merged))
+    return SpreadConstraint(
+        topology_key=interned(spread.topology_key),
+        max_skew=spread.max_skew,
+        hard=spread.when_unsatisfiable != "ScheduleAnyway",
+        selector=selector,
+        min_domains=spread.min_domains or 1,
+        honor_affinity=spread.node_affinity_policy != "Ignore",
+        honor_taints=spread.node_taints_policy == "Honor",
+    )
+
+
+def _pod_terms(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:
+    return tuple(_pod_term(t, namespace) for t in affinity.required_during_scheduling_ignored_during_execution or ())
+
+
+def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffinityTerm:
+    named = frozenset(term.namespaces or ())
+    return _same_term(
+        PodAffinityTerm(
+            topology_key=interned(term.topology_key),
+            selector=label_selector(term.label_selector),
+            namespaces=named if named or term.namespace_selector is not None else frozenset((namespace,)),
+            namespace_selector=label_selector(term.namespace_selector),
+            weight=weight,
+        )
+    )
+
+
+@byte_bounded_memo()
+def _same_term(term: PodAffinityTerm) -> PodAffinityTerm:
+    """Return the one object for this term."""
+    return term
+
+
+def _preferred(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:
+    return tuple(
+        _pod_term(preferred.pod_affinity_term, namespace, weight=preferred.weight)
+        for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ()
+    )
+
+
+def _volumes(
+    volumes: Iterable[wire.Volume], pod: str
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[InlineVolume, ...], tuple[str, ...]]:
+    """Return the names of all claims, of the ephemeral ones, the disks that CSI drivers serve, and other volumes."""
+    claims, ephemeral, disks, inline = [], [], [], []
+    for volume in volumes:
+        if volume.persistent_volume_claim is not None:
+            claims.append(reference(volume.persistent_volume_claim.claim_name))
+        elif volume.ephemeral is not None:
+            claims.append(f"{pod}-{volume.name}")
+            ephemeral.append(claims[-1])
+        elif _inline_sources(volume) != _NO_SOURCES:
+            disk = in_tree_disk(volume)
+            if disk is None:
+                inline.append(volume.name)
+            else:
+                disks.append(disk)
+    return tuple(dict.fromkeys(claims)), tuple(ephemeral), tuple(disks), tuple(inline)
+
 
 RESIZE_PENDING: Final = "PodResizePending"
 

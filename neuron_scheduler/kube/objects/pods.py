@@ -9,18 +9,19 @@ from operator import attrgetter
 from typing import Final
 
 import attrs
+import msgspec
 
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
-from neuron_scheduler.kube.objects.interning import interned, labels
-from neuron_scheduler.kube.objects.pod_constraints import constraints, images, is_individual
+from neuron_scheduler.kube.objects.base import Resource, byte_bounded_memo, interned, labels
+from neuron_scheduler.kube.objects.json_scanner import decoded
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
-from neuron_scheduler.kube.objects.pod_spec import fields_of_spec, spec_key
+from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
 from neuron_scheduler.kube.objects.wire import Condition, OwnerReference
 from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Owner, Pod, PodCondition
 from neuron_scheduler.model.selectors import NO_LABELS
+
+_PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
 
 TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -143,3 +144,13 @@ PODS: Final[Resource[Pod]] = Resource(
     same=_same,
     params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
 )
+
+
+async def stored_pod(body: bytes) -> wire.PlacedPod:
+    """
+    Return the pod in the API server's answer to a request of ours, however deep its `managedFields` are.
+
+    A pod that cannot be read back would have a Binding in doubt for ever. The errors are those of
+    `json_scanner.decoded`.
+    """
+    return await decoded(body, _PLACED)

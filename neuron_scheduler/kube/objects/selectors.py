@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from neuron_scheduler.kube.objects import pod_wire
-from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
-from neuron_scheduler.kube.objects.interning import interned
+from neuron_scheduler.kube.objects.base import byte_bounded_memo, interned
 from neuron_scheduler.kube.objects.wire import NodeTerm, Selector
 from neuron_scheduler.model.selectors import (
     Effect,

@@ -1,28 +1,32 @@
 """
 Storage objects -> `model.volumes`, and how they are listed and watched.
 
-Does not follow references from one object to another: that is for `cluster.tables.volumes`.
+`cluster.tables.volumes` follows references from one object to another.
 """
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from neuron_scheduler.kube.objects import storage_wire as wire
-from neuron_scheduler.kube.objects.base import Resource, key_of
-from neuron_scheduler.kube.objects.csi_migration import Terms, csi_terms, in_tree_disk
-from neuron_scheduler.kube.objects.interning import interned, labels
-from neuron_scheduler.kube.objects.reference import reference
+import attrs
+import msgspec
+
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Resource, interned, key_of, labels, reference
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term
-from neuron_scheduler.kube.objects.wire import NodeTerms
+from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, Wire
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
+from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from neuron_scheduler.model.quantity import whole
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.model.volumes import (
+    AWS_EBS,
+    MIGRATED,
     ClaimRef,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    InlineVolume,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -30,7 +34,166 @@ from neuron_scheduler.model.volumes import (
 )
 
 
-def _claim(claim: wire.Claim) -> PersistentVolumeClaim:
+class _Owner(Wire):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Meta(Wire):
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Requests(Wire):
+    requests: wire.Quantities | None = None
+
+
+class _ClaimSpec(Wire):
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+    resources: _Requests | None = None
+    selector: wire.Selector | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class _Phase(Wire):
+    phase: str | None = None
+
+
+class _Claim(Wire):
+    metadata: _Meta
+    spec: _ClaimSpec = msgspec.field(default_factory=_ClaimSpec)
+    status: _Phase | None = None
+
+
+class _ClaimReference(Wire):
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class _VolumeAffinity(Wire):
+    required: wire.NodeTerms | None = None
+
+
+class _Csi(Wire):
+    driver: str
+    volume_handle: str
+
+
+class _VolumeSpec(wire.InTree):
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+    capacity: wire.Quantities | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    claim_ref: _ClaimReference | None = None
+    node_affinity: _VolumeAffinity | None = None
+    csi: _Csi | None = None
+
+
+class _Volume(Wire):
+    metadata: _Meta
+    spec: _VolumeSpec
+    status: _Phase | None = None
+
+
+class _TopologyRequirement(Wire):
+    key: str
+    values: list[str] | None = None
+
+
+class _TopologyTerm(Wire):
+    match_label_expressions: list[_TopologyRequirement] | None = None
+
+
+class _Class(Wire):
+    metadata: _Meta
+    provisioner: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[_TopologyTerm] | None = None
+
+
+class _Allocatable(Wire):
+    """How many volumes a driver can attach to the node."""
+
+    count: int | None = None
+
+
+class _NodeDriver(Wire):
+    name: str
+    allocatable: _Allocatable | None = None
+
+
+class _NodeSpec(Wire):
+    drivers: list[_NodeDriver] | None = None
+
+
+class _Node(Wire):
+    metadata: _Meta
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+
+
+class _DriverSpec(Wire):
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class _Driver(Wire):
+    metadata: _Meta
+    spec: _DriverSpec = msgspec.field(default_factory=_DriverSpec)
+
+
+class _Capacity(Wire):
+    metadata: _Meta
+    storage_class_name: str = ""
+    node_topology: wire.Selector | None = None
+    capacity: str | int | None = None
+    maximum_volume_size: str | int | None = None
+
+
+class _Source(Wire):
+    persistent_volume_name: str | None = None
+
+
+class _AttachmentSpec(Wire):
+    attacher: str = ""
+    node_name: str = ""
+    source: _Source = msgspec.field(default_factory=_Source)
+
+
+class _Attachment(Wire):
+    metadata: _Meta
+    spec: _AttachmentSpec
+
+
+_EBS_ZONE: Final = "topology.ebs.csi.aws.com/zone"
+
+Terms = tuple[NodeSelectorTerm, ...]
+
+
+def in_tree_disk(source: InTree) -> InlineVolume | None:
+    """
+    Return the EBS disk behind a volume of a pod or a PersistentVolume, None if it has another source.
+
+    The CSI driver that replaced the in-tree plugin serves it (upstream: `csi-translation-lib/plugins`). No node with
+    Neuron devices has disks of other clouds.
+    """
+    if source.aws_elastic_block_store is None:
+        return None
+    handle = source.aws_elastic_block_store.volume_id  # `aws://zone/vol-id` or the bare id
+    return InlineVolume(AWS_EBS, MIGRATED[AWS_EBS], handle.rstrip("/").rpartition("/")[2])
+
+
+def _claim(claim: _Claim) -> PersistentVolumeClaim:
     meta, spec = claim.metadata, claim.spec
     annotations = meta.annotations or {}
     requests = (spec.resources.requests if spec.resources else None) or {}
@@ -54,7 +217,7 @@ def _claim(claim: wire.Claim) -> PersistentVolumeClaim:
     )
 
 
-def _volume(volume: wire.Volume) -> PersistentVolume:
+def _volume(volume: _Volume) -> PersistentVolume:
     meta, spec = volume.metadata, volume.spec
     disk = in_tree_disk(spec)
     affinity = spec.node_affinity.required if spec.node_affinity else None
@@ -72,7 +235,7 @@ def _volume(volume: wire.Volume) -> PersistentVolume:
         attributes_class=interned(spec.volume_attributes_class_name or ""),
         claim=_claim_ref(spec.claim_ref),
         required_terms=terms,
-        csi_terms=csi_terms(plugin, terms, volume_labels) if plugin else terms,
+        csi_terms=_csi_terms(terms, volume_labels) if plugin else terms,
         driver=interned(spec.csi.driver) if spec.csi else disk.driver if disk else "",
         handle=spec.csi.volume_handle if spec.csi else disk.handle if disk else "",
         plugin=plugin,
@@ -89,7 +252,7 @@ def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(interned(mode) for mode in modes or ())
 
 
-def _claim_ref(reference: wire.ClaimReference | None) -> ClaimRef | None:
+def _claim_ref(reference: _ClaimReference | None) -> ClaimRef | None:
     return None if reference is None else ClaimRef(f"{reference.namespace}/{reference.name}", reference.uid or "")
 
 
@@ -109,7 +272,42 @@ def _terms(affinity: NodeTerms | None) -> Terms | None:
     return tuple(terms)
 
 
-def _class(storage_class: wire.Class) -> StorageClass:
+def _csi_terms(terms: Terms | None, labels: Mapping[str, str]) -> Terms | None:
+    """Return an EBS volume's node affinity in the labels of its driver (`translateTopologyFromInTreeToCSI`)."""
+    zone, region = _zone_labels(terms or (), labels)
+    if _has(terms or (), zone):
+        terms = _renamed(terms or (), {zone: _EBS_ZONE})
+    elif zone in labels:
+        zones = tuple(sorted({part.strip() for part in labels[zone].split("__")} - {""}))
+        if zones:
+            in_zones = Requirement(_EBS_ZONE, Operator.IN, zones)
+            terms = tuple(
+                attrs.evolve(term, expressions=(*term.expressions, in_zones)) for term in terms or (NodeSelectorTerm(),)
+            )
+    return _renamed(terms, {BETA_REGION_LABEL: REGION_LABEL}) if terms and region == BETA_REGION_LABEL else terms
+
+
+def _zone_labels(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the labels for zone and region that a volume uses: those of its affinity first, the beta ones last."""
+    terms = tuple(terms)
+    beta = not _has(terms, ZONE_LABEL) and (
+        _has(terms, BETA_ZONE_LABEL) or (ZONE_LABEL not in labels and BETA_ZONE_LABEL in labels)
+    )
+    return (BETA_ZONE_LABEL, BETA_REGION_LABEL) if beta else (ZONE_LABEL, REGION_LABEL)
+
+
+def _has(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
+    return any(requirement.key == key for term in terms for requirement in term.expressions)
+
+
+def _renamed(terms: Terms, names: Mapping[str, str]) -> Terms:
+    return tuple(
+        attrs.evolve(term, expressions=tuple(attrs.evolve(r, key=names.get(r.key, r.key)) for r in term.expressions))
+        for term in terms
+    )
+
+
+def _class(storage_class: _Class) -> StorageClass:
     meta = storage_class.metadata
     topologies = [
         NodeSelectorTerm(
@@ -129,7 +327,7 @@ def _class(storage_class: wire.Class) -> StorageClass:
     )
 
 
-def _csi_node(node: wire.Node) -> CSINode:
+def _csi_node(node: _Node) -> CSINode:
     meta = node.metadata
     plugins = (meta.annotations or {}).get(MIGRATED_PLUGINS, "")
     return CSINode(
@@ -145,7 +343,7 @@ def _csi_node(node: wire.Node) -> CSINode:
     )
 
 
-def _csi_driver(driver: wire.Driver) -> CSIDriver:
+def _csi_driver(driver: _Driver) -> CSIDriver:
     meta = driver.metadata
     return CSIDriver(
         uid=meta.uid,
@@ -155,7 +353,7 @@ def _csi_driver(driver: wire.Driver) -> CSIDriver:
     )
 
 
-def _capacity(capacity: wire.Capacity) -> CSIStorageCapacity:
+def _capacity(capacity: _Capacity) -> CSIStorageCapacity:
     meta = capacity.metadata
     largest = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     return CSIStorageCapacity(
@@ -167,7 +365,7 @@ def _capacity(capacity: wire.Capacity) -> CSIStorageCapacity:
     )
 
 
-def _attachment(attachment: wire.Attachment) -> VolumeAttachment:
+def _attachment(attachment: _Attachment) -> VolumeAttachment:
     meta = attachment.metadata
     return VolumeAttachment(
         uid=meta.uid,
@@ -184,49 +382,49 @@ _STORAGE: Final = "/apis/storage.k8s.io/v1"
 CLAIMS: Final[Resource[PersistentVolumeClaim]] = Resource(
     path="/api/v1/persistentvolumeclaims",
     kind="PersistentVolumeClaim",
-    shape=wire.Claim,
+    shape=_Claim,
     read=_claim,
     order=attrgetter("key"),
 )
 VOLUMES: Final[Resource[PersistentVolume]] = Resource(
     path="/api/v1/persistentvolumes",
     kind="PersistentVolume",
-    shape=wire.Volume,
+    shape=_Volume,
     read=_volume,
     order=attrgetter("name"),
 )
 CLASSES: Final[Resource[StorageClass]] = Resource(
     path=f"{_STORAGE}/storageclasses",
     kind="StorageClass",
-    shape=wire.Class,
+    shape=_Class,
     read=_class,
     order=attrgetter("name"),
 )
 CSI_NODES: Final[Resource[CSINode]] = Resource(
     path=f"{_STORAGE}/csinodes",
     kind="CSINode",
-    shape=wire.Node,
+    shape=_Node,
     read=_csi_node,
     order=attrgetter("name"),
 )
 CSI_DRIVERS: Final[Resource[CSIDriver]] = Resource(
     path=f"{_STORAGE}/csidrivers",
     kind="CSIDriver",
-    shape=wire.Driver,
+    shape=_Driver,
     read=_csi_driver,
     order=attrgetter("name"),
 )
 CAPACITIES: Final[Resource[CSIStorageCapacity]] = Resource(
     path=f"{_STORAGE}/csistoragecapacities",
     kind="CSIStorageCapacity",
-    shape=wire.Capacity,
+    shape=_Capacity,
     read=_capacity,
     order=attrgetter("key"),
 )
 ATTACHMENTS: Final[Resource[VolumeAttachment]] = Resource(
     path=f"{_STORAGE}/volumeattachments",
     kind="VolumeAttachment",
-    shape=wire.Attachment,
+    shape=_Attachment,
     read=_attachment,
     order=attrgetter("name"),
 )

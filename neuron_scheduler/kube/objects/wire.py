@@ -2,8 +2,8 @@
 What API objects of every kind have in common, as it is spelled on the wire; other fields are skipped while decoding.
 
 `gc=False` keeps the collector out: none of these can be part of a cycle. Optional containers are `X | None`, because an
-explicit `null` would otherwise cost the whole object. The fields of one kind are in its module, or in `pod_wire`,
-`node_wire` and `storage_wire` beside it where they are many. Refuses any logic.
+explicit `null` would otherwise cost the whole object. The fields of one kind are in its module, those of pods in
+`pod_wire`.
 """
 
 import datetime as dt
@@ -23,16 +23,15 @@ class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
 class ListMeta(Wire):
     """`metadata` of a list or of a bookmark."""
 
-    resource_version: str = ""
+    resource_version: str
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
 class List(msgspec.Struct):
-    """A list whose items are decoded one by one, so that a malformed one affects no other; and its `ListMeta`."""
+    """A list whose items are decoded one by one, so that a malformed one affects no other."""
 
-    metadata: msgspec.Raw
+    metadata: ListMeta
     items: list[msgspec.Raw] | None
-    kind: str = ""
 
 
 class Versioned(Wire):
@@ -100,6 +99,28 @@ class ObjectMeta(Wire):
     owner_references: list[OwnerReference] | None = None
 
 
+class Identity(Wire):
+    """The part of `metadata` that says which object it is."""
+
+    name: str = ""
+    uid: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class Placed(Wire):
+    """The part of a pod's `spec` that says where it is."""
+
+    node_name: str | None = None
+
+
+class Identified(Wire):
+    """What is read of an object that cannot be read as a whole."""
+
+    metadata: Identity
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class Expression(Wire):
     """A requirement of a label selector or node selector term."""
 
@@ -134,31 +155,10 @@ class EbsDisk(Wire):
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
-class GceDisk(Wire):
-    """`gcePersistentDisk`."""
-
-    pd_name: str = ""
-    read_only: bool | None = None
-
-
-class AzureDisk(Wire):
-    """`azureDisk`."""
-
-    disk_uri: str = msgspec.field(default="", name="diskURI")
-
-
-class Disk(EbsDisk):
-    """`cinder` or `portworxVolume`."""
-
-
 class InTree(Wire):
-    """Sources of a pod's or persistent volume whose in-tree plugins were replaced by CSI drivers."""
+    """The source of a pod's or persistent volume whose in-tree plugin was replaced by AWS's CSI driver."""
 
     aws_elastic_block_store: EbsDisk | None = None
-    gce_persistent_disk: GceDisk | None = None
-    azure_disk: AzureDisk | None = None
-    cinder: Disk | None = None
-    portworx_volume: Disk | None = None
 
 
 class Condition(Wire):

@@ -2,7 +2,7 @@
 YAML of API objects, read as kubectl reads it: dates are texts, and there are no types that JSON has not.
 
 A text is checked event by event before it is loaded: libyaml's loader needs the stack for each level, and crashes.
-Every error is a ValueError of one sentence. Does not judge what the documents mean.
+Every error is a ValueError of one sentence.
 """
 
 from collections.abc import Iterator

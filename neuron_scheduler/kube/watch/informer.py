@@ -3,40 +3,41 @@ List and watch one resource for as long as the process lives, and call a handler
 
 client-go's reflector (`tools/cache/reflector.go`) without its machinery: one task, plain synchronous callbacks, no
 queue in between. Survives closed, cut, silent and half-open connections, expired versions and tokens, overload (429),
-lines and objects that cannot be read, and a version from which every watch fails. Refuses to interpret objects: their
-`Resource` reads and compares them, `pager` lists them, `object_store` keeps them.
+objects that cannot be read, and a version from which every watch fails. The API server is believed: what it sends over
+TLS is what it says, and a line or page that cannot be decoded is one line in the log and a new list. An object's
+`Resource` reads and compares it, `object_store` keeps it.
 """
 
 import heapq
 import random as randomness
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Final, Generic
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
 
 import anyio
 import attrs
+import msgspec
 from anyio.lowlevel import checkpoint
 
-from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
-from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.stream import Stream
-from neuron_scheduler.kube.objects.base import Decoded, Resource
-from neuron_scheduler.kube.objects.resource_version import as_number
-from neuron_scheduler.kube.watch.failure import hint, in_words
+from neuron_scheduler.kube.http.client import READ_TRIES, Client, Stream
+from neuron_scheduler.kube.http.pacing import Backoff
+from neuron_scheduler.kube.http.status import UNKNOWN_USER, status_error
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Decoded, Decoder, Resource
+from neuron_scheduler.kube.objects.json_scanner import decoded as decoded_text
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
-from neuron_scheduler.kube.watch.pager import Api, Pager
-from neuron_scheduler.kube.watch.watch_line import (
-    BOOKMARK,
-    DeadEndError,
-    decode_beginning,
-    decode_line_in_steps,
-    is_dead_end,
-    may_follow,
-)
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, UnreachableError
 
+PAGE: Final = 500  # objects of a list that are requested at once
+PAGE_BYTES: Final = 8 << 20  # the size that a page should have; it may have twice as much
+SMALLER: Final = 8  # times, the next limit after a page that was too large or too late
+STEP_BYTES: Final = 512 << 10  # of a page that are read before other tasks may run: a megabyte takes up to 20 ms
+PAGE_TIMEOUT: Final = 60.0
+PAGE_SILENCE: Final = 10.0  # seconds without a byte; with the 15 s of a Lease less than the 30 s of the promise
 BATCH: Final = 25  # objects handled before other tasks may run
 LINE_BYTES: Final = 16 << 10  # of a line that count as one object
 WATCH_SECONDS: Final = 15  # and up to a third more, so that replicas do not reconnect together
@@ -44,16 +45,188 @@ WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
 HEALTHY: Final = 5.0  # a watch that lasted so long may be opened again at once
 MOST_SILENT: Final = 10  # watches in a row without a bookmark, although the server's version moved on
 TRIES: Final = 3  # failures in a row from one version before the resource is listed
-DAMAGED_LISTS: Final = 3  # in a row, before an object that is no JSON is kept as malformed
 LONGEST_PAUSE: Final = 10.0  # between two tries; with the 15 s of a Lease less than the 30 s of the promise
 SETTLED: Final = 120.0  # a list within so many seconds of the last one waits, as with client-go's backoff manager
 STALE: Final = 120.0  # our view counts as stale after so many seconds without a sign that it is current
+BOOKMARK: Final = "BOOKMARK"
+NOT_FOUND: Final = "404 page not found"  # what the API server sends in place of a Status for an unknown path
+REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        401: UNKNOWN_USER,
+        403: "the right to list or watch it is missing; apply the manifests or the chart again",
+        404: "the API server does not serve it; remove what switches it off from kube-apiserver's --runtime-config",
+    }
+)
+"""What is wrong and what to do, by the status of the API server's answer."""
+
+V = TypeVar("V")
+_LIST: Final = msgspec.json.Decoder(wire.List)
+_EVENT: Final = msgspec.json.Decoder(wire.Event)
+_BOOKMARK: Final = msgspec.json.Decoder(wire.Versioned)
+_STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 log = logs.logger(__name__)
 
 
-def _ignore(_resource: str) -> None:
-    """Do nothing."""
+class DeadEndError(UnreachableError):
+    """A watch cannot continue from its version: only a list helps."""
+
+
+@attrs.frozen
+class Page(Generic[V]):
+    """
+    One page of a list.
+
+    Attributes:
+        version: of the list, the same on each of its pages.
+    """
+
+    objects: Sequence[Decoded[V]]
+    version: str
+
+
+async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[Page[V]]:
+    """
+    Yield all pages of one consistent list.
+
+    client-go's pager (`tools/pager/pager.go`) counts objects; 500 pods of a megabyte would be half a gigabyte. A page
+    that is too large is dropped while it is read, and requested with a smaller limit, down to one object. So is a page
+    that does not come, at once and over another connection: the first one may be dead behind a proxy that acknowledges
+    bytes, and a server that has too much to do is quicker with a smaller page.
+
+    Raises:
+        ApiError: 410 if the list took so long that its continue token has expired; others as the client.
+        UnreachableError: a page does not come, or cannot be read.
+    """
+    limit, token = PAGE, ""
+    while True:
+        try:
+            body = await _page(client, resource, limit, token)
+        except ApiTimeoutError:
+            if limit == 1:
+                raise
+            body = None
+        if body is None:
+            if limit == 1:
+                raise UnreachableError(f"an object in the list of {resource.path} is larger than any may be")
+            limit = max(1, limit // SMALLER)
+            continue
+        page, token = await _read_page(resource, body)
+        yield page
+        if not token:
+            return
+        limit = min(PAGE, max(1, PAGE_BYTES * len(page.objects) // len(body)))
+        await checkpoint()
+
+
+async def _page(client: Client, resource: Resource[V], limit: int, token: str) -> bytes | None:
+    """
+    Return a page's bytes; None if it is too large.
+
+    It waits after a 429 and tries again: giving up would lose the pages before.
+    """
+    params = {**resource.params, "limit": str(limit), **({"continue": token} if token else {})}
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            with anyio.fail_after(PAGE_TIMEOUT):
+                async with client.stream(resource.path, params=params, read_timeout=PAGE_SILENCE) as stream:
+                    return await stream.whole(2 * PAGE_BYTES)
+        except TimeoutError as error:
+            raise ApiTimeoutError(f"no page of {resource.path} within {PAGE_TIMEOUT:g} s") from error
+        except ApiError as error:
+            if error.status != 429 or tries == READ_TRIES:
+                raise
+            await anyio.sleep(1.0 if error.retry_after is None else error.retry_after)
+
+
+async def _read_page(resource: Resource[V], body: bytes) -> tuple[Page[V], str]:
+    """Return a page and the token of the next one, which is empty on the last; raise UnreachableError."""
+    try:
+        listed = await decoded_text(body, _LIST)
+    except (ValueError, RecursionError) as error:
+        start = body[:200].decode(errors="replace")
+        raise UnreachableError(f"the answer to GET {resource.path} is no list: {error}: {start}") from error
+    items = listed.items or ()
+    step = max(1, min(BATCH, STEP_BYTES * len(items) // len(body)))
+    objects = []
+    for number, item in enumerate(items, start=1):
+        objects.append(_named(resource.decode(item)))
+        if number % step == 0:
+            await checkpoint()
+    return Page(objects, listed.metadata.resource_version), listed.metadata.continue_ or ""
+
+
+async def read_line(decoder: Decoder[V], line: bytes) -> tuple[str, Decoded[V]] | None:
+    """
+    Return what a line of a watch says that `Decoder.decode_change` could not read at once.
+
+    It is the type of an event with its object, or BOOKMARK with only a version; None for a blank line.
+
+    Raises:
+        ApiError: the server asks us to wait (429).
+        DeadEndError: the line is another error, or cannot be read; the next watch would deliver it again.
+        UnreachableError: the line was cut off.
+    """
+    if not line.endswith(b"\n"):
+        raise UnreachableError("the last line of the watch was cut off")
+    if not line.strip():
+        return None  # some proxies send it to keep a connection alive
+    try:
+        event = await decoded_text(line, _EVENT)
+        if event.type in ("ADDED", "MODIFIED", "DELETED"):
+            return event.type, _named(decoder.decode(event.object))
+        if event.type == BOOKMARK:
+            return BOOKMARK, Decoded("", "", _BOOKMARK.decode(event.object).metadata.resource_version, None)
+        error = status_error(_STATUS.decode(event.object))
+    except (ValueError, RecursionError) as cause:
+        raise DeadEndError(f"line of the watch cannot be read: {cause}") from cause
+    if error.status == 429:
+        raise error
+    raise DeadEndError(f"{event.type[:20]} event: {error}")
+
+
+def _named(decoded: Decoded[V]) -> Decoded[V]:
+    """Return an object that has a name; otherwise nobody knows which one has changed."""
+    if not decoded.key:
+        raise DeadEndError("an object cannot be read, not even its name")
+    return decoded
+
+
+def _is_dead_end(error: ApiError | UnreachableError) -> bool:
+    """
+    Return whether only a list helps: the version is too old, or too new for a server that lags behind.
+
+    client-go lists after any refusal but 429. A list is the most expensive request for an overloaded server, so
+    after other errors we list only when several watches in a row have failed.
+    """
+    if isinstance(error, UnreachableError):
+        return isinstance(error, DeadEndError)
+    if error.status == 504:
+        return "too large resource version" in error.message.lower()
+    return 400 <= error.status < 500 and error.status not in (401, 403, 429)
+
+
+def _hint(error: ApiError | UnreachableError) -> str:
+    """Return what is wrong and what to do; empty where that is not known, as after a proxy's page."""
+    if not isinstance(error, ApiError) or not (error.is_status or error.message == NOT_FOUND):
+        return ""
+    return REMEDIES.get(error.status, "")
+
+
+def _in_words(error: ApiError | UnreachableError) -> str:
+    """
+    Return why a list or watch failed, for a person.
+
+    The words are ours: /readyz shows them to everybody, and the text of an answer may be a proxy's page, which is for
+    the log.
+    """
+    if not isinstance(error, ApiError):
+        return "no usable answer came; see the log"
+    if error.is_status or error.throttled:
+        return _hint(error) or f"the API server answered {error.status}; see the log"
+    return _hint(error) or f"the answer {error.status} may be a proxy's; see the log"
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -78,11 +251,11 @@ class Informer(Generic[T]):
         problem: why the last list or watch failed, in words; empty if it did not.
     """
 
-    client: Api
+    client: Client
     resource: Resource[T]
     handler: Handler[T]
-    on_failure: Callable[[str], None] = _ignore
-    on_unhandled: Callable[[str], None] = _ignore
+    on_failure: Callable[[str], None]
+    on_unhandled: Callable[[str], None]
     replacing: Callable[[], AbstractContextManager[None]] = nullcontext
     clock: Callable[[], float] = time.monotonic
     time_limit: Callable[[float], anyio.CancelScope] = anyio.move_on_after
@@ -94,7 +267,6 @@ class Informer(Generic[T]):
     events: int = attrs.field(default=0, init=False)
     version: str = attrs.field(default="", init=False)
     problem: str = attrs.field(default="", init=False)
-    _pager: Pager[T] = attrs.field(init=False)
     _store: ObjectStore[T] = attrs.field(init=False)
     _relisting: Backoff = attrs.field(init=False)
     _resource_version: str = attrs.field(default="", init=False)
@@ -111,7 +283,6 @@ class Informer(Generic[T]):
     _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._pager = Pager(self.client, self.resource, gives_up=DAMAGED_LISTS)
         self._relisting = attrs.evolve(self.backoff)
         self._store = ObjectStore(
             handler=self.handler,
@@ -206,12 +377,12 @@ class Informer(Generic[T]):
         if self._resource_version != self._opened_from:
             self._progressed()
         self._failures += 1
-        self.problem = in_words(error)
+        self.problem = _in_words(error)
         self.on_failure(self.resource.name)
-        if is_dead_end(error) or self._failures % TRIES == 0:
+        if _is_dead_end(error) or self._failures % TRIES == 0:
             self._resource_version = ""
         if isinstance(error, ApiError | DeadEndError) or self._failures >= TRIES:
-            known = {"hint": advice} if (advice := hint(error)) else {}
+            known = {"hint": advice} if (advice := _hint(error)) else {}
             log.warning("Watch failed", resource=self.resource.path, failures=self._failures, **known, exc=error)
         else:
             log.v(2).info("Watch broke off", resource=self.resource.path, err=error)
@@ -221,14 +392,14 @@ class Informer(Generic[T]):
         """List, again from the start if the continue token has expired, and hand over the differences."""
         answered = self._resyncs  # later requests need a later list
         try:
-            pages, version = await self._pages()
+            listed, version = await self._pages()
         except ApiError as error:
             if error.status != 410:
                 raise
-            pages, version = await self._pages()
+            listed, version = await self._pages()
         self.version = version
         with self.replacing():
-            await self._replace(pages)
+            await self._replace(listed)
         self._resource_version = version
         self.lists += 1
         self._listed_at = self.clock()
@@ -241,23 +412,23 @@ class Informer(Generic[T]):
 
     async def _pages(self) -> tuple[Sequence[Sequence[Decoded[T]]], str]:
         """Return all objects, page by page, each in order, and the version of the list."""
-        pages, version = [], ""
-        async for page in self._pager.pages():
-            pages.append(sorted(page.objects, key=self.resource.position))
+        listed, version = [], ""
+        async for page in pages(self.client, self.resource):
+            listed.append(sorted(page.objects, key=self.resource.position))
             version = page.version
-        return pages, version
+        return listed, version
 
-    async def _replace(self, pages: Sequence[Sequence[Decoded[T]]]) -> None:
+    async def _replace(self, listed: Sequence[Sequence[Decoded[T]]]) -> None:
         """
         Hand over new and changed objects, then deletions, so that nothing looks free in between.
 
         Each page is in order; they are merged as they are handed over, because sorting all would block the event loop.
         """
-        for number, decoded in enumerate(heapq.merge(*pages, key=self.resource.position), start=1):
+        for number, decoded in enumerate(heapq.merge(*listed, key=self.resource.position), start=1):
             self._store.put(decoded)
             if number % BATCH == 0:
                 await checkpoint()
-        for key in self._store.missing({decoded.key for page in pages for decoded in page}):
+        for key in self._store.missing({decoded.key for page in listed for decoded in page}):
             self._store.remove(key)
 
     async def _watch(self) -> None:
@@ -284,21 +455,13 @@ class Informer(Generic[T]):
             raise UnreachableError("the watch was closed at once, without an event")
         else:
             self._silent += 1
-            await self._check_version()
+            await self._check_silence()
 
     async def _follow(self, stream: Stream) -> None:
         """Handle all lines until the server closes the watch."""
         handled = 0
-        while True:
-            change = None
-            try:
-                line = await stream.next()
-                if not line:
-                    return
-                if not self._take(line):
-                    change = await decode_line_in_steps(self.resource, line)
-            except OversizedLineError as error:
-                line, change = error.beginning, await decode_beginning(self.resource, error)
+        while line := await stream.next():
+            change = self.resource.decode_change(line) or await read_line(self.resource, line)
             if change is not None:
                 self._handle(*change)
             self._received = True
@@ -307,43 +470,20 @@ class Informer(Generic[T]):
                 handled = 0
                 await checkpoint()
 
-    async def _check_version(self) -> None:
+    async def _check_silence(self) -> None:
         """
-        Find out whether silence means that nothing happened.
+        Raise DeadEndError if silence does not mean that nothing happened: the watch does not work.
 
-        A watch from a future version is silent too. Otherwise bookmarks show that a watch works; but if a resource did
-        not change, servers before 1.31 send none for minutes.
-
-        Raises:
-            DeadEndError: silence means that the watch does not work.
+        Bookmarks show that a watch works; but if a resource did not change, servers before 1.31 send none for minutes.
         """
-        now, known = await self._pager.version(), self._resource_version
-        new, old = as_number(now), as_number(known)
-        if new is not None and old is not None and new < old:
-            raise DeadEndError(f"known version {known} is newer than the server's version {now}")
-        if now != known and self._silent >= MOST_SILENT:
+        if self._silent < MOST_SILENT:
+            return
+        body = await _page(self.client, self.resource, 1, "")
+        if body is None or (await _read_page(self.resource, body))[0].version != self._resource_version:
             raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
 
-    def _take(self, line: bytes) -> bool:
-        """Handle a line that can be decoded at once; return False for any other."""
-        change = self.resource.decode_change(line)
-        if change is None:
-            return False
-        self._handle(*change)
-        return True
-
     def _handle(self, event_type: str, decoded: Decoded[T]) -> None:
-        """
-        Hand over an event.
-
-        Raises:
-            DeadEndError: no API server sends it, so it was damaged on its way, or one before it.
-        """
-        if not may_follow(decoded.resource_version, self._resource_version):
-            raise DeadEndError(f"version {decoded.resource_version!r} came after {self._resource_version!r}")
-        if not decoded.uid and event_type != BOOKMARK:
-            raise DeadEndError(f"the object {decoded.key} of an event has no uid")
-        self.version = decoded.resource_version or self._resource_version
+        self.version = decoded.resource_version
         if event_type == "DELETED":
             self.events += 1
             self._store.remove(decoded.key)

@@ -56,10 +56,6 @@ class Handler(Protocol[T_contra]):
 log = logs.logger(__name__)
 
 
-def _ignore() -> None:
-    """Do nothing."""
-
-
 @attrs.define(eq=False, kw_only=True)
 class ObjectStore(Generic[T]):
     """
@@ -74,7 +70,7 @@ class ObjectStore(Generic[T]):
     handler: Handler[T]
     kind: str
     same: Callable[[T, T], bool]
-    failed: Callable[[], None] = _ignore
+    failed: Callable[[], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
     _objects: dict[str, T] = attrs.field(factory=dict, init=False)
     _malformed: dict[str, Malformed] = attrs.field(factory=dict, init=False)

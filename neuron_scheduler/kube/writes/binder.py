@@ -4,36 +4,91 @@ Commit a decision with one POST of a Binding, and find out for certain what beca
 The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. If no answer
 comes (timeout, reset, 5xx), or one that is not the API server's (a proxy's page), the outcome is unknown: a stopped API
 server has committed a Binding after its client had given up. So the identical Binding is sent again until the answer is
-definite. Bindings that have no outcome when we must stop are counted, because the Lease must then expire. Does not
-wait between two tries or decide how many run at once: that is for the caller.
+definite. Bindings that have no outcome when we must stop are counted, because the Lease must then expire. How
+many run at once, and the wait between two tries, are for the caller.
 """
 
+import math
 import random as randomness
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
-from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
-from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.stored_object import stored_pod
-from neuron_scheduler.kube.writes.binding_body import encode_binding, unusable
+from neuron_scheduler.kube.objects.pods import annotations_size, stored_pod
 from neuron_scheduler.model.annotations import NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+MOST_ANNOTATIONS: Final = 256 << 10
+"""Bytes. With a Binding the server stores more than it accepts otherwise, and then the pod can never start."""
+
+_KEY: Final = re.compile(
+    r"(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
+    r"(?=.{1,63}$)[a-z0-9](?:[-a-z0-9_.]*[a-z0-9])?",
+    re.ASCII,
+)
+
+
+def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> bytes:
+    """
+    Return the Binding's body.
+
+    The uid is always in it, so that a late repeat never binds another pod of the same name. Without `target.kind` the
+    server does not copy topology labels.
+    """
+    metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "annotations": annotations}
+    target = {"kind": "Node", "name": node_name}
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
+
+
+@lru_cache(maxsize=64)
+def _is_key(name: str) -> bool:
+    return _KEY.fullmatch(name.lower()) is not None
+
+
+def unusable(annotations: Mapping[str, str], *, already: int) -> str:
+    """
+    Return what is wrong with annotations that are added to `already` bytes of them; empty if nothing.
+
+    The server stores invalid ones too, and then every later update of the pod fails.
+    """
+    for key in annotations:
+        if not _is_key(key):
+            return f"annotation key {key!r} is invalid: it must be [prefix/]name"
+    size = already + annotations_size(annotations)
+    if size > MOST_ANNOTATIONS:
+        return f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
+    return ""
+
 
 NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
 NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/base/admission_bindings.yaml
 READ_TIMEOUT: Final = 4.0
+LAG: Final = 5.0  # seconds; an API server whose watch of Leases is further behind has most probably lost it
+QUIET: Final = 60.0  # seconds without such a refusal after which the next one is logged again
+STALE: Final = (
+    "the API server refuses every Binding because it sees an old state of Lease {}, which this scheduler holds: its"
+    " watch of Leases has ended (kubernetes/kubernetes#130887). Restart kube-apiserver; if you cannot, delete the"
+    " ValidatingAdmissionPolicyBinding neuron-scheduler-leader and run one replica until the control plane has been"
+    " renewed. To prevent it, apply manifests/lease-watch (docs/runbook.md, stale fence)"
+)
 TOO_LARGE: Final = (
     "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
     "it, or create it again with less in its spec"
 )
+
+log = logs.logger(__name__)
 
 
 @attrs.frozen
@@ -100,11 +155,6 @@ class InDoubt:
     pause: float
 
 
-async def _unchanged(message: str) -> str:
-    """Return the message unchanged."""
-    return message
-
-
 @attrs.define(eq=False, kw_only=True)
 class Binder:
     """
@@ -113,19 +163,24 @@ class Binder:
     Attributes:
         may_send: whether this replica may write now; called when the connection is open, right before the first byte.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
-        explained: called when the server says that we do not hold the Lease; returns the message for the pod's owner.
+        lease: `namespace/name` of the Lease that we hold while we may write; empty without leader election.
+        on_stale: called for each Binding that an API server refuses because it sees an old state of that Lease.
         errors: reports unexpected exceptions.
     """
 
     client: Client
     may_send: Callable[[], bool]
     timeout: float
-    explained: Callable[[str], Awaitable[str]] = _unchanged
+    lease: str = ""
+    on_stale: Callable[[], None] | None = None
+    clock: Callable[[], float] = anyio.current_time
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     random: Callable[[], float] = randomness.random
     first_pause: float = 0.2
     most_pause: float = 5.0
     _open: set[Binding] = attrs.field(factory=set, init=False)
+    _first_refused: float = attrs.field(default=math.inf, init=False)
+    _stale_at: float = attrs.field(default=-math.inf, init=False)
 
     @property
     def in_flight(self) -> int:
@@ -186,7 +241,7 @@ class Binder:
         try:
             if not self.may_send():
                 raise FencedError("this replica may not bind")  # noqa: TRY301 - as in the request itself
-            answer = await self.client.request(
+            await self.client.request(
                 "POST",
                 f"{binding.path}/binding",
                 body=binding.body,
@@ -202,9 +257,7 @@ class Binder:
         except ApiError as error:
             binding.unknown = earlier or not (error.refused or error.too_large or error.throttled)
             return await self._refused(binding, error)
-        if confirms(answer.body, "Binding"):
-            return Bound()
-        return self._in_doubt(binding, UnreachableError(f"{answer.status}, and not from an API server"))
+        return Bound()
 
     def _unexpected(self, binding: Binding, error: Exception) -> Refused | InDoubt:
         """Handle an unexpected exception: a Binding that was sent stays in doubt."""
@@ -226,8 +279,27 @@ class Binder:
         if binding.unknown or not error.refused:
             return self._in_doubt(binding, error)
         temporary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
-        message = await self.explained(error.message) if NOT_THE_HOLDER in error.message else error.message
-        return Refused(error.status, message, retryable=temporary)
+        return Refused(error.status, self._message(error), retryable=temporary)
+
+    def _message(self, error: ApiError) -> str:
+        """
+        Return the message for the pod's owner: the server's own, or what it means that the policy refuses a leader.
+
+        For `LAG` after the first such refusal the server may only be a moment behind.
+        """
+        if NOT_THE_HOLDER not in error.message or not self.lease or not self.may_send():
+            return error.message
+        now = self.clock()
+        self._first_refused = min(self._first_refused, now)
+        if now - self._first_refused < LAG:
+            return error.message
+        sentence = STALE.format(self.lease)
+        if now - self._stale_at > QUIET:
+            log.error("Bindings are refused by mistake", lease=self.lease, err=sentence)
+        self._stale_at = now
+        if self.on_stale is not None:
+            self.on_stale()
+        return sentence
 
     async def _read_back(self, binding: Binding, conflict: ApiError) -> BindOutcome | InDoubt:
         """

@@ -2,19 +2,17 @@
 Keep the PodScheduled condition of waiting pods up to date, with as few writes as possible.
 
 Karpenter and Cluster Autoscaler read it. If a thousand pending pods wrote it at every attempt, etcd would be
-overloaded. So nothing is written if nothing changed; a message that differs only in numbers is written at most every
-30 s, and of several messages for one pod only the newest. A condition that cannot be written is tried again later, and
-occupies no writer meanwhile. What is refused for minutes, because a right was taken away or a webhook does not want it,
-is tried less and less often. One right is there for all pods: as soon as one that was refused for minutes gets through,
-all others are tried at once, and whenever any patch gets through, one of those that are refused is.
+overloaded. So nothing is written if nothing changed; a message that differs only in numbers is written at most every 30
+s, and of several messages for one pod only the newest. A condition that cannot be written is tried again later, and
+occupies no writer meanwhile. What is refused, because a right was taken away or a webhook does not want it, is tried
+less and less often, at last every two minutes.
 
-Refuses to write about a pod that is about to be bound: the caller forgets it before it sends the Binding, and need not
-wait. A patch that was already sent does no harm: the pod's version is a precondition of it, and the Binding changes the
-version. So the patch takes effect before the Binding, which sets the condition to True, or not at all. That also holds
-for a patch that a proxy or a stopped API server delivers late, for which no waiting time would be long enough.
+The caller forgets a pod that is about to be bound before it sends the Binding, and need not wait. A patch that was
+already sent does no harm: the pod's version is a precondition of it, and the Binding changes the version. So the patch
+takes effect before the Binding, which sets the condition to True, or not at all. That also holds for a patch that a
+proxy or a stopped API server delivers late, for which no waiting time would be long enough.
 """
 
-import math
 import random as randomness
 import time
 from collections.abc import Callable
@@ -23,16 +21,16 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler.delaying_queue import DelayingQueue
-from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Client
+from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.stored_object import stored_pod
+from neuron_scheduler.kube.objects.pods import stored_pod
 from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch, status_of
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
@@ -41,9 +39,8 @@ SHARE: Final = 4  # of the writers, for the pods of one namespace
 TIMEOUT: Final = 10.0
 PASSING: Final = frozenset({401, 403, 404})  # the token, the rights or a webhook may change meanwhile
 LOGGED_FROM: Final = 4  # tries before a log line; the next ones after 8, 16, ...
-SHORT_PAUSE: Final = 30.0  # the longest one between two tries: a pod that waits says why 30 s after the last fault
-LASTING: Final = 8  # refusals in a row, more than a minute of them, from which on the pauses grow further
-LONGEST_PAUSE: Final = 300.0  # as long as a refused pod sleeps until its next attempt
+PAUSE: Final = 30.0  # the longest one between two tries: a pod that waits says why 30 s after the last fault
+REFUSED_PAUSE: Final = 120.0  # the same after a refusal: 10,000 refused pods cost 83 requests a second
 
 log = logs.logger(__name__)
 
@@ -70,7 +67,6 @@ class _Entry:
     due: float | None = None
     sending: bool = False
     tries: int = 0
-    refusals: int = 0  # in a row
     not_before: float = 0.0
     version: str = ""
     outdated: bool = False
@@ -83,10 +79,6 @@ class _Turn:
 
     entry: _Entry
     due: float
-
-
-def _ignore(_write: str) -> None:
-    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -102,16 +94,14 @@ class ConditionWriter:
     """
 
     client: Client
+    on_retry: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = randomness.random
-    on_retry: Callable[[str], None] = _ignore
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     writers: int = WRITERS
     written: int = attrs.field(default=0, init=False)
     _entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)
-    _shut_out: dict[str, _Entry] = attrs.field(factory=dict, init=False)  # refused for long, by their last tries
-    _scouted_at: float = attrs.field(default=-math.inf, init=False)
     _turns: DelayingQueue[_Turn] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -161,7 +151,6 @@ class ConditionWriter:
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone, or about to be bound."""
         self._entries.pop(uid, None)
-        self._shut_out.pop(uid, None)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -221,31 +210,11 @@ class ConditionWriter:
         except UnreachableError as error:
             return self._pause(entry, error)
         entry.written, entry.written_at = wanted, self.clock()
-        entry.tries, entry.refusals, entry.not_before = 0, 0, 0.0
+        entry.tries, entry.not_before = 0, 0.0
         entry.version = stored.metadata.resource_version if stored else ""
         entry.backoff.reset()
         self.written += 1
-        self._let_others_try(entry)
         return None
-
-    def _let_others_try(self, entry: _Entry) -> None:
-        """
-        Try again what was refused for long, because this patch got through.
-
-        All of it, if this one was refused as well; else the one that has waited longest, at most one in 30 s: what a
-        webhook refuses for ever must cost little.
-        """
-        now = self.clock()
-        others = [other for other in self._shut_out.values() if other is not entry and other.wanted is not None]
-        if self._shut_out.pop(entry.pod.uid, None) is not None:
-            self._shut_out.clear()
-        elif others and now - self._scouted_at >= SHORT_PAUSE:
-            others, self._scouted_at = others[:1], now
-        else:
-            return
-        for other in others:
-            other.not_before = now
-            self._schedule(other, now)
 
     async def _read_back(self, entry: _Entry, path: str) -> bool:
         """
@@ -289,11 +258,7 @@ class ConditionWriter:
             log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
                         tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
         refused = isinstance(error, ApiError) and error.refused and error.status in PASSING
-        entry.refusals = entry.refusals + 1 if refused else 0
-        entry.backoff.most = LONGEST_PAUSE if entry.refusals >= LASTING else SHORT_PAUSE
-        self._shut_out.pop(entry.pod.uid, None)
-        if entry.refusals >= LASTING and self._is_current(entry):
-            self._shut_out[entry.pod.uid] = entry
+        entry.backoff.most = REFUSED_PAUSE if refused else PAUSE
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         entry.not_before = self.clock() + entry.backoff.next(at_least=retry_after)
         return entry.not_before
@@ -307,6 +272,4 @@ async def _decoded(body: bytes) -> wire.PlacedPod | None:
         return None
     except ValueError as error:
         raise UnreachableError(f"the answer cannot be read: {error}") from error
-    if pod.kind != "Pod":
-        raise UnreachableError("the answer is not from an API server")
     return pod

@@ -3,8 +3,8 @@ Report to the owners of pods what happened, through `events.k8s.io/v1`.
 
 Upstream: `client-go/tools/events`. Events are best effort, so recording never waits and never fails: an event that
 cannot be queued or written is dropped and counted. Equal events within six minutes become a series of one object. An
-event that cannot be written now is tried again later, and occupies no writer meanwhile. Does not decide what an Event
-says: that is for `controllers.pod_reporter`.
+event that cannot be written now is tried again later, and occupies no writer meanwhile. What an Event says is
+decided by `controllers.pod_reporter`.
 """
 
 import math
@@ -12,21 +12,89 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import anyio
 import attrs
 import msgspec
 
-from neuron_scheduler.delaying_queue import DelayingQueue
-from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.http.client import MERGE_PATCH, Client, Response
-from neuron_scheduler.kube.http.status import confirms
-from neuron_scheduler.kube.writes.event import Event, Metadata, Repeated, cut, micro_time, reference
+from neuron_scheduler.kube.http.client import MERGE_PATCH, Client
+from neuron_scheduler.kube.objects.wire import Wire
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue, WorkQueue
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from neuron_scheduler.work_queue import WorkQueue
+
+NOTE_BYTES: Final = 1024
+
+
+class Reference(Wire, tag_field="kind", tag="Pod"):
+    """An ObjectReference to a pod; empty fields are left out."""
+
+    api_version: str
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Metadata(Wire):
+    """`metadata` of an Event."""
+
+    namespace: str
+    name: str
+
+
+class Repeated(Wire):
+    """`series`: how often the Event happened, and when for the last time."""
+
+    count: int
+    last_observed_time: str
+
+
+class Event(Wire, kw_only=True, tag_field="kind", tag="Event"):
+    """An Event as it is written."""
+
+    api_version: str
+    metadata: Metadata
+    event_time: str
+    reporting_controller: str
+    reporting_instance: str
+    type: str
+    reason: str
+    action: str
+    note: str
+    regarding: Reference
+    related: Reference | None = None
+    series: Repeated | None = None
+
+
+def reference(pod: Pod) -> Reference:
+    """Return an ObjectReference to a pod."""
+    return Reference("v1", pod.namespace, pod.name, pod.uid, pod.resource_version)
+
+
+def cut(note: str) -> str:
+    """Return the note in at most 1024 bytes, with ` ...` at its end if it was cut."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return note
+    suffix = " ..."
+    return encoded[: NOTE_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def micro_time(nanoseconds: int) -> str:
+    """Return Unix nanoseconds as a MicroTime: RFC 3339 in UTC, always with six digits of fraction."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{_second(seconds)}.{rest // 1000:06d}Z"
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
 
 CAPACITY: Final = 50_000
 WRITERS: Final = 4
@@ -54,10 +122,6 @@ class _Series:
     tries: int = 0
 
 
-def _ignore(*_: str) -> None:
-    """Do nothing."""
-
-
 @attrs.define(eq=False, kw_only=True)
 class EventRecorder:
     """
@@ -74,12 +138,12 @@ class EventRecorder:
     """
 
     client: Client
+    on_dropped: Callable[[], None]
+    on_retry: Callable[[str], None]
     controllers: Sequence[str] = ("my-scheduler",)
     hostname: str = attrs.field(factory=socket.gethostname)
     wall_clock: Callable[[], int] = time.time_ns
     clock: Callable[[], float] = time.monotonic
-    on_dropped: Callable[[], None] = _ignore
-    on_retry: Callable[[str], None] = _ignore
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     capacity: int = CAPACITY
     writers: int = WRITERS
@@ -217,10 +281,9 @@ class EventRecorder:
         if series.written:
             body = msgspec.json.encode({"series": repeated})
             try:
-                answer = await self.client.request(
+                await self.client.request(
                     "PATCH", f"{path}/{meta.name}", body=body, content_type=MERGE_PATCH, timeout=TIMEOUT
                 )
-                _check(answer)
             except ApiError as error:
                 if not error.gone("events", meta.name):
                     raise
@@ -228,15 +291,9 @@ class EventRecorder:
         if not series.written:
             event = series.event if repeated is None else msgspec.structs.replace(series.event, series=repeated)
             try:
-                answer = await self.client.request("POST", path, body=msgspec.json.encode(event), timeout=TIMEOUT)
-                _check(answer)
+                await self.client.request("POST", path, body=msgspec.json.encode(event), timeout=TIMEOUT)
             except ApiError as error:
                 if not (error.refused and error.reason == "AlreadyExists"):
                     raise
                 count = 1  # an earlier try succeeded without an answer; what was counted since is not written yet
         series.written = count
-
-
-def _check(answer: Response) -> None:
-    if not confirms(answer.body, "Event"):
-        raise UnreachableError(f"{answer.status}, and not from an API server")

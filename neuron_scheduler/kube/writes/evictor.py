@@ -6,26 +6,23 @@ subresource, because budgets are best effort here; the pod has its own grace per
 requests: a pod that was recreated under the same name is another pod. Before the first byte of each request its caller
 is asked whether the pod has to leave at all: the reason for it may have ended meanwhile. The condition of a pod that
 stays is then wrong; it is left to the disruption controller, which sets it to False after two minutes, as it is if
-kube-scheduler's deletion fails. Refuses to choose the pod, to wait for its end, and to wait between two tries: its
-caller has other victims.
+kube-scheduler's deletion fails. The caller waits between two tries, because it has other victims.
 """
 
 import random as randomness
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 import msgspec
 
-from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
-from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.http.client import JSON, STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.http.request import JSON
-from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects.pods import PREEMPTION_BY_SCHEDULER
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, FencedError, UnreachableError
 
 TRIES: Final = 4
 FIRST_PAUSE: Final = 0.01
@@ -33,32 +30,6 @@ FACTOR: Final = 5
 JITTER: Final = 0.1
 
 log = logs.logger(__name__)
-
-
-class Api(Protocol):
-    """The requests of the client that are used."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = ...,
-        content_type: str = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-        pool: Pool = ...,
-        permit: Callable[[], bool] | None = ...,
-    ) -> Response:
-        """Send one request."""
-
-
-def _ignore(_write: str) -> None:
-    """Do nothing."""
-
-
-def _always() -> bool:
-    """Return True."""
-    return True
 
 
 @attrs.frozen
@@ -85,7 +56,7 @@ class Eviction:
 
     victim: Pod
     scheduler_name: str
-    is_needed: Callable[[], bool] = _always
+    is_needed: Callable[[], bool]
     explained: bool = attrs.field(default=False, init=False)
     evicted: bool | None = attrs.field(default=None, init=False)
     needless: bool = attrs.field(default=False, init=False)
@@ -132,12 +103,12 @@ class Evictor:
         on_retry: called with `eviction` for every request that is sent again.
     """
 
-    client: Api
+    client: Client
     may_send: Callable[[], bool]
     timeout: float
+    on_retry: Callable[[str], None]
     random: Callable[[], float] = randomness.random
     wall_clock: Callable[[], float] = time.time
-    on_retry: Callable[[str], None] = _ignore
 
     async def proceed(self, eviction: Eviction) -> float:
         """Send what is to be sent now; return the seconds after which to call it again, if the outcome is not known."""
@@ -178,7 +149,7 @@ class Evictor:
         return max(retry_after or 0.0, pause * (1 + JITTER * self.random()))
 
     async def _send(self, request: _Request, *, permit: Callable[[], bool]) -> None:
-        answer = await self.client.request(
+        await self.client.request(
             request.method,
             request.path,
             body=request.body,
@@ -187,8 +158,6 @@ class Evictor:
             pool=Pool.BIND,
             permit=permit,
         )
-        if not confirms(answer.body, "Pod"):
-            raise UnreachableError(f"{answer.status}, and not from an API server")
 
 
 def _is_gone(error: ApiError, path: str) -> bool:

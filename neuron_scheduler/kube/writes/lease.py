@@ -1,8 +1,8 @@
 """
 Read and write the Lease by which replicas exclude each other.
 
-Four calls, each with a deadline of the caller, and the record that they read and write. Refuses to decide who may hold
-the Lease, and for how long: that is for `leader_elector`.
+Four calls, each with a deadline of the caller, and the record that they read and write. Who may hold the Lease, and for
+how long, is decided by `leader_elector`.
 """
 
 import datetime as dt
@@ -12,22 +12,17 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Decoder
-from neuron_scheduler.kube.watch.watch_line import BOOKMARK, decode_line_in_steps
+from neuron_scheduler.kube.watch.informer import BOOKMARK, read_line
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.model.selectors import NO_LABELS
-
-MOST: Final = (1 << 31) - 1
-"""The highest number that a Lease can have: its numbers are int32."""
+from neuron_scheduler.telemetry.errors import UnreachableError
 
 
 class _Spec(wire.Wire):
-    """`spec` of a Lease."""
-
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -43,8 +38,6 @@ class _Meta(wire.ObjectMeta):
 
 
 class _Lease(wire.Wire):
-    """A Lease."""
-
     metadata: _Meta
     spec: _Spec | None = None
 
@@ -108,7 +101,7 @@ class LeaseClient:
     async def get(self, *, within: float) -> Record:
         """Return the Lease as it is now (a consistent read)."""
         answer = await self.client.request("GET", f"{self._collection}/{self.name}", timeout=within, pool=Pool.LEASE)
-        return self._read(answer.body)
+        return _record(_DECODER.decode(answer.body))
 
     async def create(self, record: Record, *, within: float) -> Record:
         """Create the Lease; 409 if it exists."""
@@ -129,35 +122,23 @@ class LeaseClient:
         stream = self.client.stream(self._collection, params=params, read_timeout=seconds + 5.0, pool=Pool.LEASE)
         async with stream as lines:
             while line := await lines.next():
-                change = _DECODER.decode_change(line) or await decode_line_in_steps(_DECODER, line)
+                change = _DECODER.decode_change(line) or await read_line(_DECODER, line)
                 if change is not None and change[0] != BOOKMARK:
                     kind, decoded = change
                     if seen(None if kind == "DELETED" else _record(decoded)):
                         return
 
     async def _write(self, method: str, path: str, record: Record, within: float) -> Record:
-        """Return the Lease in the answer; an older one is not ours, so a proxy has answered and nothing was written."""
         body = encode(record, namespace=self.namespace, name=self.name)
         answer = await self.client.request(method, path, body=body, timeout=within, pool=Pool.LEASE)
-        written = self._read(answer.body)
-        if (written.holder, written.renewed) != (record.holder, record.renewed):
-            raise UnreachableError(f"the answer to {method} is not the Lease as it was written; is it a proxy's?")
-        return written
-
-    def _read(self, body: bytes) -> Record:
-        decoded = _DECODER.decode(body)
-        record = _record(decoded)
-        if decoded.key != self.key:
-            raise UnreachableError(f"the answer is about Lease {decoded.key}, not {self.key}; is it a proxy's?")
-        return record
+        return _record(_DECODER.decode(answer.body))
 
 
 def encode(record: Record, *, namespace: str, name: str) -> bytes:
     """
     Return the Lease on the wire.
 
-    It can always be stored, whatever others have written: the number of transitions stays at the highest one. As by
-    client-go, `strategy` and `preferredHolder` are left out.
+    As by client-go, `strategy` and `preferredHolder` are left out.
     """
     metadata: dict[str, object] = {"namespace": namespace, "name": name, **record.further}
     if record.resource_version:
@@ -169,7 +150,7 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
     spec: dict[str, object] = {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": record.duration,
-        "leaseTransitions": min(record.transitions, MOST),
+        "leaseTransitions": record.transitions,
     }
     if record.acquired is not None:
         spec["acquireTime"] = format_micro_time(record.acquired)
@@ -185,16 +166,15 @@ def _as_record(lease: _Lease) -> Record:
     Return the record.
 
     Raises:
-        ValueError: there is no resourceVersion. A proxy's answer must not pass for a free Lease, because a write
-            without a version replaces the Lease of any holder.
+        ValueError: there is no resourceVersion; a write without one would replace the Lease of any holder.
     """
     meta, spec = lease.metadata, lease.spec or _Spec()
     further = {"finalizers": meta.finalizers, "ownerReferences": meta.owner_references}
     if not meta.resource_version:
-        raise ValueError("the answer has no resourceVersion; is it a proxy's?")
+        raise ValueError("it has no resourceVersion")
     return Record(
         holder=spec.holder_identity or "",
-        duration=min(max(spec.lease_duration_seconds or 0, 0), MOST),
+        duration=spec.lease_duration_seconds or 0,
         acquired=parse_micro_time(spec.acquire_time),
         renewed=parse_micro_time(spec.renew_time),
         transitions=spec.lease_transitions or 0,
@@ -216,7 +196,7 @@ def _record(decoded: Decoded[Record]) -> Record:
 
 
 def format_micro_time(moment: dt.datetime) -> str:
-    """Return a MicroTime in UTC with four digits of the year, which strftime may leave out, and six of fraction."""
+    """Return a MicroTime: UTC, with six digits of fraction."""
     return f"{moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
@@ -227,5 +207,5 @@ def parse_micro_time(text: str | None) -> dt.datetime | None:
     try:
         moment = dt.datetime.fromisoformat(text)
         return moment.astimezone(dt.UTC) if moment.tzinfo is not None else None
-    except (ValueError, OverflowError):  # OverflowError: in UTC it is before the year 1, or after 9999
+    except ValueError:
         return None

@@ -1,7 +1,7 @@
 """
 What the PodScheduled condition of a waiting pod says: its reasons, the key by which messages are compared, its patch.
 
-Does not depend on when it is written: that is for `condition_writer`.
+When it is written is for `condition_writer`.
 """
 
 import re

@@ -4,7 +4,7 @@ The two writes that volumes need before a pod can be bound: keep a volume for a 
 Each of them reads the object, checks that the decision still holds, and replaces the object under the version just
 read, so that no change of another writer is lost. Users choose how deep `managedFields` are nested: the object is
 written without them, and the API server keeps those that it has. A repeated write finds that the work is done. Few are
-sent at once, since they share the connections of Bindings. Does not wait until the controllers have bound the volume.
+sent at once, since they share the connections of Bindings. The controllers bind the volume later.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,14 @@ import anyio
 import attrs
 import msgspec
 
-from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import without_managed_fields
-from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses
+from neuron_scheduler.kube.objects.json_scanner import decoded, finish_with_pauses, readable
 from neuron_scheduler.kube.objects.storage import CLAIMS, VOLUMES
-from neuron_scheduler.kube.objects.stored_object import stored_object
 from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.telemetry.errors import ApiError, FencedError, UnreachableError
 
 READ_TIMEOUT: Final = 10.0
 WRITES_AT_ONCE: Final = 8
@@ -92,7 +89,7 @@ class VolumeWriter:
             }
             return item
 
-        return await self._replace(f"/api/v1/persistentvolumes/{volume.name}", "PersistentVolume", change)
+        return await self._replace(f"/api/v1/persistentvolumes/{volume.name}", change)
 
     async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
         """Ask the claim's provisioner for a volume on a node."""
@@ -114,17 +111,16 @@ class VolumeWriter:
             return item
 
         path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
-        return await self._replace(path, "PersistentVolumeClaim", change)
+        return await self._replace(path, change)
 
-    async def _replace(
-        self, path: str, kind: str, change: Callable[[bytes], dict[str, Any] | Written | Failed]
-    ) -> WriteOutcome:
+    async def _replace(self, path: str, change: Callable[[bytes], dict[str, Any] | Written | Failed]) -> WriteOutcome:
         """Read an object and write it back changed, under the version that was read."""
         try:
             answer = await self.client.request("GET", path, timeout=READ_TIMEOUT)
-            changed = change(await finish_with_pauses(without_managed_fields(answer.body)))
+            changed = change(await finish_with_pauses(readable(answer.body)))
             if isinstance(changed, Written | Failed):
                 return changed
+            changed["metadata"].pop("managedFields", None)  # without them the API server keeps those it has
             async with self._limit:
                 answer = await self.client.request(
                     "PUT",
@@ -134,7 +130,7 @@ class VolumeWriter:
                     pool=Pool.BIND,
                     permit=self.may_send,
                 )
-            return await _written(answer.body, kind)
+            return await _written(answer.body)
         except FencedError:
             return HeldBack()
         except ApiError as error:
@@ -143,9 +139,6 @@ class VolumeWriter:
             return Failed(str(error))
 
 
-async def _written(body: bytes, kind: str) -> Written | Failed:
-    """Return the version in the API server's answer; after any other answer, a repeated write finds the outcome."""
-    version = (await stored_object(body, _ANSWER)).metadata.resource_version
-    if not (version and confirms(body, kind)):
-        return Failed("the answer to the write is not from an API server")
-    return Written(version)
+async def _written(body: bytes) -> Written:
+    """Return the version in the API server's answer."""
+    return Written((await decoded(body, _ANSWER)).metadata.resource_version)

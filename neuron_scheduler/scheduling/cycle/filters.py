@@ -3,7 +3,6 @@ The filters of a profile, asked about a set of nodes: with the pods that are the
 
 Upstream: `RunFilterPluginsWithNominatedPods` in `pkg/scheduler/framework/runtime/framework.go`. A node on which space
 is nominated for a pod of equal or higher priority must pass with that pod and without it: it may never be bound there.
-Does not choose a node: `schedule_pod` does.
 """
 
 from collections import Counter

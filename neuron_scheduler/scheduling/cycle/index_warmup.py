@@ -3,12 +3,11 @@ Warm-up: the indexes that a kind of pod needs are built before the first such po
 
 An index is built when it is first asked for, which takes milliseconds; a first decision asks for a dozen. So the
 scheduling loop warms up for each new kind of pod, with pauses in which heartbeats and probes are answered. It warms up
-for a kind again if the cluster has dropped an index since, or if an index was not asked for so long that it has much
-to catch up with. The indexes that only a refusal needs are built when a pod is refused. Does not decide anything: the
-cluster may change in the pauses.
+for a kind again if the cluster has dropped an index since, or if an index was not asked for so long that it has much to
+catch up with. The indexes that only a refusal needs are built when a pod is refused.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable
 from typing import Final
 
 import attrs
@@ -55,25 +54,25 @@ class IndexWarmup:
 
     _ready: dict[Hashable, _Readiness] = attrs.field(factory=dict)
 
-    def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
+    def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
         """
         Build the missing indexes for a pod's decision, in steps; yields nothing if none is missing.
 
         For a pod that asks much about other pods it is done at every attempt: its counts are soon out of date.
         """
         if pod.refusal:
-            return iter(())
+            return _nothing()
         return self._steps(cluster, pod, profile, warm_up, always=asks_much(pod))
 
-    def of_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
+    def of_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
         """Build the missing indexes for the reasons why no node takes a pod, in the same way."""
         if pod.refusal:
-            return iter(())
+            return _nothing()
         return self._steps(cluster, pod, profile, warm_up_refusal, always=False)
 
     def _steps(
         self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Return the steps that build what a question needs; no step if it is known to be ready."""
         view = cluster.view
         overlay = nominated_overlay(cluster, pod.priority) if cluster.has_nominations else None
@@ -81,10 +80,10 @@ class IndexWarmup:
         readiness, epoch, changes = self._ready.get(kind), view.epoch, view.changes
         if readiness is not None and readiness.epoch == epoch and not always:
             if changes - readiness.changes <= _FEW_CHANGES:
-                return iter(())
+                return _nothing()
             if view.is_ready(readiness.needs):
                 readiness.changes = changes
-                return iter(())
+                return _nothing()
 
         def ask(view: View) -> None:
             question(view, pod, profile)
@@ -96,6 +95,10 @@ class IndexWarmup:
             self._ready.clear()
         self._ready[kind] = _Readiness(index_requests.needs, epoch, changes)
         return index_requests.prepared()
+
+
+def _nothing() -> Generator[None, None, None]:
+    yield from ()
 
 
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:

@@ -5,7 +5,7 @@ A pod with Neuron waits for one of three reasons, each with its own remedy: too 
 enough is free, but in pieces (wait, or make room); or the instance type has no such count (ask for another one). Only
 nodes that would take the same pod without Neuron are counted: what is free elsewhere does not help. If pods with
 unknown ids are the reason, a second sentence names some of them. It uses sets and columns only, and is made only for a
-pod that was refused. Does not decide: the filters have done so.
+pod that was refused.
 """
 
 import re

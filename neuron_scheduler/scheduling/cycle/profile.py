@@ -8,7 +8,7 @@ Most pods leave out most fields of a spec, and a step that reads only fields tha
 steps remain is worked out once for all pods that leave out the same fields. Which plugins there are is the registry's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -50,7 +50,6 @@ class Profile:
 
     Attributes:
         plugins: names of those that refuse nodes or pods, in kube-scheduler's order.
-        count_unknown_only: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
     """
 
     scheduler_name: str
@@ -58,7 +57,6 @@ class Profile:
     filters: tuple[Filter, ...]
     preferences: tuple[Preference, ...]
     plugins: tuple[PluginName, ...] = attrs.field(kw_only=True, eq=False)
-    count_unknown_only: bool = attrs.field(default=False, kw_only=True)
     _fields: tuple[PodField, ...] = attrs.field(init=False, eq=False, repr=False)
     _left_out: Callable[[Pod], tuple[bool, ...]] = attrs.field(init=False, eq=False, repr=False)
     _plans: dict[tuple[bool, ...], Plan] = attrs.field(factory=dict, init=False, eq=False, repr=False)
@@ -98,69 +96,56 @@ class Profile:
         )
 
 
-def default_profile(
-    scheduler_name: str, *, count_unknown_only: bool = False, preferences: Sequence[str] = registry.PREFERENCES
-) -> Profile:
+def default_profile(scheduler_name: str, *, preferences: Iterable[str] = registry.PREFERENCES) -> Profile:
     """
     Return the profile that serves Neuron pods.
 
     Args:
         scheduler_name: the pods' `spec.schedulerName`.
-        count_unknown_only: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
         preferences: out of `registry.PREFERENCES`, the most important first; the others are not used.
     """
-    plugins = registry.plugins(count_unknown_only=count_unknown_only)
-    by_name = registry.preferences(count_unknown_only=count_unknown_only)
     return Profile(
         scheduler_name=scheduler_name,
-        pre_filters=registry.pre_filters_of(plugins),
-        filters=registry.filters_of(plugins),
-        plugins=tuple(plugin.name for plugin in plugins),
-        count_unknown_only=count_unknown_only,
-        preferences=tuple(by_name[name] for name in preferences),
+        pre_filters=registry.pre_filters_of(registry.PLUGINS),
+        filters=registry.filters_of(registry.PLUGINS),
+        plugins=tuple(plugin.name for plugin in registry.PLUGINS),
+        preferences=tuple(registry.PREFERENCES[name] for name in preferences),
     )
 
 
-def extender_profile(*, count_unknown_only: bool = False) -> Profile:
+def extender_profile() -> Profile:
     """
     Return the profile for pods that kube-scheduler schedules with our help.
 
     It has only what kube-scheduler's own plugins cannot know: which nodes we cannot read, the Neuron devices, and the
-    resources that pods of our queue are about to use. It has no scheduler name, and the argument is that of
-    `default_profile`.
+    resources that pods of our queue are about to use. It has no scheduler name.
     """
     plugins = (
         node_unschedulable.PLUGIN,
         node_resources_fit.BESIDE_KUBE_SCHEDULER,
-        neuron_topology.plugin(count_unknown_only=count_unknown_only),
+        neuron_topology.PLUGIN,
     )
     return Profile(
         scheduler_name="",
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         plugins=tuple(plugin.name for plugin in plugins),
-        count_unknown_only=count_unknown_only,
-        preferences=(node_rejections.PREFERENCE, smallest_block.by_block(count_unknown_only=count_unknown_only)),
+        preferences=(node_rejections.PREFERENCE, smallest_block.BESIDE_KUBE_SCHEDULER),
     )
 
 
-def preemption_profile(*, count_unknown_only: bool = False) -> Profile:
+def preemption_profile() -> Profile:
     """
     Return the profile that says which pods must leave for a pod that kube-scheduler schedules with our help.
 
     Other victims than kube-scheduler's own must satisfy all of its filters, too. DynamicResources is left out: it
     refuses every pod with claims, and kube-scheduler can serve them. There are no preferences.
     """
-    plugins = [
-        plugin
-        for plugin in registry.plugins(count_unknown_only=count_unknown_only)
-        if plugin.name != dynamic_resources.NAME
-    ]
+    plugins = [plugin for plugin in registry.PLUGINS if plugin.name != dynamic_resources.NAME]
     return Profile(
         scheduler_name="",
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         plugins=tuple(plugin.name for plugin in plugins),
-        count_unknown_only=count_unknown_only,
         preferences=(),
     )

@@ -3,8 +3,7 @@ Whether a node still takes a pod that was decided for it and waits: to be bound,
 
 A Binding may wait for minutes, and the API server does not check whether the pod fits. A pod that the kubelet would
 reject, or a node that is being drained, must be noticed before the request. Space is kept as long as the victims take
-to end, and is of no use where the pod would be refused afterwards. Only the one node is looked at. Does not look for
-another node or revoke a decision for anything that kube-scheduler ignores during execution.
+to end, and is of no use where the pod would be refused afterwards. Only the one node is looked at.
 """
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pod
@@ -15,7 +14,7 @@ from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, node_unschedulable, taint_toleration
 
 
-def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown_only: bool = False) -> bool:
+def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
     """
     Return whether a node would take a pod that is assumed on it.
 
@@ -23,19 +22,18 @@ def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown
         node_info: the node, with the pod.
         pod: its current state.
         cores: what the decision gave to it.
-        count_unknown_only: unknown Neuron allocations count by number only, as in the decision.
     """
     pod_info = node_info.pod_infos.get(pod.uid)
     if pod_info is None or pod_info.cores != cores:
         return False  # the node's machine has changed
-    return takes(without_pod(node_info, pod.uid), pod, cores, count_unknown_only=count_unknown_only)
+    return takes(without_pod(node_info, pod.uid), pod, cores)
 
 
-def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask, *, count_unknown_only: bool = False) -> bool:
+def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
     """Return whether a node would take a pod that is not on it, with cores that were chosen before."""
     if cores & ~node_info.free_cores:
         return False  # another scheduler has bound a pod to these cores
-    if not (count_unknown_only or _is_safe(node_info, pod)):
+    if not _is_safe(node_info, pod):
         return False
     return not _keeps_off(node_info.node, pod) and _has_room(node_info, pod) and node_ports.has_free(node_info, pod)
 

@@ -241,28 +241,35 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict
     """
     Return the nodes that pass every filter, and the others by their first reason. It is for the log: no decision
     calls it.
-
-    Of the nodes with nominations of other pods, the oldest are asked one by one, as the decision does with the node
-    that it chooses.
     """
     live = cluster.view.live
     pod_refusal = refusal_of_pod(cluster.view, pod, profile)
     if pod_refusal is not None:
         return NO_NODES, {pod_refusal.reason: live} if live else {}
     with cluster.without_nomination(pod.uid):
-        candidates, refusals = accepted(cluster, pod, profile, live)
-        for slot in islice(
-            slots_of(nodes_with_nominations(cluster, pod.priority) & candidates), _MOST_ASKED_ONE_BY_ONE
-        ):
-            refusals += refusals_of(cluster, slot, pod, profile)
+        found = refusals(cluster, pod, profile)
     reasons: dict[str, NodeSet] = {}
     passing = live
-    for refusal in refusals:
+    for refusal in found:
         new = refusal.nodes & passing
         if new:
             reasons[refusal.reason] = reasons.get(refusal.reason, NO_NODES) | new
             passing = less(passing, new)
     return passing, reasons
+
+
+def refusals(cluster: Cluster, pod: Pod, profile: Profile) -> list[Refusal]:
+    """
+    Return the refusals of all nodes that do not take a pod, in the order of the filters.
+
+    Of the nodes with nominations of other pods, the oldest are asked one by one, as the decision does with the node
+    that it chooses. The pod's own nomination counts, unless the caller has put it aside.
+    """
+    candidates, found = accepted(cluster, pod, profile, cluster.view.live)
+    doubtful = nodes_with_nominations(cluster, pod.priority) & candidates
+    for slot in islice(slots_of(doubtful), _MOST_ASKED_ONE_BY_ONE):
+        found += refusals_of(cluster, slot, pod, profile)
+    return found
 
 
 def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:

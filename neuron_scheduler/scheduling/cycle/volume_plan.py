@@ -2,8 +2,7 @@
 What a pod's volumes need once it has a node: volumes that are kept for its claims, and claims for which the node is
 selected, so that a provisioner makes a volume there.
 
-Upstream: `AssumePodVolumes` in `plugins/volumebinding/binder.go`. A pure function. Does not write:
-`controllers.volume_binder` carries it out.
+Upstream: `AssumePodVolumes` in `plugins/volumebinding/binder.go`. A pure function.
 """
 
 import attrs

@@ -9,12 +9,12 @@ support the count, too few devices or cores are free, and enough are free but no
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import cast
+from typing import Final, cast
 
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -59,13 +59,9 @@ class BlockLevel:
     units: it would break up the space that they leave. The kind is in the lower `KIND_BITS`; 0 where the level alone
     counts: for a block of at most one device, which is of no use to pods that need several, and for requests in cores
     (decision 10).
-
-    Attributes:
-        count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
     """
 
     request: NeuronRequest
-    count_unknown_only: bool = False
 
     def __call__(self, node_info: NodeInfo) -> Values:
         """Return the node's level, or nothing if it has no block."""
@@ -73,9 +69,7 @@ class BlockLevel:
         if machine is None or not neuron_usage.free:
             return ()
         placement = place(machine, neuron_usage.free, self.request)
-        if placement is None or (
-            neuron_usage.unknown_devices and not self.count_unknown_only and not is_safe(node_info, self.request)
-        ):
+        if placement is None or (neuron_usage.unknown_devices and not is_safe(node_info, self.request)):
             return ()
         level = 2 * placement.level + (neuron_usage.has_multi_unit_pod and self.request.total == 1)
         weighed = placement.level > 1 and self.request.unit is Unit.DEVICE
@@ -227,64 +221,55 @@ def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
     return place(node_info.machine, node_info.free_cores, request) is not None
 
 
-@attrs.frozen
-class FreeBlock:
-    """The filter for a free block, with the profile's setting for unknown allocations."""
-
-    count_unknown_only: bool = False
-
-    def nodes(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return the nodes with a free block for the request."""
-        if pod.neuron is None:
-            return among
-        with_block = view.postings(block_level(pod.neuron, self.count_unknown_only)).keyed & among
-        return less(with_block, unhealthy(view))
-
-    def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-        """Refuse nodes without a free block for the request, for lack of capacity or because of fragmentation."""
-        request = pod.neuron
-        if request is None:
-            return NONE_REFUSED
-        bad = unhealthy(view) & among
-        lacking = less(among, bad | view.postings(block_level(request, self.count_unknown_only)).keyed)
-        if not (bad or lacking):
-            return NONE_REFUSED
-        free = free_units(view, request.resource)
-        exhausted = less(lacking, free.at_least(request.total, lacking))
-        doubtful = NO_NODES if self.count_unknown_only else with_unknown(view) & less(lacking, exhausted)
-        return [
-            Refusal(NAME, UNHEALTHY, bad, unresolvable=True),
-            Refusal(NAME, insufficient(request.resource), exhausted),
-            Refusal(NAME, UNKNOWN, doubtful),
-            Refusal(NAME, NO_BLOCK[request.unit], less(lacking, exhausted | doubtful)),
-        ]
+def nodes_with_block(view: View, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes with a free block for the request."""
+    if pod.neuron is None:
+        return among
+    return less(view.postings(block_level(pod.neuron)).keyed & among, unhealthy(view))
 
 
-def plugin(*, count_unknown_only: bool = False) -> Plugin:
-    """Return the plugin; unknown Neuron allocations may count by number only (`--unknown-allocations=count-only`)."""
-    free_block = FreeBlock(count_unknown_only)
-    return Plugin(
-        name=NAME,
-        pre_filter=PreFilter(pre_filter, reads=(PodField.REFUSAL,), before=EVERY_PLUGIN, cause=Cause.POD),
-        filters=(
-            # Before resources: a pod with an illegal count does not wait for free devices.
-            Filter(filter_counts, legal_nodes, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
-            Filter(free_block, free_block.nodes, reads=(PodField.NEURON,), narrows=True),
-        ),
-        events=frozenset(
-            {
-                ClusterEvent.NODE_ADDED,
-                ClusterEvent.NODE_LABELS,
-                ClusterEvent.NODE_ALLOCATABLE,
-                ClusterEvent.NODE_HEALTH,
-                ClusterEvent.ASSIGNED_POD_GONE,
-            }
-        ),
-        hint=RowHint(_request, fits),
-        cause=Cause.INVALID_COUNT,
-        causes={
-            UNHEALTHY: Cause.UNHEALTHY,
-            UNKNOWN: Cause.UNKNOWN_HOLDER,
-            **dict.fromkeys(NO_BLOCK.values(), Cause.FRAGMENTATION),
-        },
-    )
+def filter_blocks(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes without a free block for the request, for lack of capacity or because of fragmentation."""
+    request = pod.neuron
+    if request is None:
+        return NONE_REFUSED
+    bad = unhealthy(view) & among
+    lacking = less(among, bad | view.postings(block_level(request)).keyed)
+    if not (bad or lacking):
+        return NONE_REFUSED
+    free = free_units(view, request.resource)
+    exhausted = less(lacking, free.at_least(request.total, lacking))
+    doubtful = with_unknown(view) & less(lacking, exhausted)
+    return [
+        Refusal(NAME, UNHEALTHY, bad, unresolvable=True),
+        Refusal(NAME, insufficient(request.resource), exhausted),
+        Refusal(NAME, UNKNOWN, doubtful),
+        Refusal(NAME, NO_BLOCK[request.unit], less(lacking, exhausted | doubtful)),
+    ]
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    pre_filter=PreFilter(pre_filter, reads=(PodField.REFUSAL,), before=EVERY_PLUGIN, cause=Cause.POD),
+    filters=(
+        # Before resources: a pod with an illegal count does not wait for free devices.
+        Filter(filter_counts, legal_nodes, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
+        Filter(filter_blocks, nodes_with_block, reads=(PodField.NEURON,), narrows=True),
+    ),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_LABELS,
+            ClusterEvent.NODE_ALLOCATABLE,
+            ClusterEvent.NODE_HEALTH,
+            ClusterEvent.ASSIGNED_POD_GONE,
+        }
+    ),
+    hint=RowHint(_request, fits),
+    cause=Cause.INVALID_COUNT,
+    causes={
+        UNHEALTHY: Cause.UNHEALTHY,
+        UNKNOWN: Cause.UNKNOWN_HOLDER,
+        **dict.fromkeys(NO_BLOCK.values(), Cause.FRAGMENTATION),
+    },
+)

@@ -1,7 +1,7 @@
 """
 NodeDeclaredFeatures: a pod that needs a feature of the kubelet fits where `status.declaredFeatures` names it.
 
-Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. `kube.objects.pod_constraints` reads which features a
+Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. `kube.objects.pod_spec` reads which features a
 pod needs. A node has only the features that it declares: API servers without them refuse the pods that need them.
 """
 

@@ -1,7 +1,7 @@
 """
 NodeResourcesFit: what the pod requests must be free, resource by resource; without Neuron, the emptiest node is best.
 
-Upstream: `plugins/noderesources/fit.go`. Does not look at which devices are free: `neuron_topology` does.
+Upstream: `plugins/noderesources/fit.go`.
 """
 
 from collections.abc import Iterable, Sequence

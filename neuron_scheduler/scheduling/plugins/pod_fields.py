@@ -1,8 +1,7 @@
 """
 The fields of a pod that most pods leave out, by which plugins say which pods concern them.
 
-Each member is the attribute itself, so a misspelt field is an error at import and for the type checker. Does not
-name what every pod has, such as its requests.
+Each member is the attribute itself, so a misspelt field is an error at import and for the type checker.
 """
 
 import enum

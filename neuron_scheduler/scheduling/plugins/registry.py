@@ -1,8 +1,8 @@
 """
 All plugins, each in its place: the only list of them.
 
-What else needs to know about plugins derives it from here: profiles and their plans, the queue and its hints, causes
-of waiting, signatures, the names in a configuration file. Does not say anything about a plugin but its place.
+What else needs to know about plugins derives it from here: profiles and their plans, the queue and its hints, causes of
+waiting, signatures, the names in a configuration file.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,50 +31,45 @@ from neuron_scheduler.scheduling.plugins import (
     volume_zone,
 )
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, Preference, PreFilter
+from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, PreFilter
 
 _Step = TypeVar("_Step", Filter, PreFilter)
 
 
-def plugins(*, count_unknown_only: bool = False) -> tuple[Plugin, ...]:
-    """
-    Return the plugins that refuse nodes or pods, in kube-scheduler's order.
-
-    Args:
-        count_unknown_only: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
-    """
-    return (
-        node_unschedulable.PLUGIN,
-        node_name.PLUGIN,
-        taint_toleration.PLUGIN,
-        node_affinity.PLUGIN,
-        node_ports.PLUGIN,
-        node_resources_fit.PLUGIN,
-        neuron_topology.plugin(count_unknown_only=count_unknown_only),
-        volume_restrictions.PLUGIN,
-        node_volume_limits.PLUGIN,
-        volume_binding.PLUGIN,
-        volume_zone.PLUGIN,
-        pod_topology_spread.PLUGIN,
-        inter_pod_affinity.PLUGIN,
-        dynamic_resources.PLUGIN,
-        node_declared_features.PLUGIN,
-    )
+PLUGINS: Final = (
+    node_unschedulable.PLUGIN,
+    node_name.PLUGIN,
+    taint_toleration.PLUGIN,
+    node_affinity.PLUGIN,
+    node_ports.PLUGIN,
+    node_resources_fit.PLUGIN,
+    neuron_topology.PLUGIN,
+    volume_restrictions.PLUGIN,
+    node_volume_limits.PLUGIN,
+    volume_binding.PLUGIN,
+    volume_zone.PLUGIN,
+    pod_topology_spread.PLUGIN,
+    inter_pod_affinity.PLUGIN,
+    dynamic_resources.PLUGIN,
+    node_declared_features.PLUGIN,
+)
+"""The plugins that refuse nodes or pods, in kube-scheduler's order."""
 
 
-def preferences(*, count_unknown_only: bool = False) -> dict[str, Preference]:
-    """Return the preferences by name, the most important first; the argument is that of `plugins`."""
-    preferring = (
-        node_rejections.PLUGIN,
-        taint_toleration.PLUGIN,
-        preferred_terms.PLUGIN,
-        avoid_neuron_nodes.PLUGIN,
-        pod_topology_spread.PLUGIN,
-        smallest_block.plugin(count_unknown_only=count_unknown_only),
-        node_resources_fit.PLUGIN,
-        image_locality.PLUGIN,
-    )
-    return {plugin.preference.name: plugin.preference for plugin in preferring if plugin.preference is not None}
+_PREFERRING: Final = (
+    node_rejections.PLUGIN,
+    taint_toleration.PLUGIN,
+    preferred_terms.PLUGIN,
+    avoid_neuron_nodes.PLUGIN,
+    pod_topology_spread.PLUGIN,
+    smallest_block.PLUGIN,
+    node_resources_fit.PLUGIN,
+    image_locality.PLUGIN,
+)
+PREFERENCES: Final = {
+    plugin.preference.name: plugin.preference for plugin in _PREFERRING if plugin.preference is not None
+}
+"""All preferences by name, the most important first."""
 
 
 def pre_filters_of(ordered: Sequence[Plugin]) -> tuple[PreFilter, ...]:
@@ -98,9 +93,6 @@ def _in_order(ordered: Sequence[Plugin], steps: Iterable[tuple[Plugin, _Step]]) 
     return tuple(step for _, step in sorted(steps, key=place))
 
 
-PLUGINS: Final = plugins()
-PREFERENCES: Final = tuple(preferences())
-"""Names of all preferences, the most important first."""
 CONCERNED_BY: Final = {
     event: frozenset(plugin.name for plugin in PLUGINS if event in plugin.events) for event in ClusterEvent
 }

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Final, cast
 
-import attrs
-
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
@@ -30,43 +28,33 @@ _LEVEL_BITS: Final = (2 * MOST_CORES + 1).bit_length()
 _WORST: Final = 1 << 1024
 
 
-@attrs.frozen
-class SmallestBlock:
-    """
-    The preference, with the profile's setting for unknown allocations.
+def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes where the placement cuts the block that is missed least; of these, the best for balance."""
+    return among if pod.neuron is None else prefer_balanced(view, pod, by_block(view, pod, among))
 
-    Attributes:
-        count_unknown_only: as in `neuron_topology.BlockLevel`, so that filter and preference share an index.
-    """
 
-    count_unknown_only: bool = False
-
-    def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return the nodes where the placement cuts the block that is missed least; of these, the best for balance."""
-        return among if pod.neuron is None else prefer_balanced(view, pod, self.by_block(view, pod, among))
-
-    def by_block(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return the nodes where the placement cuts the block that is missed least, whatever their balance is."""
-        if pod.neuron is None:
-            return among
-        levels = view.postings(block_level(pod.neuron, self.count_unknown_only))
-        ranks = _ranks(pod.neuron, view.demand.weights)
-        best, least = NO_NODES, _WORST
-        seen: set[int] = set()
-        for value in sorted(cast(Sequence[int], levels.values)):
-            if value >> KIND_BITS > least:
-                break  # the loss of the best block so far costs nothing, and the other blocks are larger
-            kind = value & _KIND
-            if kind in seen:
-                continue
-            here = levels.get(value) & among
-            if here:
-                rank = ranks[value]
-                if rank <= least:
-                    best, least = (best | here if rank == least else here), rank
-                if kind:
-                    seen.add(kind)
-        return best or among
+def by_block(view: View, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes where the placement cuts the block that is missed least, whatever their balance is."""
+    if pod.neuron is None:
+        return among
+    levels = view.postings(block_level(pod.neuron))
+    ranks = _ranks(pod.neuron, view.demand.weights)
+    best, least = NO_NODES, _WORST
+    seen: set[int] = set()
+    for value in sorted(cast(Sequence[int], levels.values)):
+        if value >> KIND_BITS > least:
+            break  # the loss of the best block so far costs nothing, and the other blocks are larger
+        kind = value & _KIND
+        if kind in seen:
+            continue
+        here = levels.get(value) & among
+        if here:
+            rank = ranks[value]
+            if rank <= least:
+                best, least = (best | here if rank == least else here), rank
+            if kind:
+                seen.add(kind)
+    return best or among
 
 
 class _Ranks(dict[int, int]):
@@ -85,12 +73,6 @@ class _Ranks(dict[int, int]):
 _ranks = lru_cache(maxsize=1024)(_Ranks)
 
 
-def plugin(*, count_unknown_only: bool = False) -> Plugin:
-    """Return the plugin; `count_unknown_only` as in `neuron_topology.plugin`."""
-    prefer = SmallestBlock(count_unknown_only)
-    return Plugin(name=NAME, preference=Preference(NAME, prefer, reads=(PodField.NEURON,)))
-
-
-def by_block(*, count_unknown_only: bool = False) -> Preference:
-    """Return the preference without its tie-break, for kube-scheduler, whose own plugins break ties."""
-    return Preference(NAME, SmallestBlock(count_unknown_only).by_block, reads=(PodField.NEURON,))
+PLUGIN: Final = Plugin(name=NAME, preference=Preference(NAME, prefer, reads=(PodField.NEURON,)))
+BESIDE_KUBE_SCHEDULER: Final = Preference(NAME, by_block, reads=(PodField.NEURON,))
+"""The preference without its tie-break: kube-scheduler's own plugins break ties."""

@@ -1,19 +1,19 @@
 """
 VolumeRestrictions: a ReadWriteOncePod claim has one pod in the cluster, a disk that cannot be shared one per node.
 
-Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks that no CSI driver serves (iSCSI, RBD,
-Photon) are refused: this module does not know whether two pods may share one.
+Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks other than EBS (iSCSI, RBD,
+and those of other clouds) are refused: this module does not know whether two pods may share one.
 """
 
 from collections.abc import Sequence
 
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.refresh import claims_on
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.volumes import claims_on
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.volumes import AWS_EBS, GCE_PD, InlineVolume
+from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
@@ -33,19 +33,10 @@ ONE_POD = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
 
-_EXCLUSIVE = (AWS_EBS, GCE_PD)
-
 
 def _disks(node_info: NodeInfo) -> Values:
-    """Post each disk, and once more with whether it is read-only."""
-    if not node_info.volumes:
-        return ()
-    disks = [volume for volume in node_info.volumes if isinstance(volume, InlineVolume)]
-    return tuple({key for disk in disks for key in (_disk(disk), (*_disk(disk), disk.read_only))})
-
-
-def _disk(disk: InlineVolume) -> tuple[str, str]:
-    return (disk.plugin, disk.handle)
+    """Post each disk."""
+    return tuple({volume for volume in node_info.volumes if isinstance(volume, InlineVolume)})
 
 
 def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
@@ -73,9 +64,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         return NONE_REFUSED
     taken = NO_NODES
     for disk in constraints.disks:
-        if disk.plugin in _EXCLUSIVE:
-            key = (*_disk(disk), False) if disk.read_only else _disk(disk)
-            taken |= view.postings(_disks).get(key)
+        taken |= view.postings(_disks).get(disk)
     keys = (f"{pod.namespace}/{name}" for name in constraints.volume_claims if name not in constraints.ephemeral_claims)
     in_use = any(_is_for_one_pod(view, key) and view.postings(claims_on).get(key) for key in keys)
     return [

@@ -2,7 +2,7 @@
 The candidates of one search for victims, compared: the cheapest so far, or why there is none.
 
 A candidate is a node with the pods that would leave it. Upstream: `pickOneNodeForPreemption` and the message of
-`framework/preemption/preemption.go`. Does not look at nodes: `search` does, and adds what it finds.
+`framework/preemption/preemption.go`.
 """
 
 from collections import Counter

@@ -2,8 +2,7 @@
 The nomination of a node for a pod: the cores that it will get there, and the pods that leave for it.
 
 A nomination is made in the step that acts on a search, is made again from the pod's status after a restart, and is
-dropped when another pod takes the space or the node takes the pod no more. Refuses to choose the victims: that is
-`search`.
+dropped when another pod takes the space or the node takes the pod no more.
 """
 
 from collections.abc import Callable
@@ -56,7 +55,7 @@ def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
 def can_be_kept(node_info: NodeInfo, nomination: Nomination) -> bool:
     """Return whether a node takes the nominated pod, with the cores that were nominated, once the victims are gone."""
     remaining = without_pods(node_info, nomination.victims & node_info.pod_infos.keys())
-    return takes(remaining, nomination.pod, nomination.cores, count_unknown_only=nomination.count_unknown_only)
+    return takes(remaining, nomination.pod, nomination.cores)
 
 
 def lost_nominations(node_info: NodeInfo, waiting: Callable[[str], Pod | None]) -> list[Pod]:
@@ -101,4 +100,4 @@ def _nomination_without(
     placement = place(node_info.machine, node_info.with_nominated(pod.priority).free_cores, pod.neuron)
     if placement is None:
         return None
-    return Nomination(pod, placement.cores, victims, count_unknown_only=profile.count_unknown_only)
+    return Nomination(pod, placement.cores, victims)

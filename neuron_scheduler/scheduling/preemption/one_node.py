@@ -6,7 +6,7 @@ where it frees one and no cheaper victims would. Otherwise other pods are chosen
 with all filters; where these refuse what kube-scheduler accepts, whose settings we do not know, victims that free a
 block are added to the proposal. A proposal with more pods than the count needs stays, if it frees a block:
 kube-scheduler knows of a pod there that we do not, such as one for which it has just evicted pods; cheaper victims
-would be those of that pod, once more. Does not compare nodes: kube-scheduler does.
+would be those of that pod, once more.
 """
 
 from collections.abc import Set as AbstractSet

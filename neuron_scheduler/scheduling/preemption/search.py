@@ -8,10 +8,10 @@ DefaultPreemption: which pods to evict, so that a pod that fits nowhere gets a n
 
 Upstream: `plugins/defaultpreemption/default_preemption.go`, `framework/preemption/preemption.go`. The search pauses
 between nodes, so that its caller can let other tasks run; the result must be confirmed in the step that acts on it
-(`nominations`). Refuses to act: `controllers.preemption_executor` does.
+(`nominations`).
 """
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import cast
 
 import attrs
@@ -69,9 +69,9 @@ class WithoutLowerPriority:
 
 def search(
     cluster: Cluster, pod: Pod, profile: Profile, *, refused: FitError, budgets: Sequence[DisruptionBudget]
-) -> Iterator[Preemption | NoPreemption | None]:
+) -> Generator[None, None, Preemption | NoPreemption]:
     """
-    Search for the cheapest pods to evict; yields None whenever other tasks may run, and the result last.
+    Return the cheapest pods to evict; yields whenever other tasks may run.
 
     The cluster may change in between: node sets are not valid after such a pause, names are.
     """
@@ -80,8 +80,7 @@ def search(
         helpful, against = (NO_NODES, frozenset[str]()) if refused.pod_reason else _resolvable(cluster, pod, profile)
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
-        yield NoPreemption(f"preemption: {reason}")
-        return
+        return NoPreemption(f"preemption: {reason}")
     yield from cluster.view.prepared(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
     comparison.plugins.update(against)
@@ -90,16 +89,16 @@ def search(
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
         yield from overlaid.prepared(lambda view: _warm_up(view, pod, profile))
         names = _with_room(cluster, pod, profile, below, comparison)
-        yield None
+        yield
         for name in names:
             if comparison.spare is None and comparison.plenty and not comparison.enough:
                 comparison.spare = yield from _with_spare_pods(cluster, incoming)
             if comparison.wants(name):
                 comparison.add(name, _victims_on(cluster, name, incoming, below=below, limit=comparison.limit))
-                yield None
+                yield
         if comparison.decided(below):
             break
-    yield comparison.outcome(refused.nodes)
+    return comparison.outcome(refused.nodes)
 
 
 def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination] | None, helpful: NodeSet) -> str:
@@ -181,7 +180,7 @@ def _with_spare_pods(cluster: Cluster, incoming: Incoming) -> Generator[None, No
         ):
             with_spare.add(name)
         if number % _AT_ONCE == 0:
-            yield None
+            yield
     return with_spare
 
 

@@ -2,8 +2,7 @@
 One node on trial: does a pod fit there if some pods are gone, and which of them may stay?
 
 There are two kinds of trial. `ByCounting` looks at resources only and takes a hundredth of the time; `ByFilters` asks
-every filter, which takes a millisecond or more for a node with many pods. Does not say which pods should leave: that
-is `victims`.
+every filter, which takes a millisecond or more for a node with many pods.
 """
 
 from collections.abc import Iterable

@@ -14,7 +14,7 @@ with the filters.
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache, reduce
 from math import inf
-from operator import attrgetter, or_
+from operator import or_
 
 import attrs
 
@@ -35,7 +35,8 @@ from neuron_scheduler.scheduling.preemption.trials import ByCounting, ByFilters,
 _TO_POSITIVE = 1 << 31
 """Added to every priority, so that a few pods of negative priority are cheaper than many."""
 
-Cost = tuple[int, float, int, int, float]
+Cost = tuple[float, ...]
+"""What candidates are compared by, the smaller the better; more victims never cost less."""
 
 
 @attrs.frozen
@@ -79,12 +80,34 @@ class Incoming:
 
     Attributes:
         spared: uids of pods of lower priority that cannot be evicted.
+
+    The methods are the rules of preemption; another search for pods that must leave has rules of its own.
     """
 
     pod: Pod
     profile: Profile
     disruption_allowance: DisruptionAllowance
     spared: frozenset[str] = frozenset()
+
+    def leavers(self, node_info: NodeInfo) -> Sequence[Pod]:
+        """Return the pods that may leave a node, the most important first."""
+        lower = evictable(node_info, self.pod.priority)
+        return by_importance(node_info.pod_infos[uid].pod for uid in lower if uid not in self.spared)
+
+    def cost(self, victims: Victims) -> Cost:
+        """Return what victims are compared by."""
+        return victims.cost
+
+    def reprieves(self, leavers: Sequence[Pod], must: Sequence[Pod], remaining: Sequence[Pod]) -> list[Sequence[Pod]]:
+        """
+        Return the orders in which the remaining pods are reprieved if some must leave; the cheapest result counts.
+
+        First as upstream does, which may spare a pod because of pods that stay, and then with the least important
+        pods, which leave first, using up the budgets.
+        """
+        allowance = self.disruption_allowance
+        spared = (allowance.violating(leavers), allowance.spared(must, reversed(remaining)))
+        return [sorted(remaining, key=lambda pod: pod.uid not in first) for first in dict.fromkeys(spared)]
 
 
 def victims_on(
@@ -102,9 +125,7 @@ def victims_on(
     def by_filters(gone: Sequence[Pod]) -> ByFilters:
         return ByFilters(cluster, slot, pod, incoming.profile, _without(node_info, gone))
 
-    lower = by_importance(
-        node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority) if uid not in incoming.spared
-    )
+    lower = incoming.leavers(node_info)
     victims = _by_counting(node_info, incoming, lower, below, limit)
     if victims is None and limit is not None:
         return None
@@ -113,7 +134,13 @@ def victims_on(
     refusals = by_filters(lower).refusals()
     if refusals:
         return refusals
-    return _DryRun(incoming.disruption_allowance, lower, by_filters).cheapest(_forced(node_info, pod, lower), limit)
+    return _DryRun(incoming, lower, by_filters).cheapest(_forced(node_info, pod, lower), limit)
+
+
+def counted_victims(node_info: NodeInfo, incoming: Incoming) -> Victims | None:
+    """Return the cheapest pods that must leave a node as far as counting says; None if no block would come free."""
+    lower = incoming.leavers(node_info)
+    return _counting(node_info, incoming, lower).cheapest(_forced(node_info, incoming.pod, lower), None)
 
 
 def none_cheaper_from(priority: int, cost: Cost) -> bool:
@@ -126,18 +153,21 @@ def _by_counting(
     node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
 ) -> Victims | None:
     """Return the cheapest victims by counting; None if they cost the limit or more."""
-
-    def by_counting(gone: Sequence[Pod]) -> ByCounting:
-        return ByCounting.without(gone, node_info, incoming.pod)
-
-    dry_run = _DryRun(incoming.disruption_allowance, lower, by_counting)
+    dry_run = _counting(node_info, incoming, lower)
     groups = _forced(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
     victims = dry_run.cheapest(groups, limit)
-    best = limit if victims is None else victims.cost
+    best = limit if victims is None else incoming.cost(victims)
     if not lower or lower[0].priority < below or (best is not None and none_cheaper_from(below, best)):
         return victims
     more = [group for group in _forced(node_info, incoming.pod, lower) if group and group[0].priority >= below]
     return dry_run.cheapest(more, best) or victims
+
+
+def _counting(node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod]) -> "_DryRun":
+    def by_counting(gone: Sequence[Pod]) -> ByCounting:
+        return ByCounting.without(gone, node_info, incoming.pod)
+
+    return _DryRun(incoming, lower, by_counting)
 
 
 @attrs.frozen
@@ -146,11 +176,11 @@ class _DryRun:
     The dry run of a preemption on one node: which pods can stay is tried.
 
     Attributes:
-        lower: all pods that may be evicted, the most important first.
+        lower: all pods that may leave, the most important first.
         trial: returns a trial of the node without some of them.
     """
 
-    disruption_allowance: DisruptionAllowance
+    incoming: Incoming
     lower: Sequence[Pod]
     trial: Callable[[Sequence[Pod]], Trial]
 
@@ -161,41 +191,39 @@ class _DryRun:
         None if there is no group, or if none costs less than the limit.
         """
         best: Victims | None = None
-        for group in sorted(map(self._victims, forced), key=_cost):
-            if limit is not None and group.cost >= limit:
+        cost_of = self.incoming.cost
+        for group in sorted(map(self._victims, forced), key=cost_of):
+            if limit is not None and cost_of(group) >= limit:
                 break  # more victims never cost less
             victims = self._with(group)
-            if limit is None or victims.cost < limit:
-                best, limit = victims, victims.cost
+            cost = cost_of(victims)
+            if limit is None or cost < limit:
+                best, limit = victims, cost
         return best
 
     def _with(self, group: Victims) -> Victims:
         """
         Return the victims if a group must leave: the group alone, or more where something other than cores is scarce.
 
-        The remaining pods are reprieved twice, and the cheaper result counts: as upstream does, and with the least
-        important pods, which leave first, using up the budgets. Upstream may spare a pod because of pods that stay.
+        The remaining pods are reprieved in each of the orders of `Incoming`, and the cheapest result counts.
         """
         if group.pods and self.trial(group.pods).fits():
             return group
         must = {pod.uid for pod in group.pods}
         remaining = [pod for pod in self.lower if pod.uid not in must]
-        allowance = self.disruption_allowance
-        spared = (allowance.violating(self.lower), allowance.spared(group.pods, reversed(remaining)))
-        tries = [must | self._without_reprieve(remaining, first) for first in dict.fromkeys(spared)]
-        return min((self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries), key=_cost)
+        orders = self.incoming.reprieves(self.lower, group.pods, remaining)
+        tries = [must | self._without_reprieve(order) for order in orders]
+        victims = (self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries)
+        return min(victims, key=self.incoming.cost)
 
-    def _without_reprieve(self, pods: Sequence[Pod], first: Collection[str]) -> set[str]:
-        """Reprieve pods, certain ones first; return the uids of those beside which the incoming pod does not fit."""
+    def _without_reprieve(self, pods: Sequence[Pod]) -> set[str]:
+        """Reprieve pods in this order; return the uids of those beside which the incoming pod does not fit."""
         trial = self.trial(self.lower)
-        return {pod.uid for pod in sorted(pods, key=lambda pod: pod.uid not in first) if not trial.reprieve(pod)}
+        return {pod.uid for pod in pods if not trial.reprieve(pod)}
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return the pods as victims, with the violations that they cause if no other pod leaves."""
-        return Victims(pods, len(self.disruption_allowance.violating(pods)))
-
-
-_cost = attrgetter("cost")
+        return Victims(pods, len(self.incoming.disruption_allowance.violating(pods)))
 
 
 def _forced(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[tuple[Pod, ...]]:
@@ -213,12 +241,12 @@ def _forced(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[t
     for nomination in node_info.nominations:
         kept |= nomination.cores if nomination.pod.priority >= pod.priority else NO_CORES
     cores = tuple(node_info.pod_infos[other.uid].cores or NO_CORES for other in lower)
-    groups = in_the_way(node_info.machine, pod.neuron, node_info.machine.all_cores & ~kept, cores)
+    groups = _in_the_way(node_info.machine, pod.neuron, node_info.machine.all_cores & ~kept, cores)
     return [()] if groups is None else [tuple(lower[i] for i in group) for group in groups]
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)
-def in_the_way(
+def _in_the_way(
     machine: Machine, request: NeuronRequest, free: CoreMask, cores_of: tuple[CoreMask, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
     """

@@ -6,7 +6,7 @@ evaluated once. Waiting pods are in groups of equal (refusing plugins, hint inpu
 hints are asked for groups. An event whose details are unknown, or too many, may help all pods that its plugins refused.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set as AbstractSet
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from functools import partial
 
 import attrs
@@ -31,6 +31,7 @@ from neuron_scheduler.scheduling.queue.interest import (
     may_help,
     pod_changes,
 )
+from neuron_scheduler.scheduling.queue.places import QueuedPod
 
 _MOST_CHECKS = 20_000
 """Groups times changed nodes; beyond, the hints cost more than the attempts they save."""
@@ -190,3 +191,43 @@ def _takers(group: Group, changes: Mapping[str, NodeChange], takers: list[str], 
     """Add the names of the nodes that may take a pod of the group now, because a `concerned` plugin may accept it."""
     takers += [name for name, change in changes.items() if may_accept(group.hint_input, change, concerned=concerned)]
     return bool(takers)
+
+
+@attrs.define(eq=False)
+class InFlightEvents:
+    """
+    Events for the one pod whose decision takes a while, so that none is missed when it is refused.
+
+    Upstream: `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`, for every popped pod. Here most
+    decisions are one synchronous step, in which no event can come. Only the search for victims takes longer, for one
+    pod at a time.
+
+    Attributes:
+        queued: the pod; None if there is none, and no event needs to be noted.
+        events: what has happened since `begin`.
+    """
+
+    queued: QueuedPod | None = None
+    events: PendingEvents = attrs.field(factory=PendingEvents)
+
+    def begin(self, queued: QueuedPod) -> None:
+        """Note events for this pod from now on."""
+        self.queued, self.events = queued, PendingEvents()
+
+    def end(self, queued: QueuedPod) -> None:
+        """Note no more events if they were for this pod."""
+        if self.queued is queued:
+            self.queued, self.events = None, PendingEvents()
+
+    def note(self, event: ClusterEvent, pods: Sequence[Pod], on: NodeChange | None, claim: str) -> None:
+        """Note an event, unless it happened to the pod itself: space that was kept for it was free for it before."""
+        if self.queued is None:
+            return
+        others = [pod for pod in pods if pod.uid != self.queued.pod.uid]
+        if others or not pods:
+            self.events.note(event, others, on, claim)
+
+    def may_help(self, queued: QueuedPod, group: Group, row: RowOf) -> bool:
+        """Return whether one of the events may help the pod, now that it is known what refused it."""
+        wake_ups = self.events.wake_ups((group,), row) if self.queued is queued else ()
+        return any(wake_up is not None and wake_up.concerns(queued.pod) for wake_up in wake_ups)

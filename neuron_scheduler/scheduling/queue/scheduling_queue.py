@@ -23,15 +23,11 @@ import attrs
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
-from neuron_scheduler.scheduling.queue.event_batch import AT_ONCE, EventBatch
 from neuron_scheduler.scheduling.queue.hints import NodeChange
-from neuron_scheduler.scheduling.queue.in_flight_events import InFlightEvents
-from neuron_scheduler.scheduling.queue.pending_events import PendingEvents, RowOf, group_of, unknown_row
-from neuron_scheduler.scheduling.queue.places import Places
-from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod, matters_for_scheduling
+from neuron_scheduler.scheduling.queue.pending_events import InFlightEvents, PendingEvents, RowOf, group_of, unknown_row
+from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.signature import signature_of
-from neuron_scheduler.scheduling.queue.unschedulable_pods import UnschedulablePods
+from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, EventBatch, UnschedulablePods
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""

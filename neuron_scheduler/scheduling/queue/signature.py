@@ -14,7 +14,7 @@ import attrs
 
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
-from neuron_scheduler.scheduling.plugins.registry import PLUGINS, preferences
+from neuron_scheduler.scheduling.plugins.registry import PLUGINS, PREFERENCES
 from neuron_scheduler.scheduling.queue.hints import LOCAL
 
 Signature = tuple[Any, ...]
@@ -44,7 +44,7 @@ _READ_BY_OTHERS: Final = frozenset({_POD.namespace.name, _POD.labels.name})
 _PREFERRED: Final = frozenset(
     field.attribute
     for field in PodField
-    if any(field in preference.reads for preference in preferences().values())
+    if any(field in preference.reads for preference in PREFERENCES.values())
     and not any(field in plugin.reads for plugin in PLUGINS)
 )
 """Fields that only preferences read."""

@@ -3,8 +3,7 @@ The cluster events that follow from a change of a storage object.
 
 Upstream: `EventsToRegister` of the volume plugins and their hints. A claim, or a volume that is bound to it, concerns
 only the pods that use the claim; a free volume concerns all pods. ATTACHMENT_GONE stands for any change of what counts
-as attached to a node: it may leave room for all pods, or include a volume that a waiting pod needs too. Does not note
-the events: that is for the caller.
+as attached to a node: it may leave room for all pods, or include a volume that a waiting pod needs too.
 """
 
 from collections.abc import Iterator

@@ -8,15 +8,14 @@ pod is tried, as long as one of the nodes for which the line was woken may still
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.pending_events import Group, RowOf, WakeUp, any_acceptable
-from neuron_scheduler.scheduling.queue.places import Places
-from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
-from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.pending_events import Group, PendingEvents, RowOf, WakeUp, any_acceptable
+from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
 from neuron_scheduler.scheduling.queue.signature import Signature
 
 _MOST_NODES: Final = 256
@@ -203,3 +202,44 @@ class UnschedulablePods:
         lines = self._by_group.get(line.group, {})
         if lines.pop(line.signature, None) is not None and not lines:
             del self._by_group[line.group]
+
+
+AT_ONCE = 64
+"""Groups that are asked in one step."""
+
+
+@attrs.define(eq=False)
+class EventBatch:
+    """
+    The events of one evaluation, from `begin` until `finished`, a few groups of waiting pods at a time.
+
+    With thousands of different pods this takes longer than other tasks should wait. Only the lines that were refused
+    before the batch began are woken: a later refusal knows of its events.
+    """
+
+    _unschedulable: UnschedulablePods
+    _row: RowOf
+    _left: Iterator[WakeUp | None] | None = None
+    _number: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to evaluate."""
+        return self._left is None
+
+    def begin(self, events: PendingEvents) -> None:
+        """Take events over; the batch before must be finished."""
+        self._number = self._unschedulable.begin_batch()
+        self._left = events.wake_ups(tuple(self._unschedulable.groups), self._row)
+
+    def proceed(self, now: float) -> None:
+        """Ask the next groups, and wake the lines that an event may help."""
+        if self._left is None:
+            return
+        asked = list(islice(self._left, AT_ONCE))
+        for wake_up in filter(None, asked):
+            for line in self._unschedulable.lines(wake_up.group):
+                if line.batch < self._number:
+                    self._unschedulable.wake(line, wake_up, now)
+        if len(asked) < AT_ONCE:
+            self._left = None

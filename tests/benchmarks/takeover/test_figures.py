@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from benchmarks.takeover.figures import DEFAULT, SHORT, LeaseTimes, Round, table
+from benchmarks.takeover.figures import DEFAULT, SHORT, LeaseTimes, Round
 
 CRASH = Round(deed="crash", times=DEFAULT, takeover=15.2, pods=1_000, bound=1_000)
 
@@ -32,20 +32,3 @@ def test_the_bound_of_a_deed(deed: str, times: LeaseTimes, most: float) -> None:
 def test_a_round_holds_if_nothing_is_lost_or_wrong(change: dict[str, Any], holds: bool) -> None:
     """And if the successor was fast enough."""
     assert attrs.evolve(CRASH, **change).holds is holds
-
-
-def test_a_line_shows_all_rounds_of_a_deed() -> None:
-    """One bad round spoils it."""
-    rounds = [CRASH, attrs.evolve(CRASH, takeover=18.0, bound=998), attrs.evolve(CRASH, times=SHORT, takeover=5.5)]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table(rounds).splitlines()]
-    assert rows[2] == ["crash", "15/10/2", "2", "16.60 s", "18.00 s", "17 s", "2", "0", "NO"]
-    assert rows[3] == ["crash", "5/3/0.5", "1", "5.50 s", "5.50 s", "7 s", "0", "0", "yes"]
-
-
-def test_the_times_become_flags() -> None:
-    """As the command line takes them."""
-    assert SHORT.flags == (
-        "--leader-elect-lease-duration=5s",
-        "--leader-elect-renew-deadline=3s",
-        "--leader-elect-retry-period=500ms",
-    )

@@ -4,8 +4,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.rows import node_info as rows
-from neuron_scheduler.cluster.rows.neuron_usage import NeuronUsage
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
+from neuron_scheduler.cluster.rows.node_info import NeuronUsage, NodeInfo, on_node, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME
 from neuron_scheduler.model.pod import HostPort, Pod

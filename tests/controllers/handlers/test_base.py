@@ -7,10 +7,12 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
-from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
-from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
-from neuron_scheduler.controllers.handlers.storage import StorageHandler
-from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
+from neuron_scheduler.controllers.handlers.other_kinds import (
+    DisruptionBudgetHandler,
+    NamespaceHandler,
+    StorageHandler,
+    WorkloadHandler,
+)
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics

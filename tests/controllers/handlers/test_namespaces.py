@@ -1,7 +1,7 @@
 """Events of namespaces: what selectors select, and which changes wake pods."""
 
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
-from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
+from neuron_scheduler.controllers.handlers.other_kinds import NamespaceHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement

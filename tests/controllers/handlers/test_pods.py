@@ -9,7 +9,7 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.resources import MEMORY
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.places import Place
 from tests.support.builders import node, pod
 from tests.support.handlers import World
 

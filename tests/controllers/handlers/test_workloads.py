@@ -3,7 +3,7 @@
 import attrs
 
 from neuron_scheduler.cluster.tables.workloads import Workloads
-from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
+from neuron_scheduler.controllers.handlers.other_kinds import WorkloadHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.workload import Workload

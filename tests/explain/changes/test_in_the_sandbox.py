@@ -23,12 +23,13 @@ from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.steps import run
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
+from sandbox import fleet
+from sandbox.server import ApiServer
 from tests.control_plane.objects import pod_manifest
 from tests.support.brute_force import PROFILE
 from tests.support.harness import refusal
@@ -69,7 +70,7 @@ class Running:
     def change(self, pod: Pod, kind: ChangeKind) -> Change:
         """Return the change of a kind that is offered for a refused pod."""
         cluster = self.app.parts.cluster
-        *_, answer = changes(cluster, pod, PROFILE, refused=refusal(cluster, pod))
+        answer = run(changes(cluster, pod, PROFILE, refused=refusal(cluster, pod)))
         assert answer is not None
         return next(change for change in answer[0] if change.kind is kind)
 

@@ -21,9 +21,11 @@ from neuron_scheduler.model.selectors import (
     Taint,
 )
 from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.steps import run
 from tests.support.brute_force import PROFILE
-from tests.support.builders import GI, node, pod
+from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal
+from tests.support.random_objects import WEB
 
 TRN1 = "trn1.32xlarge"
 DEDICATED = Taint("dedicated", Effect.NO_SCHEDULE, "team-a")
@@ -52,7 +54,7 @@ def answer(
     for name, nomination in kept:
         cluster.nominate(name, nomination)
     refused = refusal(cluster, pending)
-    *_, found = changes(cluster, pending, PROFILE, refused=refused, budgets=budgets, now=100.0)
+    found = run(changes(cluster, pending, PROFILE, refused=refused, budgets=budgets, now=100.0))
     assert found is not None
     return {change.kind: change for change in reversed(found[0])}, found[1]
 
@@ -173,7 +175,7 @@ def test_an_unreadable_pod() -> None:
     cluster = cluster_of([trn1()])
     cluster.put_unreadable_pod(pod("lost", on="n"))
     pending = pod(devices=4, priority=9)
-    *_, found = changes(cluster, pending, PROFILE, refused=refusal(cluster, pending))
+    found = run(changes(cluster, pending, PROFILE, refused=refusal(cluster, pending)))
     assert found is not None
     departure = next(change for change in found[0] if change.kind is ChangeKind.DEPARTURE)
     assert "default/lost (its object cannot be read)" in departure.sentence
@@ -188,12 +190,19 @@ def test_pods_that_come_back() -> None:
 
 
 def test_a_search_that_is_cut_off() -> None:
-    """Where too many sets would have to be tried, a note says that fewer pods may do."""
-    nodes = [node("n", cpu=40_000, pods=200)]
-    bound = [pod(f"p{i}", on="n", cpu=500, memory=GI) for i in range(80)]
-    wide = pod("wide", on="n", memory=432 * GI)
-    _, notes = answer(nodes, [*bound, wide], pod(cpu=5_000, memory=200 * GI))
+    """Where the filters refuse too many nodes, a note says that others may do."""
+    nodes = [trn1(f"n{i}", labels={ZONE_LABEL: "z"}) for i in range(70)]
+    apart = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default"}))
+    bound = [pod(f"p{i}", on=f"n{i}", labels={"app": "web"}) for i in range(70)]
+    _, notes = answer(nodes, bound, pod(anti_affinity=(apart,)))
     assert any("was cut off" in note for note in notes)
+
+
+def test_few_large_pods_rather_than_many_small_ones() -> None:
+    """Small pods stay, also where they are less important."""
+    small = [pod(f"p{i}", on="n", cpu=1_000) for i in range(8)]
+    found, _ = answer([node("n", cpu=16_000)], [*small, pod("large", on="n", cpu=8_000, priority=5)], pod(cpu=5_000))
+    assert [each.name for each in found[ChangeKind.DEPARTURE].pods] == ["large"]
 
 
 def test_more_pods_than_anybody_would_end() -> None:
@@ -351,7 +360,7 @@ def test_the_cluster_is_as_it_was() -> None:
     cluster.nominate("c", Nomination(pod("big", devices=16, priority=5), CoreMask((1 << 32) - 1)))
     pending = pod(devices=8)
     refused, before = refusal(cluster, pending), list(cluster.view.rows())
-    *_, found = changes(cluster, pending, PROFILE, refused=refused)
+    found = run(changes(cluster, pending, PROFILE, refused=refused))
     assert found is not None
     assert {change.kind for change in found[0]} >= {ChangeKind.DEPARTURE, ChangeKind.NEW_NODE}
     assert all(now is then for now, then in zip(cluster.view.rows(), before, strict=True))

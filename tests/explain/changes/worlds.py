@@ -48,7 +48,6 @@ TAINTS = (
     Taint("node.kubernetes.io/not-ready", Effect.NO_SCHEDULE),
 )
 STRICT = default_profile("my-scheduler")
-COUNTING = default_profile("my-scheduler", count_unknown_only=True)
 
 
 def full_world(dice: Random) -> World:
@@ -57,7 +56,7 @@ def full_world(dice: Random) -> World:
     nodes = [_some_node(dice, name, dice.choice(types), age) for age, name in enumerate("abc"[: dice.randint(1, 3)])]
     bound = [holder for each in nodes for holder in _holders(dice, each)]
     kept = [(each.name, nomination) for each in nodes for nomination in _kept(dice, each, bound)]
-    profile = dice.choice([STRICT, STRICT, STRICT, COUNTING])
+    profile = STRICT
     legal = [asked for asked in ASKED if any(_serves(each, asked) for each in nodes)]
     pending = _some_pending(dice, dice.choice(legal if dice.random() < 0.8 else ASKED))
     if pending.neuron is not None and dice.random() < 0.1:

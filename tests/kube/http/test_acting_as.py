@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.http.auth import Connection, load
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.telemetry.errors import ApiError
 from tests.control_plane.server import ControlPlane
 from tests.support.patience import PATIENCE
 

@@ -12,22 +12,19 @@ import anyio.lowlevel
 import pytest
 import trustme
 from aiohttp import web
-from hypothesis import given, strategies as st
 
-from neuron_scheduler.errors import ApiError, ApiTimeoutError, CredentialsError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.http.credentials import ExecPlugin, Fixed
-from neuron_scheduler.kube.http.exec_plugin import Ticket
-from neuron_scheduler.kube.http.pools import Pool
+from neuron_scheduler.kube.http.credentials import Fixed
+from neuron_scheduler.kube.http.kubeconfig import ExecPlugin
+from neuron_scheduler.kube.http.pools import READ_BUFFER, Pool
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
 from neuron_scheduler.kube.http.tls import Tls
+from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, FencedError, UnreachableError
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, answer, hang, refuse, reset, scripted, watching
 
-WAYS = pytest.mark.parametrize(
-    "way", [{}, {"own_http": False}, {"proxied": True}], ids=["our own HTTP", "aiohttp", "through a proxy"]
-)
+WAYS = pytest.mark.parametrize("way", [{}, {"proxied": True}], ids=["directly", "through a proxy"])
 Way = dict[str, Any]
 
 
@@ -99,28 +96,17 @@ def test_a_refusal_without_a_status(body: bytes) -> None:
         ("3", 3.0),
         (" 3 ", 3.0),
         ("9" * 5_000, LONGEST_PAUSE),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_PAUSE),
-        ("Mon, 01 Jan 0001 00:00:00 -0000", 0.0),
-        ("Thu, 01 Jan 1970 00:00:00 +9999999", None),
-        ("1 Jan " + "9" * 30 + " 00:00", None),
         ("\xb2", None),
         ("-1", None),
         ("nan", None),
-        ("soon", None),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", None),
         ("", None),
         (None, None),
     ],
 )
 def test_retry_after(text: str | None, want: float | None) -> None:
-    """Seconds and dates are read, up to a limit; other values are ignored."""
+    """Seconds are read, up to a limit; other values are ignored."""
     assert want == api_error(429, {} if text is None else {"retry-after": text}, b"{}").retry_after
-
-
-@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} Jan [0-9]{1,5} [0-9:]{1,9} [-+]?[A-Z0-9]{1,6}"))
-def test_any_retry_after_is_read(text: str) -> None:
-    """No date raises an exception or takes long to read."""
-    assert 0 <= (api_error(503, {"retry-after": text}, b"").retry_after or 0.0) <= LONGEST_PAUSE
 
 
 def test_no_answer_stops_a_pod_for_longer_than_is_promised() -> None:
@@ -258,8 +244,8 @@ def plugin(*tokens: str) -> tuple[ExecPlugin, list[str]]:
     """A credential plugin that returns these tokens in turn."""
     left = list(tokens)
 
-    async def run() -> Ticket:
-        return Ticket(left.pop(0), expires=1e12)
+    async def run() -> dict[str, str]:
+        return {"token": left.pop(0)}
 
     return ExecPlugin(run, lambda: 0.0), left
 
@@ -368,8 +354,7 @@ async def test_an_abandoned_bind_is_cut_off(way: Way) -> None:
             await noticed.wait()
 
 
-@pytest.mark.parametrize("own_http", [True, False])
-async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls(own_http: bool) -> None:
+async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls() -> None:
     """The connection is reset without TLS's closing handshake, which would keep the request alive at the server."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -395,7 +380,7 @@ async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls(own_http
     with authority.cert_pem.tempfile() as ca_file:
         tls = Tls(clock=lambda: 0.0, ca_file=ca_file)
         connection = Connection(f"https://127.0.0.1:{port}", "a test", tls=tls)
-        async with Client(connection=connection, own_http=own_http) as client:
+        async with Client(connection=connection) as client:
             limit = 0.2
             while not arrived.is_set():  # on a machine that stalls, the time may be over before the request arrives
                 with pytest.raises(ApiTimeoutError):
@@ -447,27 +432,6 @@ async def test_a_refused_stream_is_an_api_error() -> None:
                 raise AssertionError
 
 
-@pytest.mark.parametrize("path", ["/x y", "/x\r\nHost: elsewhere", "x", "/\xe4"])
-@WAYS
-async def test_a_path_that_would_be_another_request_is_not_sent(path: str, way: Way) -> None:
-    """An invalid path is not sent, and is an error of this request only."""
-    async with scripted(**way) as (server, client):
-        with pytest.raises(UnreachableError, match="not a path"):
-            await client.request("POST", path, body=b"")
-
-    assert not server.seen
-
-
-@WAYS
-async def test_a_token_that_would_be_another_header_is_not_sent(way: Way) -> None:
-    """A token with a line break is not sent."""
-    async with scripted(credentials=Fixed("Bearer a\r\nX-Remote-User: admin"), **way) as (server, client):
-        with pytest.raises(CredentialsError, match="Authorization"):
-            await client.request("POST", "/x", body=b"")
-
-    assert not server.seen
-
-
 async def test_headers_of_a_connection_are_sent_with_every_request() -> None:
     """Reads, writes and watches send the impersonation headers; a repeated header is sent twice."""
     headers = (("Impersonate-User", "J\xfcrgen"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
@@ -485,23 +449,6 @@ async def test_headers_of_a_connection_are_sent_with_every_request() -> None:
         assert seen.headers.getall("Impersonate-Group") == ["a", "b"]
 
 
-@WAYS
-async def test_a_certificate_that_is_rejected_asks_for_another(way: Way) -> None:
-    """A plugin that gives certificates runs again after a 401; the next connection has the new one."""
-    left = [Ticket(certificate=("c", "k")), Ticket(certificate=("a", "b"))]
-
-    async def run() -> Ticket:
-        return left.pop()
-
-    credentials = ExecPlugin(run, lambda: 0.0)
-    async with scripted(refuse(401), credentials=credentials, **way) as (server, client):
-        with pytest.raises(ApiError, match="401"):
-            await client.request("GET", "/x")
-
-    assert len(server.seen) == 1
-    assert credentials.certificate() == ("c", "k")
-
-
 async def test_a_server_below_a_path() -> None:
     """The server's URL may have a path, as in management planes that serve many clusters."""
     async with scripted(answer(), answer()) as (server, _):
@@ -511,3 +458,35 @@ async def test_a_server_below_a_path() -> None:
             await client.request("GET", "/x")
 
     assert [seen.path for seen in server.seen] == ["/k8s/clusters/c-1/x"] * 2
+
+
+async def test_a_line_of_twelve_mebibytes_is_read() -> None:
+    """An object of 1.5 MiB has 9 MiB if each byte is escaped; a last line may have been cut off."""
+    line = b"x" * (12 << 20) + b"\n"
+    async with (
+        scripted(watching(line, b"next\n", b"half")) as (_, client),
+        client.stream("/x", params={}, read_timeout=PATIENCE) as stream,
+    ):
+        assert line == await stream.next()
+        assert await stream.next() == b"next\n"
+        assert await stream.next() == b"half"
+        assert await stream.next() == b""
+
+
+async def test_a_line_without_an_end() -> None:
+    """It does not fill the memory."""
+    async with (
+        scripted(watching(b"x" * (2 * READ_BUFFER + 1))) as (_, client),
+        client.stream("/x", params={}, read_timeout=PATIENCE) as stream,
+    ):
+        with pytest.raises(UnreachableError):
+            await stream.next()
+
+
+async def test_a_body_is_read_up_to_a_bound() -> None:
+    """A page that is too large is not read to its end."""
+    async with scripted(watching(b"x" * 1000), watching(b"x" * 1001)) as (_, client):
+        async with client.stream("/x", params={}, read_timeout=PATIENCE) as stream:
+            assert await stream.whole(1000) == b"x" * 1000
+        async with client.stream("/x", params={}, read_timeout=PATIENCE) as stream:
+            assert await stream.whole(1000) is None

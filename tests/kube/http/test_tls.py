@@ -1,4 +1,4 @@
-"""Certificates are reloaded when they change, and a proxy is chosen as Go chooses it."""
+"""Certificates are reloaded when they change."""
 
 import ssl
 from pathlib import Path
@@ -7,8 +7,8 @@ import attrs
 import pytest
 import trustme
 
-from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.kube.http.tls import Tls
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 
 @attrs.define(eq=False)
@@ -78,20 +78,15 @@ def test_verification_can_be_turned_off() -> None:
 
 
 def test_client_certificates(tmp_path: Path) -> None:
-    """From files, or from a plugin, whose new certificate gives a new context."""
-    certificate = trustme.CA().issue_cert("me@example.com")
-    cert, key = certificate.cert_chain_pems[0], certificate.private_key_pem
-    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
-    Tls(clock=Clock(), cert_file=str(tmp_path / "both.pem")).context()
-
-    clock = Clock()
-    pairs = [(cert.bytes().decode(), key.bytes().decode())]
-    tls = Tls(clock=clock, certificate=lambda: pairs[-1])
+    """A new one gives a new context; one that cannot be read is an error that says whose it is."""
+    clock, both = Clock(), tmp_path / "both.pem"
+    trustme.CA().issue_cert("me@example.com").private_key_and_cert_chain_pem.write_to_path(both)
+    tls = Tls(clock=clock, cert_file=str(both))
     context = tls.context()
-    other = trustme.CA().issue_cert("me@example.com")
-    pairs.append((other.cert_chain_pems[0].bytes().decode(), other.private_key_pem.bytes().decode()))
+    trustme.CA().issue_cert("me@example.com").private_key_and_cert_chain_pem.write_to_path(both)
     clock.now += 10
     assert context is not tls.context()
 
-    with pytest.raises(ConfigurationError, match="in kubeconfig x:"):
-        Tls(clock=Clock(), certificate=lambda: ("x", "y"), origin="kubeconfig x").context()
+    both.write_text("x")
+    with pytest.raises(ConfigurationError, match=r"both\.pem, context x:"):
+        Tls(clock=Clock(), cert_file=str(both), origin="context x").context()

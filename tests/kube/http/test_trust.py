@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.proxy import Proxy
 from neuron_scheduler.kube.http.tls import Tls
+from neuron_scheduler.telemetry.errors import UnreachableError
 from tests.support.certificates import Authority, Issued
+from tests.support.patience import PATIENCE
 
-WAYS = pytest.mark.parametrize("method", ["GET", "POST"], ids=["aiohttp", "our own HTTP"])
+WAYS = pytest.mark.parametrize("streamed", [True, False], ids=["aiohttp", "our own connections"])
 HOST = "127.0.0.1"
 
 
@@ -61,7 +62,7 @@ async def serving(issued: Issued, folder: Path) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def asked(method: str, issued: Issued, folder: Path, trusted: bytes | None, server_name: str | None) -> bytes:
+async def asked(streamed: bool, issued: Issued, folder: Path, trusted: bytes | None, server_name: str | None) -> bytes:
     """Send one request to a server that has this certificate, and return the answer's body."""
     ca_file = folder / "ca.crt"
     if trusted is not None:
@@ -71,25 +72,28 @@ async def asked(method: str, issued: Issued, folder: Path, trusted: bytes | None
         serving(issued, folder) as url,
         Client(connection=Connection(url, "a test", tls=tls)) as client,
     ):
-        return (await client.request(method, "/x")).body
+        if not streamed:
+            return (await client.request("GET", "/x")).body
+        async with client.stream("/x", params={}, read_timeout=PATIENCE) as stream:
+            return await stream.next()
 
 
 @WAYS
 @pytest.mark.parametrize("server_name", [None, "api.test"])
-async def test_an_authority_as_eks_has_it(method: str, server_name: str | None, tmp_path: Path) -> None:
+async def test_an_authority_as_eks_has_it(streamed: bool, server_name: str | None, tmp_path: Path) -> None:
     """Neither it nor the server's certificate has a key identifier."""
     authority = Authority()
     issued = authority.issue(server_name or HOST)
 
-    assert await asked(method, issued, tmp_path, authority.pem, server_name) == b"hi"
+    assert await asked(streamed, issued, tmp_path, authority.pem, server_name) == b"hi"
 
 
 @WAYS
-async def test_an_intermediate_authority_is_enough(method: str, tmp_path: Path) -> None:
+async def test_an_intermediate_authority_is_enough(streamed: bool, tmp_path: Path) -> None:
     """A CA in the file is trusted without its root, as with Go."""
     between = Authority().below()
 
-    assert await asked(method, between.issue(HOST), tmp_path, between.pem, None) == b"hi"
+    assert await asked(streamed, between.issue(HOST), tmp_path, between.pem, None) == b"hi"
 
 
 REFUSED: dict[str, Callable[[Authority], tuple[Issued, bytes | None, str | None]]] = {
@@ -103,12 +107,12 @@ REFUSED: dict[str, Callable[[Authority], tuple[Issued, bytes | None, str | None]
 
 @WAYS
 @pytest.mark.parametrize("sentence", REFUSED)
-async def test_what_is_not_trusted(method: str, sentence: str, tmp_path: Path) -> None:
+async def test_what_is_not_trusted(streamed: bool, sentence: str, tmp_path: Path) -> None:
     """Host name, chain and dates are checked, and the error names the certificate."""
     issued, trusted, server_name = REFUSED[sentence](Authority())
 
     with pytest.raises(UnreachableError, match="certificate of the API server is not trusted") as raised:
-        await asked(method, issued, tmp_path, trusted, server_name)
+        await asked(streamed, issued, tmp_path, trusted, server_name)
     assert "check certificate-authority" in str(raised.value)
     assert "Cannot connect" not in str(raised.value)
 

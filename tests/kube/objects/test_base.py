@@ -10,16 +10,31 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube import objects
-from neuron_scheduler.kube.objects.base import Decoded, Decoder, Malformed, Resource
-from neuron_scheduler.kube.objects.json_scanner import finish
+from neuron_scheduler.kube.objects.base import (
+    LONGEST_NAME,
+    OBJECT,
+    Decoded,
+    Decoder,
+    Malformed,
+    Resource,
+    byte_bounded_memo,
+    reference,
+    weight_of,
+)
+from neuron_scheduler.kube.objects.pod_spec import constraints
+from neuron_scheduler.kube.objects.pod_wire import PodSpec
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.objects.storage import CLAIMS
 from neuron_scheduler.kube.writes.lease import _DECODER as LEASE
+from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import PersistentVolumeClaim
 
 META = {
     "name": "o",
@@ -191,8 +206,7 @@ def test_no_bytes_make_it_raise(kind: str, data: st.DataObject) -> None:
     """Neither alone nor in a line of a watch."""
     decoder, sample = DECODERS[kind]
     text = data.draw(hostile(sample) | st.binary())
-    for decoded in (decoder.decode(text), finish(decoder.decode_in_steps(text))):
-        assert isinstance(decoded, Decoded)
+    assert isinstance(decoder.decode(text), Decoded)
     decoder.decode_change(b'{"type": "ADDED", "object": ' + text + b"}\n")
 
 
@@ -203,7 +217,6 @@ def test_managed_fields_of_any_depth_are_passed_over(kind: str) -> None:
     plain = decoder.decode(json.dumps(sample).encode())
     deep = with_text(sample, ("metadata", "managedFields"), ABSURD["deep objects"])
 
-    assert decoder.try_decode(deep) is None
     assert decoder.decode(deep) == plain
     assert decoder.decode(with_text(sample, ("metadata", "managedFields"), '"\udcff"')) == plain
 
@@ -214,35 +227,12 @@ def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str)
     """Its name, uid and version are kept, and its node, where it becomes an unknown holder."""
     decoded = PODS.decode(with_text(POD, path, ABSURD[absurd]))
     if absurd == "no end":
-        assert (decoded.key, decoded.uid) == ("d/o", "u")
+        assert isinstance(decoded.value, Malformed)
         return
 
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("d/o", "u", "7")
     assert isinstance(decoded.value, Pod | Malformed)
     assert decoded.value.node_name == "n1"
-
-
-@pytest.mark.parametrize("name", ["nodeName", "uid", "metadata", "annotations", "anything"])
-def test_a_field_whose_name_is_damaged_is_not_absent(name: str) -> None:
-    """The pod would be on no node, or another one; bytes that are no UTF-8 show that it is not as it was sent."""
-    pod = {**POD, "metadata": {**POD["metadata"], "annotations": {"a": "é"}}, "anything": 1}
-    text = json.dumps(pod, ensure_ascii=False).encode()
-    assert PODS.try_decode(text) is not None
-    damaged = text.replace(f'"{name}"'.encode(), f'"{name[:-1]}'.encode() + b'\xff"')
-
-    assert PODS.try_decode(damaged) is PODS.try_decode(msgspec.Raw(damaged)) is None
-    assert PODS.decode_change(b'{"type": "ADDED", "object": ' + damaged + b"}\n") is None
-    decoded = PODS.decode(damaged)
-    assert isinstance(decoded.value, Malformed)
-    assert decoded.damaged
-
-
-def test_an_object_has_a_name() -> None:
-    """One with an empty name would be kept under the key of its namespace."""
-    decoded = PODS.decode(json.dumps({**POD, "metadata": {**POD["metadata"], "name": ""}}).encode())
-
-    assert isinstance(decoded.value, Malformed)
-    assert decoded.key == ""
 
 
 def test_an_error_of_ours_is_reported_with_its_type() -> None:
@@ -262,3 +252,97 @@ def test_a_reason_is_short() -> None:
 
     assert isinstance(decoded.value, Malformed)
     assert len(decoded.value.reason) <= 300
+
+
+HOSTILE = 'a\nE1121 08:15:04 "forged"\r\x1b[2J\u202e'
+SHOWN = r'a\nE1121 08:15:04 "forged"\r\x1b[2J\u202e'
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("data-web-0", "data-web-0", id="a name stays"),
+        pytest.param("a" * LONGEST_NAME, "a" * LONGEST_NAME, id="the longest name stays"),
+        pytest.param("a" * (LONGEST_NAME + 1), "a" * LONGEST_NAME + "...", id="what is cut ends like no name"),
+        pytest.param(HOSTILE, SHOWN, id="control characters are shown"),
+        pytest.param("\x00" * 1_000_000, r"\x00" * LONGEST_NAME + "...", id="both"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_a_reference(text: str, want: str) -> None:
+    """It is short and printable, and a text that no object can have as its name does not become one."""
+    assert reference(text) == want
+
+
+def test_every_reference_that_is_not_checked_is_read_like_that() -> None:
+    """A pod's claim, a claim's volume, and a claim's class in its annotation, which only this scheduler checks."""
+    spec = msgspec.convert({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": HOSTILE}}]}, PodSpec)
+    assert constraints(spec, pod="p", namespace="default").volume_claims == (SHOWN,)
+    metadata = {"uid": "1", "namespace": "default", "name": "c", "annotations": {BETA_STORAGE_CLASS: HOSTILE}}
+    claim = CLAIMS.decode(msgspec.json.encode({"metadata": metadata, "spec": {"volumeName": HOSTILE}})).value
+    assert isinstance(claim, PersistentVolumeClaim)
+    assert (claim.volume_name, claim.class_name) == (SHOWN, SHOWN)
+
+
+@attrs.frozen
+class Pair:
+    """A value with parts."""
+
+    names: tuple[str, ...]
+    number: int
+
+
+def test_it_is_computed_once() -> None:
+    """The same object is returned again."""
+    calls: list[str] = []
+
+    @byte_bounded_memo()
+    def doubled(text: str) -> str:
+        calls.append(text)
+        return text * 2
+
+    assert doubled("ab") is doubled("ab")
+    assert calls == ["ab"]
+
+
+def test_what_is_large_is_not_kept() -> None:
+    """A spec of a megabyte is read each time."""
+    calls: list[int] = []
+
+    @byte_bounded_memo(most=10_000, longest=1000)
+    def counted(text: str) -> None:
+        calls.append(len(text))
+
+    for _ in range(3):
+        counted("x" * 1000)
+
+    assert calls == [1000] * 3
+
+
+@given(st.lists(st.text(max_size=300)))
+def test_all_together_are_bounded(texts: list[str]) -> None:
+    """Whatever the arguments and their order."""
+    most = 2000
+    results = byte_bounded_memo(most=most, longest=400)(str.lower)
+    for text in texts:
+        assert results(text) == text.lower()
+    kept = results.__self__  # type: ignore[attr-defined]  # the cache behind it
+
+    assert sum(OBJECT + len(text) for text in {*kept, *kept._old}) <= most
+
+
+def test_what_is_used_stays() -> None:
+    """A result that is used moves to the new generation."""
+    calls: list[str] = []
+    counted = byte_bounded_memo(most=20 * OBJECT)(calls.append)
+    for number in range(100):
+        counted("used")
+        counted(str(number))
+
+    assert calls.count("used") == 1
+
+
+def test_the_weight_of_a_value() -> None:
+    """Strings count with their length, at any depth, and counting stops at the limit."""
+    assert weight_of(Pair(("a" * 100, "b" * 50), 7), 10_000) >= 150 + 5 * OBJECT
+    assert weight_of(("x" * 1000, "y" * 1000), 500) < 2000

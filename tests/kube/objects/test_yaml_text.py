@@ -1,4 +1,4 @@
-"""YAML as kubectl reads it; what `capture` and `workload_files` refuse of it is tested there."""
+"""YAML as kubectl reads it; what `capture` refuses of it is tested there."""
 
 from typing import Any
 

@@ -11,15 +11,12 @@ import msgspec
 import pytest
 
 from neuron_scheduler.controllers.leader_elector import LeaderElector
-from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.credentials import Fixed
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.nodes import NODES
-from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.kube.writes.binder import Binder, Bound, Gone, Refused
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
@@ -28,9 +25,11 @@ from neuron_scheduler.kube.writes.pod_condition import UNSCHEDULABLE
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.nomination import Nominate
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.telemetry.errors import ApiError
+from sandbox.server import ApiServer
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ADMIN, ControlPlane
+from tests.support.informers import informer_of
 from tests.support.patience import PATIENCE
 
 
@@ -187,7 +186,7 @@ async def an_ended_pod_is_gone(world: World) -> None:
 async def the_condition_is_written(world: World) -> None:
     """The condition is read back as it was written, and replaces the one before."""
     pod = await world.pod("waits")
-    writer = ConditionWriter(client=world.client)
+    writer = ConditionWriter(client=world.client, on_retry=lambda _write: None)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.run)
         writer.set(pod, reason=UNSCHEDULABLE, message="0/1 nodes are available: 1 Insufficient cpu.")
@@ -203,7 +202,9 @@ async def events_are_accepted(world: World) -> None:
     """Our Events pass the strict validation of events.k8s.io, series included."""
     pod = await world.pod("told")
     dropped: list[str] = []
-    recorder = EventRecorder(client=world.client, on_dropped=lambda: dropped.append("x"), writers=1)
+    recorder = EventRecorder(
+        client=world.client, on_dropped=lambda: dropped.append("x"), on_retry=lambda _write: None, writers=1
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(recorder.run)
         recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note="ä" * 2000)
@@ -222,8 +223,10 @@ async def the_lease_changes_hands(world: World) -> None:
     """Created, renewed, watched, released and taken over at once; a stale write is a conflict."""
     lease = LeaseClient(client=world.client, namespace="default", name="test-lease")
     now = dt.datetime.now(dt.UTC)
-    first = LeaderElector(leases=lease, identity="one")
-    second = LeaderElector(leases=lease, identity="two")
+    first, second = (
+        LeaderElector(leases=lease, identity=name, lease_duration=15, renew_deadline=10, retry_period=2)
+        for name in ("one", "two")
+    )
     await first.acquire()
     record = await lease.get(within=PATIENCE)
     assert (record.holder, record.duration, record.transitions) == ("one", 15, 0)
@@ -246,31 +249,13 @@ async def the_lease_changes_hands(world: World) -> None:
     assert second.may_bind() is True
 
 
-async def a_lease_with_absurd_values_is_taken(world: World) -> None:
-    """Whatever the API server stores in a Lease that nobody holds, a candidate can take it, renew it and release it."""
-    lease = LeaseClient(client=world.client, namespace="default", name="absurd-lease")
-    long_ago = dt.datetime(999, 1, 1, tzinfo=dt.UTC)
-    absurd = Record("", (1 << 31) - 1, long_ago, dt.datetime(9999, 12, 31, tzinfo=dt.UTC), (1 << 31) - 1)
-    stored = await lease.create(absurd, within=PATIENCE)
-    assert (stored.transitions, stored.acquired) == (absurd.transitions, long_ago)
-    leader = LeaderElector(leases=lease, identity="one")
-    with anyio.fail_after(PATIENCE):
-        await leader.acquire()
-    taken = await lease.get(within=PATIENCE)
-    assert (taken.holder, taken.duration, taken.transitions) == ("one", 15, absurd.transitions)
-    await lease.update(attrs.evolve(taken, acquired=long_ago), within=PATIENCE)
-    await leader._renew()
-    assert (await lease.get(within=PATIENCE)).acquired == long_ago
-    assert await leader.release()
-
-
 async def a_cluster_of_many_pods_is_listed_in_pages(world: World) -> None:
     """A second informer sees all pods, more than one page holds."""
     async with anyio.create_task_group() as tasks:
         for number in range(520):
             tasks.start_soon(world.pod, f"many-{number:03}")
     fresh = Mirror()
-    informer = Informer(client=world.client, resource=PODS, handler=fresh)
+    informer = informer_of(world.client, fresh)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(informer.run)
         with anyio.fail_after(PATIENCE):
@@ -305,7 +290,6 @@ SCENES: Final[dict[str, Scene]] = {
         the_condition_is_written,
         events_are_accepted,
         the_lease_changes_hands,
-        a_lease_with_absurd_values_is_taken,
         a_cluster_of_many_pods_is_listed_in_pages,
     )
 }
@@ -315,8 +299,8 @@ async def played(scene: str, connection: Connection) -> None:
     """Play a scene in a world whose mirrors are filled by informers."""
     async with Client(connection=connection) as client, anyio.create_task_group() as tasks:
         world = World(client)
-        pods = Informer(client=client, resource=PODS, handler=world.pods)
-        nodes = Informer(client=client, resource=NODES, handler=world.nodes)
+        pods = informer_of(client, world.pods)
+        nodes = informer_of(client, world.nodes, resource=NODES)
         tasks.start_soon(pods.run)
         tasks.start_soon(nodes.run)
         await pods.synced.wait()

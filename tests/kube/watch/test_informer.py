@@ -1,6 +1,8 @@
 """List and watch over a real socket, with everything that can go wrong."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -9,17 +11,33 @@ import anyio.lowlevel
 import attrs
 import pytest
 from aiohttp import web
+from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.stream import LONGEST
-from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.http.pacing import Backoff
+from neuron_scheduler.kube.http.pools import READ_BUFFER
+from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.informer import MOST_SILENT, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
-from neuron_scheduler.kube.watch.pager import PAGE_SILENCE
+from neuron_scheduler.kube.watch.informer import (
+    BOOKMARK,
+    LONGEST_PAUSE,
+    MOST_SILENT,
+    PAGE,
+    PAGE_BYTES,
+    PAGE_SILENCE,
+    STALE,
+    WATCH_SECONDS,
+    WATCH_SLACK,
+    Informer,
+    Page,
+    pages,
+    read_line,
+)
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, UnreachableError
+from tests.support.informers import informer_of
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import (
     Answer,
@@ -54,8 +72,8 @@ class Log:
         self.lines.append(f"~{new.name}")
 
     def deleted(self, old: Pod | Node) -> None:
-        """Record it."""
-        self.lines.append(f"-{old.name}{self._version()}")
+        """Record it, with the version in which it has happened."""
+        self.lines.append(f"-{old.name}" + (f" at {self.informer.version}" if self.informer else ""))
 
     def malformed(self, malformed: Malformed) -> None:
         """Record it."""
@@ -65,6 +83,11 @@ class Log:
         """Record it."""
         self.lines.append(f"!{malformed.key}")
 
+    @property
+    def names(self) -> set[str]:
+        """The objects that are there."""
+        return {line[1:] for line in self.lines if line[0] == "+"} - {line[1:] for line in self.lines if line[0] == "-"}
+
     @contextmanager
     def replacing(self) -> Iterator[None]:
         """Record when the handing over of a list begins and ends."""
@@ -72,8 +95,15 @@ class Log:
         yield
         self.lines.append(")")
 
-    def _version(self) -> str:
-        return "" if self.informer is None else f" at {self.informer.version}"
+
+@asynccontextmanager
+async def running(informer: Informer[Any]) -> AsyncIterator[None]:
+    """Run an informer as long as the block lasts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(informer.run)
+        with anyio.fail_after(PATIENCE):
+            yield
+        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -81,19 +111,31 @@ async def informed(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scrip
     """Run an informer of pods against the script until the script has ended."""
     log = Log()
     async with scripted(*script) as (server, client):
-        backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
-        informer = Informer(client=client, resource=PODS, handler=log, random=lambda: 0.5, backoff=backoff, **options)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                await server.ended.wait()
+        informer = informer_of(client, log, random=lambda: 0.5, **options)
+        async with running(informer):
+            await server.ended.wait()
             yield server, log, informer
-            tasks.cancel_scope.cancel()
+
+
+async def cycles(number: int, *script: Answer, **options: Any) -> tuple[list[float], Informer[Pod]]:
+    """Return how many seconds an informer would wait after each of so many lists and watches, and the informer."""
+    async with scripted(*script) as (_, client):
+        informer = informer_of(client, Log(), **options)
+        return [await informer._cycle() for _ in range(number)], informer
 
 
 def at(version: str, name: str, *, created: str = "2026-11-21T08:00:00Z", **changes: Any) -> dict[str, Any]:
     """Return a pod of that name, version and age."""
     return pod(name, metadata={"resourceVersion": version, "creationTimestamp": created}, **changes)
+
+
+def hours() -> Any:
+    """Return a clock for which each look takes hours."""
+    times = iter(range(0, 10_000_000, 10_000))
+    return lambda: next(times)
+
+
+# -- lists and watches --
 
 
 async def test_list_and_watch() -> None:
@@ -125,24 +167,27 @@ async def test_list_and_watch() -> None:
 
 async def test_the_version_of_a_change() -> None:
     """A pod that ends arrives as deleted; the handler can read the version, of an event or of a list."""
-    log = Log()
     gone = watching(event("DELETED", at("14", "a")), bookmark("15"), error_event(410))
-    script = (listing(at("9", "a"), at("9", "b"), version="10"), gone, listing(version="20"), watching())
+    script = (listing(at("9", "a"), at("9", "b"), version="10"), gone, listing(version="20"))
+    log = Log()
     async with scripted(*script) as (server, client):
-        log.informer = Informer(client=client, resource=PODS, handler=log, backoff=Backoff(lambda: 0.0, most=0.002))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(log.informer.run)
-            with anyio.fail_after(PATIENCE):
-                await server.ended.wait()
-            tasks.cancel_scope.cancel()
+        log.informer = informer_of(client, log)
+        async with running(log.informer):
+            await server.ended.wait()
     assert log.lines == ["+a", "+b", "-a at 14", "-b at 20"]
+
+
+async def test_nodes_too() -> None:
+    """An informer of another resource."""
+    async with informed(listing(node("n2"), node("n1")), resource=NODES) as (server, log, _):
+        assert log.lines == ["+n1", "+n2"]
+        assert server.seen[0].path == "/api/v1/nodes"
 
 
 async def test_pages_in_the_order_of_creation() -> None:
     """All pages are read, and handed over oldest first, whatever their order."""
     young, old = at("1", "a"), at("2", "b", created="2020-01-01T00:00:00Z")
-    pages = listing(young, token="next"), listing(old)
-    async with informed(*pages) as (server, log, _):
+    async with informed(listing(young, token="next"), listing(old)) as (server, log, _):
         assert log.lines == ["+b", "+a"]
 
     assert [request.query.get("continue", "") for request in server.seen[:2]] == ["", "next"]
@@ -163,15 +208,47 @@ async def test_one_big_page() -> None:
         assert 1500 == len(log.lines) == len(informer)
 
 
-@pytest.mark.parametrize("expiry", [refuse(410, "Expired"), watching(error_event(410))], ids=["status", "event"])
-async def test_an_expired_version_is_listed_again(expiry: Answer) -> None:
-    """By status or by ERROR event; missed changes are found by comparison."""
-    async with informed(listing(at("1", "a"), at("1", "b")), expiry, listing(at("2", "b"), at("3", "c"))) as running:
-        server, log, informer = running
+async def test_malformed_objects_are_skipped() -> None:
+    """One bad object affects no other, in a list and in a watch."""
+    bad = at("1", "bad", spec={"containers": 3})
+    changes = watching(
+        event("MODIFIED", at("11", "a", spec={"containers": 3})),
+        event("ADDED", at("12", "b")),
+        event("DELETED", at("13", "a", spec={"containers": 3})),
+        event("MODIFIED", at("14", "bad")),
+    )
+    async with informed(listing(bad, at("1", "a")), changes) as (_, log, _informer):
+        assert log.lines == ["+a", "?default/bad", "?default/a", "+b", "-a", "!default/a", "+bad", "!default/bad"]
+
+
+# -- what ends a watch, and when there is a list --
+
+DEAD_ENDS: dict[str, Answer] = {
+    "410 by status": refuse(410, "Expired"),
+    "410 by event": watching(error_event(410)),
+    "a server that lags behind": refuse(504, "Timeout", "Too large resource version: 10, current: 5"),
+    "500": watching(error_event(500, "etcdserver: internal error")),
+    "403": watching(error_event(403)),
+    "an error that is no Status": watching(event("ERROR", [1])),
+    "no JSON": watching(b"<html>bad gateway</html>\n"),
+    "an object that is no JSON": watching(event("ADDED", pod("x")).replace(b'"x"', b"tru")),
+    "two objects in a line": watching(event("ADDED", pod("x"))[:-1] + event("ADDED", pod("y"))),
+    "an unknown type": watching(event("SIGHTED", {})),
+    "an object without a name": watching(event("DELETED", {"metadata": 3})),
+}
+
+
+@pytest.mark.parametrize("sentence", DEAD_ENDS)
+async def test_a_dead_end_is_listed_again(sentence: str) -> None:
+    """The next watch from the same version would end as this one; what was missed is found by comparison."""
+    failed: list[str] = []
+    script = listing(at("1", "a"), at("1", "b")), DEAD_ENDS[sentence], listing(at("2", "b"), at("3", "c"))
+    async with informed(*script, on_failure=failed.append) as (server, log, informer):
         assert log.lines == ["+a", "+b", "+c", "-a"]
         assert informer.lists == 2
 
     assert "watch" not in server.seen[2].query
+    assert failed[0] == "pods"
 
 
 UNHARMED: dict[str, Answer] = {
@@ -199,34 +276,9 @@ async def test_a_broken_watch_continues_from_the_last_version(sentence: str) -> 
     assert server.seen[2].query["resourceVersion"] == "10"
 
 
-DEAD_ENDS: dict[str, bytes] = {
-    "500": error_event(500, "etcdserver: internal error"),
-    "403": error_event(403),
-    "an error that is no Status": event("ERROR", [1]),
-    "no JSON": b"<html>bad gateway</html>\n",
-    "JSON that is no event": b"[1, 2]\n",
-    "an unknown type": event("SIGHTED", {}),
-    "invalid UTF-8": b'{"type": "ADDED", "object": {"metadata": \xff}}\n',
-    "a nameless line without end": b'{"type": "ADDED", "object": "' + b"x" * (LONGEST + 1) + b'"}\n',
-    "half a line in the middle": event("ADDED", pod("x"))[:-30] + b"\n",
-}
-
-
-@pytest.mark.parametrize("sentence", DEAD_ENDS)
-async def test_a_dead_end_is_listed_again(sentence: str) -> None:
-    """The line would come again from the same version; its change is found by comparison."""
-    failed: list[str] = []
-    script = listing(at("1", "a")), watching(DEAD_ENDS[sentence]), listing(at("1", "a"), at("2", "b"))
-    async with informed(*script, on_failure=failed.append) as (server, log, informer):
-        assert log.lines == ["+a", "+b"]
-        assert informer.lists == 2
-
-    assert "watch" not in server.seen[2].query
-    assert failed[0] == "pods"
-
-
 TROUBLE: dict[str, Answer] = {
     "a truncated line": watching(event("ADDED", at("11", "x"))[:-20]),
+    "a line without end": watching(b'{"type": "ADDED", "object": "' + b"x" * (2 * READ_BUFFER) + b'"}\n'),
     "cut": watching(then="abort"),
     "closed at once": watching(),
     "500": refuse(500),
@@ -248,90 +300,21 @@ async def test_a_repeated_failure_is_listed_again(sentence: str) -> None:
     assert [request.query.get("resourceVersion") for request in server.seen[:5]] == [None, "10", "10", "10", None]
 
 
-DAMAGED = event("ADDED", pod("x", metadata={"labels": {"x": "HERE"}})).replace(b'"HERE"', b"tru")
-
-
-@pytest.mark.parametrize("line", [error_event(500), DAMAGED], ids=["500", "damaged on its way"])
-async def test_dead_ends_are_no_storm_of_lists(line: bytes) -> None:
-    """If the watch fails after every list, lists become rare, although each of them is progress."""
-    waits: list[float] = []
-
-    @attrs.define(eq=False)
-    class Counting(Backoff):
-        """Records its waits, and does not wait."""
-
-        def next(self, *, at_least: float | None = None) -> float:
-            """Record it."""
-            waits.append(super().next(at_least=at_least))
-            return 0.0
-
-    script = [step for _ in range(6) for step in (listing(), watching(line))]
-    backoff = Counting(lambda: 0.0)
-    async with scripted(*script) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                await server.ended.wait()
-            tasks.cancel_scope.cancel()
-
-    assert {1.6, 3.2, 6.4, 12.8} <= set(waits)
-
-
-DAMAGE: dict[str, bytes] = {
-    "no json": DAMAGED,
-    "an earlier version": event("ADDED", at("9", "x")),
-    "a bookmark of an earlier version": bookmark("9"),
-    "no version": event("ADDED", at("", "x")),
-    "no number": bookmark("12x"),
-    "no uid": event("ADDED", at("12", "x")).replace(b'"uid-x"', b'""'),
-    "a field of a damaged name": event("ADDED", at("12", "x")).replace(b'"uid"', b'"ui\xff"'),
-    "two objects": event("ADDED", at("12", "x"))[:-1] + event("ADDED", at("13", "y")),
-}
-
-
-@pytest.mark.parametrize("sentence", DAMAGE)
-async def test_what_was_damaged_on_its_way_is_listed_again(sentence: str) -> None:
-    """Nothing of the line is believed, and the watch is not opened again at its version, or before it."""
-    script = [
-        listing(at("1", "a")),
-        watching(event("ADDED", at("11", "b")), DAMAGE[sentence], event("ADDED", at("14", "z"))),
-        listing(at("1", "a"), at("12", "c"), version="15"),
-        watching(event("ADDED", at("16", "d"))),
-    ]
-    async with informed(*script) as (server, log, _informer):
-        assert log.lines == ["+a", "+b", "+c", "-b", "+d"]
-
-    assert [request.query.get("resourceVersion") for request in server.seen[:4]] == [None, "10", None, "15"]
-
-
-async def test_a_version_from_the_future_is_listed_again() -> None:
-    """The server answers it with silence; its current version shows why."""
-    times = iter([10_000.0 * step for step in range(100)])
-    script = listing(at("0", "x")), watching(), listing(version="5"), listing(at("1", "a"), version="5")
-    async with informed(*script, clock=lambda: next(times)) as (server, log, _informer):
-        assert log.lines == ["+x", "+a", "-x"]
-
-    assert server.seen[2].query["limit"] == "1"
-
-
-@pytest.mark.parametrize("version", ["²", "9" * 5_000], ids=["no digit", "no number"])
-async def test_a_version_that_is_no_number(version: str) -> None:
-    """A proxy has damaged it: it cannot be compared, and the watch goes on."""
-    times = iter([10_000.0 * step for step in range(100)])
-    script = listing(at("1", "a")), watching(), listing(version=version), watching(event("ADDED", at("11", "b")))
-    async with informed(*script, clock=lambda: next(times)) as (_server, log, _informer):
-        assert log.lines == ["+a", "+b"]
-
-
 async def test_silence_where_nothing_happens_is_not_listed_again() -> None:
     """A server sends no bookmark for a resource that did not change since it was listed."""
-    times = iter([10_000.0 * step for step in range(100)])
-    script = listing(at("1", "a")), watching(), listing(at("1", "a"), version="11"), watching()
-    async with informed(*script, clock=lambda: next(times)) as (server, _log, informer):
+    quiet = [*[watching()] * MOST_SILENT, listing(version="10")]
+    async with informed(listing(at("1", "a")), *quiet, clock=hours()) as (server, _log, informer):
         assert informer.lists == 1
 
-    assert server.seen[3].query["resourceVersion"] == "10"
+    assert server.seen[-2].query["limit"] == "1"
+
+
+async def test_silence_is_not_trusted_for_ever() -> None:
+    """A proxy that forwards nothing and closes in time looks like a quiet resource, except for the bookmarks."""
+    quiet = [*[watching()] * MOST_SILENT, listing(version="11")]
+    async with informed(listing(), *quiet, listing(at("1", "a")), clock=hours()) as (_, log, informer):
+        assert log.lines == ["+a"]
+        assert informer.lists == 2
 
 
 async def test_a_silent_watch_is_given_up() -> None:
@@ -347,78 +330,84 @@ async def test_a_silent_watch_is_given_up() -> None:
     silent = watching(event("ADDED", at("11", "b")), then="silent")
     script = listing(), silent, watching(then="silent"), listing(at("11", "b"), at("12", "c"))
     async with scripted(*script) as (server, client):
-        backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
-        informer = Informer(
-            client=client, resource=PODS, handler=log, time_limit=time_limit, random=lambda: 0.5, backoff=backoff
-        )
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                while not log.lines:
-                    await anyio.lowlevel.checkpoint()
-                watches[0].deadline = anyio.current_time()
-                while informer.watches < 2:
-                    await anyio.lowlevel.checkpoint()
-                watches[1].deadline = anyio.current_time()
-                await server.ended.wait()
-            tasks.cancel_scope.cancel()
+        informer = informer_of(client, log, time_limit=time_limit, random=lambda: 0.5)
+        async with running(informer):
+            while not log.lines:
+                await anyio.lowlevel.checkpoint()
+            watches[0].deadline = anyio.current_time()
+            while informer.watches < 2:
+                await anyio.lowlevel.checkpoint()
+            watches[1].deadline = anyio.current_time()
+            await server.ended.wait()
 
     assert log.lines == ["+b", "+c"]
     assert informer.lists == 2
     assert [request.query.get("resourceVersion") for request in server.seen[:4]] == [None, "10", "11", None]
 
 
-async def test_silence_is_not_trusted_for_ever() -> None:
-    """A proxy that forwards nothing and closes in time looks like a quiet resource, except for the bookmarks."""
-    times = iter([10_000.0 * step for step in range(200)])
-    quiet = [step for _ in range(MOST_SILENT) for step in (watching(), listing(version="11"))]
-    async with informed(listing(), *quiet, listing(at("1", "a")), clock=lambda: next(times)) as (_, log, informer):
-        assert log.lines == ["+a"]
-        assert informer.lists == 2
+# -- pauses, and what is said about failures --
 
 
-def test_a_silent_watch_is_given_up_within_half_a_minute() -> None:
-    """The longest watch, the slack and the wait before the next."""
-    longest = WATCH_SECONDS + WATCH_SECONDS // 3 + WATCH_SLACK
-    assert longest + 2 * Backoff(lambda: 0.0).first < 30
-
-
-async def test_a_start_after_long_failures_keeps_the_promise() -> None:
+async def test_the_pauses_keep_the_promise() -> None:
     """
-    A replica that starts lists everything, and then waits for the end of a Lease whose holder has died.
+    A pod is bound within 30 s after the last fault, whether that was a silent watch, a refusal or a dead connection.
 
-    A pod is bound within 30 s after the last fault, whether that fault was a refusal or a dead connection.
+    A replica that starts lists everything, and only then waits for the end of a Lease whose holder has died.
     """
-    async with scripted() as (_, client):
-        backoff = Informer(client=client, resource=PODS, handler=Log()).backoff
-        longest = max(backoff.next() for _ in range(100))
-        assert max(longest, PAGE_SILENCE) + Config().leader_elect_lease_duration < 30
+    assert WATCH_SECONDS + WATCH_SECONDS // 3 + WATCH_SLACK + 2 * Backoff(lambda: 0.0).first < 30
+    assert max(LONGEST_PAUSE, PAGE_SILENCE) + Config().leader_elect_lease_duration < 30
+
+
+async def test_dead_ends_are_no_storm_of_lists() -> None:
+    """If the watch fails after every list, lists become rare, although each of them is progress."""
+    script = [step for _ in range(6) for step in (listing(), watching(error_event(500)))]
+    waits, _ = await cycles(6, *script, backoff=Backoff(lambda: 0.0))
+
+    assert waits[-4:] == [3.2, 6.4, 12.8, 25.6]
+
+
+async def test_lists_that_fail_after_a_dead_end_are_no_progress() -> None:
+    """A version that was given up is no progress: failures are counted, pauses grow, and the view becomes stale."""
+    now, waits = 0.0, []
+    async with scripted(listing(at("1", "a")), watching(error_event(410)), *[reset] * 6) as (_, client):
+        backoff = Backoff(lambda: 0.0, first=1.0, most=30.0)
+        informer = informer_of(client, Log(), backoff=backoff, clock=lambda: now)
+        for _ in range(7):
+            now += STALE
+            waits.append(await informer._cycle())
+
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert informer.stale
+
+
+async def test_retry_after_is_honoured() -> None:
+    """The server's Retry-After overrides a shorter backoff."""
+    waits, _ = await cycles(1, listing(), refuse(429, headers={"Retry-After": "7"}))
+    assert waits == [7.0]
+
+
+async def test_pauses_grow_until_there_is_progress() -> None:
+    """A server that closes at once does not get a thousand requests a second."""
+    closed = [listing(), *[watching()] * 2, watching(bookmark("11"))]
+    waits, _ = await cycles(3, *closed, backoff=Backoff(lambda: 0.0, first=1.0, most=30.0))
+    assert waits == [1.0, 2.0, 1.0]
 
 
 async def test_a_view_that_failed_for_minutes_is_stale() -> None:
     """A replica is then not ready; one list that succeeds makes it ready again."""
     now = 0.0
-    failing = [watching(error_event(500)), refuse(500), refuse(500), refuse(500)]
-    reached = anyio.Event()
-
-    async def pause(request: web.Request) -> web.StreamResponse:
-        reached.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async with scripted(listing(), *failing, pause) as (_, client):
-        backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
-        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff, clock=lambda: now)
+    script = listing(), watching(error_event(500)), refuse(500), listing(), watching(bookmark("11"))
+    async with scripted(*script) as (_, client):
+        informer = informer_of(client, Log(), clock=lambda: now)
         assert not informer.stale
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                await reached.wait()
-            now = STALE
-            assert not informer.stale
-            now += 1
-            assert informer.stale
-            tasks.cancel_scope.cancel()
+        for _ in range(2):
+            await informer._cycle()
+        now = STALE
+        assert not informer.stale
+        now += 1
+        assert informer.stale
+        await informer._cycle()
+        assert not informer.stale
 
 
 FAILURES: dict[str, tuple[Answer, str, bool]] = {
@@ -431,7 +420,6 @@ FAILURES: dict[str, tuple[Answer, str, bool]] = {
     "no identity": (refuse(401, "Unauthorized"), "the API server does not accept our credentials (401);", True),
     "an error": (refuse(500, message="for nobody else to read"), "the API server answered 500; see the log", False),
     "a proxy's 401": (answer("<html/>", status=401), "the answer 401 may be a proxy's; see the log", False),
-    "a proxy's 403": (answer("<html/>", status=403), "the answer 403 may be a proxy's; see the log", False),
     "a proxy's 404": (answer("<html/>", status=404), "the answer 404 may be a proxy's; see the log", False),
     "a proxy's 502": (answer("bad gateway", status=502), "the answer 502 may be a proxy's; see the log", False),
     "a page": (answer("<html/>"), "no usable answer came; see the log", False),
@@ -442,9 +430,8 @@ FAILURES: dict[str, tuple[Answer, str, bool]] = {
 async def test_a_list_that_fails_says_why(sentence: str, caplog: pytest.LogCaptureFixture) -> None:
     """What is wrong and what to do is in our own words, and in the log if it is known; a success ends it."""
     failing, words, known = FAILURES[sentence]
-    async with scripted(failing, failing, failing, listing(at("1", "a")), watching()) as (_, client):
-        backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
-        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff)
+    async with scripted(failing, failing, failing, listing(at("1", "a")), watching(bookmark("12"))) as (_, client):
+        informer = informer_of(client, Log())
         assert informer.described == "/api/v1/pods"
         for _ in range(3):
             await informer._cycle()
@@ -456,142 +443,7 @@ async def test_a_list_that_fails_says_why(sentence: str, caplog: pytest.LogCaptu
         assert last.get("hint", "").startswith(words) == known
         await informer._cycle()
         assert informer.synced.is_set()
-
-
-async def test_a_success_ends_what_was_wrong() -> None:
-    """A list that is handled is a success, whatever becomes of the watch after it."""
-    async with scripted(refuse(403), listing(at("1", "a")), watching(bookmark("12"))) as (_, client):
-        informer = Informer(client=client, resource=PODS, handler=Log())
-        await informer._cycle()
-        assert informer.problem
-        await informer._cycle()
         assert informer.described == "/api/v1/pods"
-
-
-async def test_lists_that_fail_after_a_dead_end_are_no_progress() -> None:
-    """A version that was given up is no progress: failures are counted, pauses grow, and the view becomes stale."""
-    now, waits = 0.0, []
-    failing = [reset] * 6
-    async with scripted(listing(at("1", "a")), watching(error_event(410)), *failing) as (_, client):
-        backoff = Backoff(lambda: 0.0, first=1.0, most=30.0)
-        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff, clock=lambda: now)
-        for _ in range(1 + len(failing)):
-            now += STALE
-            waits.append(await informer._cycle())
-
-    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
-    assert informer._failures == 1 + len(failing)
-    assert informer.stale
-
-
-async def test_a_too_large_version_is_listed_again() -> None:
-    """The server answers so after a restore of etcd."""
-    error = refuse(504, "Timeout", "Too large resource version: 10, current: 5")
-    async with informed(listing(), error, listing(at("1", "a"))) as (_, log, _informer):
-        assert log.lines == ["+a"]
-
-
-async def test_retry_after_is_honoured() -> None:
-    """The server's Retry-After overrides a shorter backoff."""
-    waits: list[float] = []
-
-    class Counting(Backoff):
-        """Records the server's requests, and does not wait."""
-
-        def next(self, *, at_least: float | None = None) -> float:
-            """Record it."""
-            waits.append(at_least or 0.0)
-            return 0.0
-
-    busy = refuse(429, headers={"Retry-After": "7"})
-    log = Log()
-    async with scripted(listing(), busy) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=log, backoff=Counting(lambda: 0.0))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                await server.ended.wait()
-            tasks.cancel_scope.cancel()
-
-    assert waits[0] == 7.0
-
-
-async def test_backoff_grows_until_there_is_progress() -> None:
-    """A server that closes at once does not get a thousand requests a second."""
-    backoff = Backoff(lambda: 0.0, first=0.001, most=0.5)
-    log = Log()
-    async with scripted(listing(), watching(), watching(), watching(), watching(bookmark("11"))) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=log, backoff=backoff)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                while len(server.seen) < 4:
-                    await anyio.lowlevel.checkpoint()
-                assert backoff.next() >= 0.004
-                await server.ended.wait()
-            tasks.cancel_scope.cancel()
-
-
-async def test_malformed_objects_are_skipped() -> None:
-    """One bad object affects no other, in a list and in a watch."""
-    bad = at("1", "bad", spec={"containers": 3})
-    changes = watching(
-        event("MODIFIED", at("11", "a", spec={"containers": 3})),
-        event("ADDED", at("12", "b")),
-        event("DELETED", at("13", "a", spec={"containers": 3})),
-        event("MODIFIED", at("14", "bad")),
-    )
-    async with informed(listing(bad, at("1", "a")), changes) as (_, log, _informer):
-        assert log.lines == ["+a", "?default/bad", "?default/a", "+b", "-a", "!default/a", "+bad", "!default/bad"]
-
-
-async def test_a_deletion_of_something_unreadable_is_listed_again() -> None:
-    """A comparison finds the object that is gone."""
-    gone = watching(event("DELETED", {"metadata": 3}))
-    async with informed(listing(at("1", "a"), at("1", "b")), gone, listing(at("1", "b"))) as (_, log, _informer):
-        assert log.lines == ["+a", "+b", "-a"]
-
-
-async def test_a_list_that_is_no_list() -> None:
-    """An answer that is no list is requested again, and does not count as an empty list."""
-    async with informed(listing(at("1", "a")), refuse(410), answer("<html>"), listing(at("1", "a"))) as running:
-        _, log, informer = running
-        assert log.lines == ["+a"]
-        assert informer.lists == 2
-
-
-async def test_nodes_too() -> None:
-    """An informer of another resource."""
-    log = Log()
-    async with scripted(listing(node("n2"), node("n1"))) as (server, client):
-        informer = Informer(client=client, resource=NODES, handler=log)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                await informer.synced.wait()
-            tasks.cancel_scope.cancel()
-
-    assert log.lines == ["+n1", "+n2"]
-    assert server.seen[0].path == "/api/v1/nodes"
-
-
-async def test_resync_lists_again() -> None:
-    """After a takeover one consistent list, which began after the call, is handled before it returns, as a unit."""
-    log = Log()
-    script = listing(at("1", "a")), watching(then="silent"), listing(at("2", "b")), watching(then="silent")
-    async with scripted(*script) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=log, replacing=log.replacing)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with anyio.fail_after(PATIENCE):
-                await informer.synced.wait()
-                while not informer.watches:
-                    await anyio.lowlevel.checkpoint()
-                await informer.resync()
-                assert log.lines == ["(", "+a", ")", "(", "+b", "-a", ")"]
-            tasks.cancel_scope.cancel()
-
-    assert "resourceVersion" not in server.seen[2].query
 
 
 async def test_a_flood_lets_others_run() -> None:
@@ -599,21 +451,278 @@ async def test_a_flood_lets_others_run() -> None:
     turns = 0
     lines = [event("ADDED", at("11", f"p{number}")) for number in range(3000)]
     log = Log()
-    async with scripted(listing(), watching(b"".join(lines))) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=log)
-
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 0 < len(log.lines) < 3000
-                await anyio.lowlevel.checkpoint()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            tasks.start_soon(count)
-            with anyio.fail_after(PATIENCE):
-                await server.ended.wait()
-            tasks.cancel_scope.cancel()
+    async with scripted(listing(), watching(b"".join(lines))) as (server, client), running(informer_of(client, log)):
+        while not server.ended.is_set():
+            turns += 0 < len(log.lines) < 3000
+            await anyio.lowlevel.checkpoint()
 
     assert len(log.lines) == 3000
     assert turns >= 20
+
+
+# -- lines of a watch --
+
+
+@given(
+    st.binary() | st.sampled_from([b'{"type": "ADDED", "object": ', b'{"type": "ERROR", "object": {"code": "']),
+    st.binary(),
+)
+async def test_any_line(line: bytes, rest: bytes) -> None:
+    """Only our own errors are raised."""
+    try:
+        change = await read_line(PODS, line + rest + b"\n")
+    except (ApiError, UnreachableError):
+        return
+    assert change is None or isinstance(change[1], Decoded)
+
+
+async def test_a_deep_object_in_a_line() -> None:
+    """It is read without its depths, wherever the type is in the line."""
+    deep = '{"f:a": ' * 20_000 + "{}" + "}" * 20_000
+    text = json.dumps(pod("p", metadata={"managedFields": "HERE"})).replace('"HERE"', deep)
+    for line in (f'{{"type": "ADDED", "object": {text}}}\n', f'{{"object": {text}, "type": "ADDED"}}\n'):
+        assert PODS.decode_change(line.encode()) is None
+        assert await read_line(PODS, line.encode()) == ("ADDED", PODS.decode(json.dumps(pod("p")).encode()))
+
+
+async def test_a_bookmark() -> None:
+    """It has a version and nothing else."""
+    assert await read_line(PODS, bookmark("20")) == (BOOKMARK, Decoded("", "", "20", None))
+
+
+# -- pages of a list --
+
+
+class Paging:
+    """A server that lists its pods in the pages that are requested."""
+
+    def __init__(self, pods: list[str]) -> None:
+        self.pods = pods
+        self.limits: list[int] = []
+
+    async def page(self, request: web.Request) -> web.StreamResponse:
+        """Answer with as many pods as are requested."""
+        limit, start = int(request.query["limit"]), int(request.query.get("continue", 0))
+        self.limits.append(limit)
+        token = str(start + limit) if start + limit < len(self.pods) else ""
+        metadata = json.dumps({"resourceVersion": "10", "continue": token})
+        items = ",".join(self.pods[start : start + limit])
+        return web.Response(text=f'{{"kind":"PodList","metadata":{metadata},"items":[{items}]}}')
+
+
+async def listed(*script: Answer) -> list[Page[Pod]]:
+    """Return all pages."""
+    async with scripted(*script) as (_, client):
+        return [page async for page in pages(client, PODS)]
+
+
+def large(name: str, megabytes: float) -> str:
+    """Return a pod of so many megabytes on the wire: each byte of an environment variable is escaped as six."""
+    text = json.dumps(pod(name, spec={"containers": [{"name": "c", "env": [{"name": "E", "value": "HERE"}]}]}))
+    return text.replace("HERE", "\\u003c" * int(megabytes * (1 << 20) / 6))
+
+
+async def test_pages_are_as_large_as_their_objects_allow() -> None:
+    """The size of a page determines the next limit, up and down."""
+    paging = Paging(
+        [*(large(f"a{number}", 1) for number in range(12)), *(json.dumps(pod(f"b{n}")) for n in range(800))]
+    )
+    pages = await listed(*[paging.page] * 20)
+
+    assert sum(len(page.objects) for page in pages) == 812
+    assert paging.limits[0] == PAGE
+    assert all(isinstance(decoded.value, Pod) for page in pages for decoded in page.objects)
+
+
+async def test_a_page_that_is_too_large_is_requested_with_a_smaller_limit() -> None:
+    """It is not read to its end, and nothing is lost."""
+    paging = Paging([large(f"a{number}", 6) for number in range(9)])
+    pages = await listed(*[paging.page] * 20)
+
+    assert [decoded.key for page in pages for decoded in page.objects] == [f"default/a{number}" for number in range(9)]
+    assert paging.limits[:3] == [PAGE, PAGE // 8, PAGE // 64]
+    assert set(paging.limits[4:]) == {1}
+    assert PAGE_BYTES // (6 << 20) == 1
+
+
+async def test_objects_of_any_depth() -> None:
+    """They affect no other, and can be read if only what we do not read is too deep."""
+    deep = '{"a":' * 20_000 + "{}" + "}" * 20_000
+    managed = json.dumps(pod("a", metadata={"managedFields": "HERE"})).replace('"HERE"', deep)
+    broken = json.dumps(pod("b", spec={"nodeName": "n1", "containers": "HERE"})).replace('"HERE"', deep)
+    half = json.dumps(pod("h", metadata={"managedFields": "\ud800"}))
+    paging = Paging([json.dumps(pod("0")), managed, broken, half, json.dumps(pod("c")).replace("5", "\\u0035")])
+    (page,) = await listed(paging.page)
+
+    assert [decoded.key for decoded in page.objects] == [f"default/{name}" for name in "0abhc"]
+    assert [isinstance(decoded.value, Pod) for decoded in page.objects] == [True, True, False, True, True]
+    unread = page.objects[2].value
+    assert isinstance(unread, Malformed)
+    assert unread.node_name == "n1"
+    assert page.version == "10"
+
+
+@attrs.define(eq=False)
+class Silent:
+    """A client on whose first connections nothing comes; it remembers the limits."""
+
+    times: int
+    limits: list[int] = attrs.field(factory=list)
+
+    @asynccontextmanager
+    async def stream(self, _path: str, *, params: Mapping[str, str], read_timeout: float) -> AsyncIterator[Any]:
+        """Open an answer, or none."""
+        assert read_timeout == PAGE_SILENCE
+        self.limits.append(int(params["limit"]))
+        if len(self.limits) <= self.times:
+            raise ApiTimeoutError("nothing came")
+        yield self
+
+    async def whole(self, _most: int) -> bytes:
+        """Return a list of nothing."""
+        return b'{"kind":"PodList","metadata":{"resourceVersion":"10"},"items":null}'
+
+
+async def test_a_page_that_does_not_come_is_requested_again_at_once_and_smaller() -> None:
+    """
+    A dead connection costs ten seconds, and so does a server that is too slow for a large page.
+
+    When even one object does not come, the informer counts a failure.
+    """
+    client: Any = Silent(2)
+    assert [page.version async for page in pages(client, PODS)] == ["10"]
+    assert client.limits == [PAGE, PAGE // 8, PAGE // 64]
+    client = Silent(100)
+    with pytest.raises(ApiTimeoutError):
+        _ = [page async for page in pages(client, PODS)]
+    assert client.limits == [PAGE, PAGE // 8, PAGE // 64, 1]
+
+
+FOREIGN: dict[str, Any] = {
+    "text": "<html>",
+    "nothing": "",
+    "a Status": {"kind": "Status", "metadata": {}, "status": "Success"},
+    "an object": {"kind": "Pod", "metadata": {"name": "p", "resourceVersion": "5"}},
+    "items that are no array": {"metadata": {"resourceVersion": "10"}, "items": {}},
+    "half a list": '{"metadata": {"resourceVersion": "10"}, "items": [{"metadata": {"name": "a"}}, {"meta',
+}
+
+
+@pytest.mark.parametrize("sentence", FOREIGN)
+async def test_an_answer_that_is_no_list_is_no_empty_list(sentence: str) -> None:
+    """An empty list would free everything."""
+    with pytest.raises(UnreachableError, match="is no list"):
+        await listed(answer(FOREIGN[sentence]))
+
+
+async def test_a_429_does_not_lose_the_pages_before() -> None:
+    """The same page is requested again."""
+    busy = refuse(429, headers={"Retry-After": "0"})
+    found = await listed(listing(pod("a"), token="t"), busy, listing(pod("b")))
+
+    assert [decoded.key for page in found for decoded in page.objects] == ["default/a", "default/b"]
+    with pytest.raises(ApiError, match="403"):
+        await listed(refuse(403))
+
+
+# -- a resync hands over a list that began after its call, whatever is in flight at that moment --
+
+
+@attrs.define(eq=False)
+class ByHand:
+    """An API server whose answers a test gives one by one: bodies of lists and lines of watches."""
+
+    answers: list[asyncio.Future[bytes]] = attrs.field(factory=list)
+    requests: list[str] = attrs.field(factory=list)
+
+    @asynccontextmanager
+    async def stream(self, *_request: Any, **_options: Any) -> AsyncIterator[Any]:
+        """Open a list or a watch."""
+        yield self
+
+    async def whole(self, _most: int) -> bytes:
+        """Wait for the answer to a list."""
+        return await self._next("list")
+
+    async def next(self) -> bytes:
+        """Wait for the line of a watch."""
+        return await self._next("watch")
+
+    async def _next(self, request: str) -> bytes:
+        self.requests.append(request)
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return await self.answers[-1]
+
+    async def reached(self, *requests: str) -> None:
+        """Wait until exactly these requests were made."""
+        while self.requests != list(requests):
+            await anyio.lowlevel.checkpoint()
+
+    def give(self, *names: str) -> None:
+        """Answer the last request, for a list, with pods of these names."""
+        items = [at("12", name) for name in names]
+        self.answers[-1].set_result(json.dumps({"metadata": {"resourceVersion": "10"}, "items": items}).encode())
+
+    async def give_next(self, *names: str) -> None:
+        """Wait for the next request for a list, and answer it."""
+        count = self.requests.count("list")
+        while self.requests.count("list") == count:
+            await anyio.lowlevel.checkpoint()
+        self.give(*names)
+
+
+@asynccontextmanager
+async def by_hand() -> AsyncIterator[tuple[ByHand, Log, Informer[Pod]]]:
+    """Run an informer; its first request for a list waits for the answer."""
+    server: Any = ByHand()
+    log = Log()
+    informer = informer_of(server, log, replacing=log.replacing)
+    async with running(informer):
+        await server.reached("list")
+        yield server, log, informer
+
+
+async def resynced(informer: Informer[Pod], server: ByHand, *names: str) -> None:
+    """Wait for a resync, and answer the list that begins after its call."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.give_next, *names)
+        await informer.resync()
+
+
+async def test_a_resync_lists_again() -> None:
+    """After a takeover one consistent list, which began after the call, is handled before it returns, as a unit."""
+    async with by_hand() as (server, log, informer):
+        server.give("a")
+        await server.reached("list", "watch")
+        await resynced(informer, server, "b")
+        assert log.lines == ["(", "+a", ")", "(", "+b", "-a", ")"]
+
+
+async def test_an_event_during_a_resync_does_not_delay_the_list() -> None:
+    """The event sets the version after the resync was called, and the list still follows."""
+    async with by_hand() as (server, log, informer):
+        server.give()
+        await server.reached("list", "watch")
+        server.answers[-1].set_result(event("ADDED", at("11", "a")))  # the informer handles it in the next turn
+        await resynced(informer, server, "a", "b")
+        assert log.names == {"a", "b"}
+
+
+async def test_a_list_that_began_before_a_resync_does_not_count() -> None:
+    """Its answer is there, but may be older than the takeover; the resync waits for a list that begins afterwards."""
+    async with by_hand() as (server, log, informer):
+        server.give("a")  # the informer handles it in the next turn
+        await resynced(informer, server, "b")
+        assert log.names == {"b"}
+
+
+async def test_each_resync_has_a_list_of_its_own_or_a_later_one() -> None:
+    """A resync that is called during the list of another one waits for the next list."""
+    async with by_hand() as (server, log, informer), anyio.create_task_group() as tasks:
+        server.give()
+        await server.reached("list", "watch")
+        tasks.start_soon(informer.resync)
+        await server.reached("list", "watch", "list")
+        server.give("a")
+        await resynced(informer, server, "a", "b")
+        assert log.names == {"a", "b"}

@@ -24,7 +24,8 @@ INFORMER: Final = """
 import sys
 from pathlib import Path
 import anyio
-from neuron_scheduler.kube.http.auth import Connection, NOBODY
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.credentials import NOBODY
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.informer import Informer
@@ -39,7 +40,7 @@ class Counting:
 
 async def main():
     async with Client(connection=Connection(sys.argv[1], "test", NOBODY)) as client:
-        informer = Informer(client=client, resource=PODS, handler=Counting())
+        informer = Informer(client=client, resource=PODS, handler=Counting(), on_failure=print, on_unhandled=print)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             while informer.events < int(sys.argv[2]):

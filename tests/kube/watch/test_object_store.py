@@ -62,87 +62,56 @@ def broken(uid: str = "u1", *, name: str = "a", reason: str = "r", node: str = "
     return Decoded(f"d/{name}", uid, "9", Malformed("Pod", f"d/{name}", reason, uid, node))
 
 
-@pytest.fixture
-def log() -> Log:
-    """Return a handler."""
-    return Log()
-
-
-@pytest.fixture
-def store(log: Log) -> ObjectStore[Pod]:
+def store_of(handler: Any, **options: Any) -> ObjectStore[Pod]:
     """Return a store of pods."""
-    return ObjectStore(handler=log, kind=PODS.kind, same=PODS.same)
+    return ObjectStore(**({"handler": handler, "kind": PODS.kind, "same": PODS.same, "failed": lambda: None} | options))
 
 
-def test_a_life(log: Log, store: ObjectStore[Pod]) -> None:
-    """Added, updated, and deleted with its last known state."""
-    store.put(seen())
-    store.put(seen(priority=1))
-    store.remove("d/a")
-
-    assert log.calls == ["added u1", "updated u1", "deleted u1"]
-    assert len(store) == 0
-
-
-def test_a_change_of_versions_only_is_no_update(log: Log, store: ObjectStore[Pod]) -> None:
-    """A write that changes nothing we read wakes no pod."""
-    store.put(seen())
-    store.put(seen(resource_version="8", observed_generation=2))
-
-    assert log.calls == ["added u1"]
-
-
-def test_another_uid_is_another_pod(log: Log, store: ObjectStore[Pod]) -> None:
-    """A recreated pod whose deletion was missed is deleted and added."""
-    store.put(seen("u1"))
-    store.put(seen("u2"))
-
-    assert log.calls == ["added u1", "deleted u1", "added u2"]
-
-
-def test_a_malformed_change_keeps_the_last_good_state(log: Log, store: ObjectStore[Pod]) -> None:
-    """The last good state stays until the object is gone, and is then handed over."""
-    store.put(seen())
-    store.put(broken())
-    store.put(broken())
-    store.remove("d/a")
-
-    assert log.calls == ["added u1", "malformed u1", "deleted u1", "no longer malformed u1"]
+NAMELESS: Decoded[Pod] = Decoded("", "", "", Malformed("Pod", "", "r"))
+ENDED: Decoded[Pod] = Decoded("d/a", "u1", "2", None)
+LIVES: dict[str, tuple[list[Decoded[Pod] | str], list[str]]] = {
+    "added, updated, and deleted with its last state": (
+        [seen(), seen(priority=1), "d/a"],
+        ["added u1", "updated u1", "deleted u1"],
+    ),
+    "a write that changes nothing that we read": (
+        [seen(), seen(resource_version="8", observed_generation=2)],
+        ["added u1"],
+    ),
+    "created again, and the deletion was missed": (
+        [seen("u1"), seen("u2")],
+        ["added u1", "deleted u1", "added u2"],
+    ),
+    "the last good state stays until the object is gone": (
+        [seen(), broken(), broken(), "d/a"],
+        ["added u1", "malformed u1", "deleted u1", "no longer malformed u1"],
+    ),
+    "the last good state belongs to its own uid only": (
+        [seen("u1"), broken("u2")],
+        ["added u1", "deleted u1", "malformed u2"],
+    ),
+    "a malformed pod that becomes bound holds something": (
+        [broken(), broken(node="n1"), seen(node_name="n1")],
+        ["malformed u1", "malformed u1", "added u1", "no longer malformed u1"],
+    ),
+    "without a name it can never be known to be readable again": ([NAMELESS, NAMELESS], ["malformed ", "malformed "]),
+    "a terminal phase counts as a deletion": ([ENDED, seen(), ENDED], ["added u1", "deleted u1"]),
+}
 
 
-def test_a_malformed_recreation_ends_the_old_pod(log: Log, store: ObjectStore[Pod]) -> None:
-    """The last good state belongs to its own uid only."""
-    store.put(seen("u1"))
-    store.put(broken("u2"))
+@pytest.mark.parametrize("sentence", LIVES)
+def test_what_is_handed_over(sentence: str) -> None:
+    """The calls that follow from the states of an object, in which a key stands for a deletion."""
+    states, calls = LIVES[sentence]
+    log = Log()
+    store = store_of(log)
+    for state in states:
+        if isinstance(state, str):
+            store.remove(state)
+        else:
+            store.put(state)
 
-    assert log.calls == ["added u1", "deleted u1", "malformed u2"]
-
-
-def test_a_malformed_pod_that_moves_is_reported_again(log: Log, store: ObjectStore[Pod]) -> None:
-    """A malformed pod that becomes bound holds something on that node."""
-    store.put(broken())
-    store.put(broken(node="n1"))
-    store.put(seen(node_name="n1"))
-
-    assert log.calls == ["malformed u1", "malformed u1", "added u1", "no longer malformed u1"]
-
-
-def test_an_object_without_a_name_is_reported_and_not_kept(log: Log, store: ObjectStore[Pod]) -> None:
-    """Without a name it can never be known to be readable again."""
-    nameless: Decoded[Pod] = Decoded("", "", "", Malformed("Pod", "", "r"))
-    store.put(nameless)
-
-    assert log.calls == ["malformed "]
-    assert list(store.missing(set())) == []
-
-
-def test_an_ended_pod_is_gone(log: Log, store: ObjectStore[Pod]) -> None:
-    """A terminal phase counts as a deletion, also of a pod that was never seen."""
-    store.put(Decoded("d/a", "u1", "1", None))
-    store.put(seen())
-    store.put(Decoded("d/a", "u1", "2", None))
-
-    assert log.calls == ["added u1", "deleted u1"]
+    assert log.calls == calls
 
 
 STATES = st.lists(
@@ -161,7 +130,7 @@ STATES = st.lists(
 def test_the_handler_always_holds_the_objects_of_the_store(states: list[Decoded[Pod] | str]) -> None:
     """Whatever the states and their order, the calls are consistent and nothing is left at the end."""
     log = Log()
-    store: ObjectStore[Pod] = ObjectStore(handler=log, kind=PODS.kind, same=PODS.same)
+    store = store_of(log)
     for state in states:
         if isinstance(state, str):
             store.remove(state)
@@ -220,9 +189,7 @@ class Failing:
 def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
     """The handler may have stored it in part, so it is removed, and reported as malformed with its node."""
     handler, failures = Failing(["after"]), list[int]()
-    store: ObjectStore[Pod] = ObjectStore(
-        handler=handler, kind=PODS.kind, same=PODS.same, failed=lambda: failures.append(1)
-    )
+    store = store_of(handler, failed=lambda: failures.append(1))
     store.put(seen(node_name="n1"))
 
     assert handler.pods == {}
@@ -237,7 +204,7 @@ def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
 def test_a_report_has_the_kind_of_the_api() -> None:
     """Not the name of our own type, which several kinds may share; a handler logs once for each kind and key."""
     handler = Failing(["before"])
-    store: ObjectStore[Any] = ObjectStore(handler=handler, kind="Service", same=eq)
+    store: Any = store_of(handler, kind="Service", same=eq)
     store.put(Decoded("d/a", "u1", "1", Workload("u1", "v1", "Service", "d", "a")))
 
     assert handler.bad == {"d/a": Malformed("Service", "d/a", "RuntimeError: before", "u1")}
@@ -246,7 +213,7 @@ def test_a_report_has_the_kind_of_the_api() -> None:
 def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
     """An object that the handler still has counts as present, and must not do so for ever."""
     handler = Failing(["done", "before"])
-    store: ObjectStore[Pod] = ObjectStore(handler=handler, kind=PODS.kind, same=PODS.same)
+    store = store_of(handler)
     store.put(seen())
     store.remove("d/a")
     assert handler.pods
@@ -260,7 +227,7 @@ def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
 def test_a_failure_is_logged_again_for_a_recreated_object(caplog: pytest.LogCaptureFixture) -> None:
     """The same failure on the same object is logged once; on the next object of that name it is logged again."""
     handler = Failing(["before", "before"])
-    store: ObjectStore[Pod] = ObjectStore(handler=handler, kind=PODS.kind, same=PODS.same)
+    store = store_of(handler)
     records = []
     for uid in ("u1", "u1"):
         store.put(seen(uid))
@@ -276,7 +243,7 @@ def test_a_failure_is_logged_again_for_a_recreated_object(caplog: pytest.LogCapt
 def test_a_failing_handler_ends_nothing(states: list[Decoded[Pod] | str], plan: list[str]) -> None:
     """Wherever it fails, nothing is raised, and the next list corrects it."""
     handler = Failing(plan)
-    store: ObjectStore[Pod] = ObjectStore(handler=handler, kind=PODS.kind, same=PODS.same)
+    store = store_of(handler)
     for state in states:
         if isinstance(state, str):
             store.remove(state)

@@ -2,18 +2,23 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import attrs
 import pytest
+import yaml
 from aiohttp import web
 
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE
 from neuron_scheduler.kube.writes.binder import (
+    LAG,
+    NOT_THE_HOLDER,
+    QUIET,
     TOO_LARGE,
     Binder,
     BindOutcome,
@@ -22,13 +27,16 @@ from neuron_scheduler.kube.writes.binder import (
     Gone,
     InDoubt,
     Refused,
+    encode_binding,
+    unusable,
 )
-from neuron_scheduler.kube.writes.binding_body import encode_binding
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
+MANIFEST = Path(__file__).parents[3] / "manifests" / "base" / "admission_bindings.yaml"
+REFUSAL = "this scheduler does not hold the Lease kube-system/my-scheduler"
 POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
 SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}
 CREATED = answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
@@ -258,20 +266,54 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
     assert binder.resolved
 
 
-async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
-    """Only this refusal is explained; every other keeps the server's own message."""
-    asked: list[str] = []
+@pytest.mark.parametrize(("lease", "leads"), [("kube-system/my-scheduler", True), ("", True), ("a/b", False)])
+async def test_a_leader_that_the_policy_refuses_is_told_the_cause(
+    lease: str, leads: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    The message, the log and the count name it: not at once, and not if we do not lead.
 
-    async def explained(message: str) -> str:
-        asked.append(message)
-        return "explained"
+    A server may be a moment behind. The log has one line, and another after a quiet minute.
+    """
+    stale: list[bool] = []
+    now, may = [100.0], [True]
 
-    policy = "denied request: this scheduler does not hold the Lease kube-system/my-scheduler"
-    async with scripted(refuse(422, "Invalid", policy), refuse(422, "Invalid", "other")) as (_, client):
-        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, explained=explained)
-        assert await binder.bind(POD, "n1", SENT) == Refused(422, "explained", retryable=False)
-        assert await binder.bind(POD, "n1", SENT) == Refused(422, "other", retryable=False)
-    assert asked == [policy]
+    async def refused(request: web.Request) -> web.StreamResponse:
+        may[0] = leads
+        return await refuse(422, "Invalid", REFUSAL)(request)
+
+    async with scripted(*[refused] * 5) as (_, client):
+        binder = Binder(
+            client=client,
+            may_send=lambda: may[0],
+            timeout=4.0,
+            lease=lease,
+            on_stale=lambda: stale.append(True),
+            clock=lambda: now[0],
+        )
+
+        async def message(*, after: float = 0.0) -> str:
+            now[0] += after
+            may[0] = True
+            outcome = await binder.bind(POD, "n1", SENT)
+            assert isinstance(outcome, Refused)
+            return outcome.message
+
+        assert [await message(), await message(after=LAG - 0.1)] == [REFUSAL, REFUSAL]
+        later = [await message(after=0.1), await message(after=1.0), await message(after=QUIET + 0.1)]
+    if lease and leads:
+        assert all("Restart kube-apiserver" in text and lease in text for text in later)
+        assert (len(stale), len(caplog.records)) == (3, 2)
+    else:
+        assert later == [REFUSAL] * 3
+        assert (len(stale), len(caplog.records)) == (0, 0)
+
+
+def test_the_policy_refuses_in_these_words() -> None:
+    """The text that the binder looks for is in the manifest."""
+    policy = next(yaml.safe_load_all(MANIFEST.read_text()))
+    assert policy["spec"]["validations"][0]["message"] == REFUSAL
+    assert REFUSAL.startswith(NOT_THE_HOLDER)
 
 
 HTML = "<html><title>404</title></html>"
@@ -283,14 +325,11 @@ async def not_utf8(_: web.Request) -> web.StreamResponse:
 
 
 FOREIGN: dict[str, list[Answer]] = {
-    **{f"a page with {status}": [answer(HTML, status=status)] for status in (200, 201, 400, 401, 403, 404, 409, 413)},
+    **{f"a page with {status}": [answer(HTML, status=status)] for status in (400, 401, 403, 404, 409, 413)},
     "JSON that is no Status": [answer({"error": "not found"}, status=404)],
     "a Status without a version": [answer({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)],
     "a Status of another code": [
         answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 200}, status=404)
-    ],
-    "success in a Status of failure": [
-        answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 201}, status=201)
     ],
     "no path for pods": [refuse(404, "NotFound", "the server could not find the requested resource"), stands()],
     "another pod is gone": [refuse(404, "NotFound", kind="pods", name="q"), stands()],
@@ -298,7 +337,6 @@ FOREIGN: dict[str, list[Answer]] = {
     "a conflict, and a page when it is looked at": [TAKEN, answer(HTML)],
     "a conflict, and a page with 404 when it is looked at": [TAKEN, answer(HTML, status=404)],
     "a conflict, and no text when it is looked at": [TAKEN, not_utf8],
-    "no text": [not_utf8],
     "a conflict, and another object when it is looked at": [TAKEN, answer({"kind": "Node", "metadata": {"name": "p"}})],
     "a conflict, and a pod without a uid when it is looked at": [TAKEN, stands(uid="")],
 }
@@ -306,7 +344,7 @@ FOREIGN: dict[str, list[Answer]] = {
 
 @pytest.mark.parametrize("sentence", FOREIGN)
 async def test_what_is_not_the_api_servers_answer_leaves_the_outcome_in_doubt(sentence: str) -> None:
-    """A page of a proxy or of a captive portal settles nothing, whatever its status: the Binding is sent again."""
+    """A page of a proxy with an error status settles nothing: the Binding is sent again."""
     outcome, binder, _ = await bound(*FOREIGN[sentence])
     assert isinstance(outcome, InDoubt)
     assert (binder.in_flight, binder.resolved) == (1, False)
@@ -370,3 +408,15 @@ async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_
         else:
             assert outcome == Refused(0, "unexpected error in binding: RuntimeError: no idea", retryable=True)
     assert reported == ["binding", "binding"]
+
+
+@pytest.mark.parametrize("key", ["AWS_NEURON_IDS", "neuron-scheduler/allocation", "a.b-c/D_e.f", "x" * 63])
+def test_valid_keys(key: str) -> None:
+    """Ours, and what the API server accepts."""
+    assert not unusable({key: "x"}, already=0)
+
+
+def test_too_many_annotations() -> None:
+    """Those that the pod has already count."""
+    assert not unusable({"a": "x" * ((256 << 10) - 11)}, already=10)
+    assert "are allowed" in unusable({"a": "x" * ((256 << 10) - 10)}, already=10)

@@ -8,8 +8,8 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.writes.condition_writer import LONGEST_PAUSE, ConditionWriter, _Entry
+from neuron_scheduler.kube.http.pacing import Backoff
+from neuron_scheduler.kube.writes.condition_writer import REFUSED_PAUSE, ConditionWriter
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod, PodCondition
@@ -48,7 +48,11 @@ async def writing(
     """Run a writer against the script."""
     async with scripted(*script) as (server, client):
         writer = ConditionWriter(
-            client=client, clock=clock or Clock(), wall_clock=lambda: 1_795_248_000.5, random=lambda: random
+            client=client,
+            on_retry=lambda _write: None,
+            clock=clock or Clock(),
+            wall_clock=lambda: 1_795_248_000.5,
+            random=lambda: random,
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run)
@@ -403,100 +407,34 @@ async def test_what_may_pass_is_tried_again(failure: Answer, monkeypatch: pytest
         assert len(server.seen) == 2
 
 
-SOON = [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
-"""The pauses of the first two minutes."""
+SOON = [0.8, 1.6, 3.2, 6.4, 12.8, 25.6]
+"""The pauses of the first minute."""
 FORBIDDEN = refuse(403, "Forbidden")
 
 
-async def test_what_is_refused_for_minutes_is_tried_less_and_less() -> None:
+async def test_what_is_refused_is_tried_less_and_less() -> None:
     """Thousands of pods without a right or behind a webhook do not fill the API server; once allowed, it is written."""
-    waits = await pauses(*[FORBIDDEN] * 13)
-    assert waits == [*SOON, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0]
-    assert waits[-1] == LONGEST_PAUSE, "docs/operations.md says so"
-    spread = await pauses(*[FORBIDDEN] * 9, random=0.5)
-    assert spread[-2:] == [45.0, 90.0], "pods that were refused together do not come back together"
+    assert await pauses(*[FORBIDDEN] * 10) == [*SOON, 51.2, 102.4, REFUSED_PAUSE, REFUSED_PAUSE]
+    spread = await pauses(*[FORBIDDEN] * 8, random=0.5)
+    assert spread[-2:] == [76.8, 120.0], "pods that were refused together do not come back together"
 
 
-async def test_what_is_no_refusal_is_tried_as_often_as_before() -> None:
-    """No answer, a proxy's page, an overload or a broken webhook may end soon; it also ends a row of refusals."""
+async def test_what_is_no_refusal_is_tried_twice_a_minute() -> None:
+    """No answer, a proxy's page, an overload or a broken webhook may end soon."""
     page = answer("<html/>", status=403)
-    assert await pauses(*[reset, refuse(500), refuse(429), page] * 3) == [*SOON, *[30.0] * 5]
-    assert await pauses(*[FORBIDDEN] * 9, refuse(500), *[FORBIDDEN] * 2) == [*SOON, 30.0, 60.0, *[30.0] * 3]
+    assert await pauses(*[reset, refuse(500), refuse(429), page] * 3) == [*SOON, *[30.0] * 6]
+    assert (await pauses(*[FORBIDDEN] * 8, refuse(500)))[-1] == 30.0
 
 
 async def test_a_refusal_after_a_success_is_a_new_one() -> None:
     """The pauses begin again."""
     clock = Clock()
-    async with writing(*[FORBIDDEN] * 9, PATCHED, *[FORBIDDEN] * 8, PATCHED, clock=clock) as (_, writer):
-        for patches, refusals in ((1, 9), (2, 8)):
+    async with writing(*[FORBIDDEN] * 7, PATCHED, *[FORBIDDEN] * 6, PATCHED, clock=clock) as (_, writer):
+        for patches, refusals in ((1, 7), (2, 6)):
             writer.set(POD, reason=SCHEDULER_ERROR, message=f"the text {'x' * patches}")
             waits = [await pause(writer, clock, tries) for tries in range(1, refusals + 1)]
             await written(writer, patches)
-    assert waits == [*SOON, 30.0]
-
-
-async def tried(entry: _Entry, tries: int) -> None:
-    """Return when so many tries of a condition in a row have failed."""
-    with anyio.fail_after(PATIENCE):
-        while entry.tries < tries:
-            await anyio.lowlevel.checkpoint()
-
-
-async def refused_for_minutes(writer: ConditionWriter, clock: Clock) -> list[_Entry]:
-    """Set the conditions of two pods at different times; return them when each was refused nine times."""
-    for name in ("u1", "u2"):
-        writer.set(attrs.evolve(POD, uid=name, name=name), reason=UNSCHEDULABLE, message="one")
-        await tried(writer._entries[name], 1)
-        clock.now += 0.5
-    entries = [writer._entries[name] for name in ("u1", "u2")]
-    while True:
-        with anyio.fail_after(PATIENCE):
-            while not all(entry.tries and entry.due is not None and entry.due > clock.now for entry in entries):
-                await anyio.lowlevel.checkpoint()
-        if all(entry.tries == 9 for entry in entries):
-            return entries
-        clock.now = min(entry.due or 0.0 for entry in entries)
-        writer._turns._wake_all()
-
-
-async def test_one_that_gets_through_takes_the_others_along() -> None:
-    """The right is back: nobody waits for five minutes, although the times of the others have not come."""
-    clock = Clock()
-    async with writing(*[FORBIDDEN] * 18, PATCHED, PATCHED, clock=clock) as (_, writer):
-        first, second = await refused_for_minutes(writer, clock)
-        assert first.due is not None
-        assert second.due is not None
-        clock.now = min(first.due, second.due)
-        assert clock.now < max(first.due, second.due)
-        writer._turns._wake_all()
-        await written(writer, 2)
-
-
-async def test_any_pod_that_gets_through_takes_the_others_along() -> None:
-    """It was never refused; one of the others is tried, and as that gets through, all are."""
-    clock = Clock()
-    async with writing(*[FORBIDDEN] * 18, *[PATCHED] * 3, clock=clock) as (_, writer):
-        await refused_for_minutes(writer, clock)
-        writer.set(attrs.evolve(POD, uid="u3"), reason=UNSCHEDULABLE, message="one")
-        await written(writer, 3)
-
-
-async def test_what_is_refused_for_ever_is_tried_by_one_in_half_a_minute() -> None:
-    """A webhook may refuse some pods only: however many others get through, they cost one try, in turn."""
-    clock = Clock()
-    script = [*[FORBIDDEN] * 18, PATCHED, FORBIDDEN, PATCHED, PATCHED, FORBIDDEN, PATCHED]
-    async with writing(*script, clock=clock) as (server, writer):
-        first, second = await refused_for_minutes(writer, clock)
-        if next(iter(writer._shut_out)) == "u2":
-            first, second = second, first
-        for number, now in enumerate((clock.now, clock.now, clock.now + 30)):
-            clock.now = now
-            writer.set(attrs.evolve(POD, uid=f"u{3 + number}"), reason=UNSCHEDULABLE, message="one")
-            await written(writer, 1 + number)
-            await tried(first, 10)
-        await tried(second, 10)
-        await quiet()
-        assert (first.tries, second.tries, len(server.seen)) == (10, 10, 23)
+    assert waits == SOON
 
 
 @pytest.mark.parametrize(

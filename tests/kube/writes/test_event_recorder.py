@@ -9,10 +9,26 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.kube.writes.event_recorder import EventRecorder
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.writes.event_recorder import EventRecorder, cut, micro_time
 from neuron_scheduler.model.pod import Pod
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
+
+
+def test_notes_are_cut_in_bytes() -> None:
+    """A note has at most 1024 bytes, ends with dots if it was cut, and stays valid UTF-8."""
+    assert cut("x" * 1024) == "x" * 1024
+    assert cut("x" * 1025) == "x" * 1020 + " ..."
+    long = cut("ä" * 1000)
+    assert len(long.encode()) <= 1024
+    assert long.endswith("ä ...")
+
+
+def test_micro_time() -> None:
+    """Always six digits."""
+    assert micro_time(1_795_248_000_000_001_999) == "2026-11-21T08:00:00.000001Z"
+
 
 POD = Pod(uid="u1", namespace="d", name="p", resource_version="7")
 WRITTEN = answer({"kind": "Event", "apiVersion": "events.k8s.io/v1"}, status=201)
@@ -35,7 +51,7 @@ class Clock:
 async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, EventRecorder, list[str]]]:
     """Run a recorder against the script; `dropped` has an entry for each event that was lost."""
     dropped: list[str] = []
-    options = {"wall_clock": Clock(), "pause": 0.0, **options}
+    options = {"wall_clock": Clock(), "pause": 0.0, "on_retry": lambda _write: None, **options}
     async with scripted(*script) as (server, client):
         recorder = EventRecorder(
             client=client, hostname="host", on_dropped=lambda: dropped.append("x"), writers=1, **options
@@ -128,7 +144,9 @@ async def test_a_changed_pod_starts_a_new_event() -> None:
 async def test_repeats_before_the_first_write_are_one_request() -> None:
     """Repeats during a slow request are written as one event with its count."""
     async with scripted(WRITTEN) as (server, client):
-        recorder = EventRecorder(client=client, wall_clock=Clock(), writers=1)
+        recorder = EventRecorder(
+            client=client, on_dropped=lambda: None, on_retry=lambda _write: None, wall_clock=Clock(), writers=1
+        )
         for _ in range(3):
             recorder.record(POD, note="0/1", **FAILED)
         assert len(recorder) == 1
@@ -166,7 +184,7 @@ async def test_a_full_queue_drops() -> None:
         ([reset, refuse(500), refuse(429), WRITTEN], 4, 0),
         ([refuse(403, "Forbidden", "namespace is being terminated")], 1, 1),
         ([refuse(500)] * 12, 12, 1),
-        ([answer("<html/>"), answer("<html/>", status=403), WRITTEN], 3, 0),
+        ([answer("<html/>", status=502), answer("<html/>", status=403), WRITTEN], 3, 0),
         ([reset, refuse(409, "AlreadyExists")], 2, 0),
     ],
     ids=["in the end", "never allowed", "never up", "a proxy's pages", "written without an answer"],
@@ -195,12 +213,18 @@ async def test_events_that_cannot_be_written_hold_no_writer() -> None:
 
 async def test_an_exception_that_nobody_expected_is_one_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer goes on with the next one."""
-    monkeypatch.setattr("neuron_scheduler.kube.writes.event_recorder.confirms", lambda *_: 1 / 0)
-    async with recording(WRITTEN, WRITTEN, pause=3600.0) as (server, recorder, _):
+    sent: list[str] = []
+
+    async def fail(_client: Client, _method: str, path: str, **_: object) -> None:
+        sent.append(path)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Client, "request", fail)
+    async with recording(pause=3600.0) as (_, recorder, _):
         for number in range(2):
             recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
         with anyio.fail_after(PATIENCE):
-            while len(server.seen) < 2:
+            while len(sent) < 2:
                 await anyio.lowlevel.checkpoint()
 
 

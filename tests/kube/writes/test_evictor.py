@@ -1,17 +1,17 @@
 """A victim gets the reason in its status, then it is deleted; another pod of its name is not."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import attrs
 import pytest
 
-from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry.errors import FencedError
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
@@ -25,7 +25,7 @@ OTHER_UID = "Precondition failed: UID in precondition: u1, UID in object meta: u
 
 async def ended(evictor: Evictor, pauses: list[float] | None = None) -> bool:
     """Evict the pod without a pause; return whether it was."""
-    eviction = Eviction(VICTIM, "my-scheduler")
+    eviction = Eviction(VICTIM, "my-scheduler", lambda: True)
     while pause := await evictor.proceed(eviction):
         assert eviction.evicted is None
         if pauses is not None:
@@ -41,6 +41,7 @@ async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripte
             client=client,
             may_send=lambda: may_send,
             timeout=4.0,
+            on_retry=lambda _write: None,
             random=lambda: 0.0,
             wall_clock=lambda: 1_795_248_000.5,
         )
@@ -88,7 +89,9 @@ async def test_the_requests() -> None:
         pytest.param([refuse(403)], False, 1, id="not allowed"),
         pytest.param([refuse(422, "Invalid", IMMUTABLE)], True, 1, id="another pod, as the real server says it"),
         pytest.param([TOO_BIG, DONE], True, 2, id="too large for a condition, but not for its end"),
-        pytest.param([answer("<html/>", status=404), DONE, answer("<html/>"), DONE], True, 4, id="a proxy's pages"),
+        pytest.param(
+            [answer("<html/>", status=404), DONE, answer("<html/>", status=502), DONE], True, 4, id="a proxy's pages"
+        ),
     ],
 )
 async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int) -> None:
@@ -102,7 +105,9 @@ async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
     pauses: list[float] = []
     script = [refuse(429, headers={"Retry-After": after}) for after in ("2", "0", "3600")]
     async with scripted(*script, DONE, DONE) as (_, client):
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, random=lambda: 0.0)
+        evictor = Evictor(
+            client=client, may_send=lambda: True, timeout=4.0, on_retry=lambda _write: None, random=lambda: 0.0
+        )
         assert await ended(evictor, pauses)
     assert pauses == [2.0, 0.05, 15.0]
 
@@ -110,7 +115,9 @@ async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
 async def test_a_short_timeout_bounds_each_request() -> None:
     """A request that is not answered within the evictor's timeout is sent again."""
     async with scripted(hang, DONE, hang, DONE, impatient=True) as (server, client):
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=0.25, random=lambda: 0.0)
+        evictor = Evictor(
+            client=client, may_send=lambda: True, timeout=0.25, on_retry=lambda _write: None, random=lambda: 0.0
+        )
         with anyio.fail_after(PATIENCE):
             assert await ended(evictor)
     assert set(server.limits) == {0.25}
@@ -151,7 +158,7 @@ class LosesTheLease:
 async def test_permission_is_asked_with_the_connection_in_hand(requests: int, sent: list[str]) -> None:
     """If the Lease is lost while a request waits for its connection, neither patch nor deletion is sent."""
     client = LosesTheLease(requests)
-    evictor = Evictor(client=client, may_send=client.may_send, timeout=4.0)
+    evictor = Evictor(client=cast(Any, client), may_send=client.may_send, timeout=4.0, on_retry=lambda _write: None)
     assert not await ended(evictor)
     assert client.sent == sent
 
@@ -160,7 +167,7 @@ async def test_permission_is_asked_with_the_connection_in_hand(requests: int, se
 async def test_a_pod_that_need_not_leave_any_more_is_not_deleted(sent: list[str]) -> None:
     """It is asked with the connection in hand: before the reason is written, and again before the deletion."""
     client = LosesTheLease(9)
-    evictor = Evictor(client=client, may_send=client.may_send, timeout=4.0)
+    evictor = Evictor(client=cast(Any, client), may_send=client.may_send, timeout=4.0, on_retry=lambda _write: None)
     eviction = Eviction(VICTIM, "my-scheduler", lambda: len(client.sent) < len(sent))
     assert not await evictor.proceed(eviction)
     assert client.sent == sent
@@ -170,7 +177,7 @@ async def test_a_pod_that_need_not_leave_any_more_is_not_deleted(sent: list[str]
 async def test_a_deletion_is_asked_about_before_each_try() -> None:
     """The first one had no answer, which stays in doubt."""
     async with scripted(DONE, reset) as (server, client):
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0)
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, on_retry=lambda _write: None)
         eviction = Eviction(VICTIM, "my-scheduler", lambda: len(server.seen) < 2)
         assert await evictor.proceed(eviction)
         assert not await evictor.proceed(eviction)
@@ -182,8 +189,8 @@ async def test_a_deletion_is_asked_about_before_each_try() -> None:
 async def test_a_pod_that_is_gone_may_have_gone_by_itself(script: list[Answer], gone: bool) -> None:
     """Unless an earlier try may have deleted it."""
     async with scripted(*script) as (_, client):
-        eviction = Eviction(VICTIM, "my-scheduler")
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0)
+        eviction = Eviction(VICTIM, "my-scheduler", lambda: True)
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, on_retry=lambda _write: None)
         while await evictor.proceed(eviction):
             pass
     assert (eviction.evicted, eviction.gone) == (True, gone)

@@ -8,9 +8,9 @@ import anyio
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record, encode, format_micro_time, parse_micro_time
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import answer, error_event, event, refuse, scripted, watching
 
@@ -70,26 +70,6 @@ async def test_a_lease_that_cannot_be_read(text: str) -> None:
     async with scripted(answer(text)) as (_, client):
         with pytest.raises(UnreachableError, match="cannot be read"):
             await LeaseClient(client=client).get(within=PATIENCE)
-
-
-OTHERS = {
-    "another namespace": {"metadata": {**ON_WIRE["metadata"], "namespace": "default"}},
-    "another name": {"metadata": {**ON_WIRE["metadata"], "name": "kube-scheduler"}},
-    "another holder": {"spec": {**ON_WIRE["spec"], "holderIdentity": "you"}},
-    "another time": {"spec": {**ON_WIRE["spec"], "renewTime": "2026-11-21T07:59:58.000005Z"}},
-}
-
-
-@pytest.mark.parametrize("difference", OTHERS)
-async def test_an_answer_that_is_not_what_was_written(difference: str) -> None:
-    """A proxy's cached answer is not a renewal: the Lease would be lost without notice, and two replicas would lead."""
-    old = answer({**ON_WIRE, **OTHERS[difference]})
-    async with scripted(old, old) as (_, client):
-        lease = LeaseClient(client=client)
-        with pytest.raises(UnreachableError, match="a proxy's"):
-            await lease.update(HELD, within=PATIENCE)
-        with pytest.raises(UnreachableError, match="a proxy's"):
-            await lease.create(HELD, within=PATIENCE)
 
 
 async def test_watching() -> None:
@@ -154,8 +134,6 @@ async def test_a_lease_with_deep_managed_fields() -> None:
         ("2026-11-21T08:00:00Z", MOMENT.replace(microsecond=0)),
         ("2026-11-21T03:00:00.000005-05:00", MOMENT),
         ("2026-11-21T08:00:00.000005", None),
-        ("0001-01-01T00:00:00+01:00", None),
-        ("9999-12-31T23:59:59-01:00", None),
         ("+00:00Z", None),
         ("", None),
         (None, None),
@@ -172,7 +150,6 @@ def test_times_are_written_in_utc() -> None:
 
     assert format_micro_time(MOMENT.astimezone(newyork)) == "2026-11-21T08:00:00.000005Z"
     assert format_micro_time(MOMENT.replace(microsecond=0)) == "2026-11-21T08:00:00.000000Z"
-    assert format_micro_time(MOMENT.replace(year=999)) == "0999-11-21T08:00:00.000005Z"
 
 
 @given(st.datetimes(timezones=st.just(dt.UTC)))

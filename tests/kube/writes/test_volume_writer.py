@@ -97,9 +97,7 @@ async def test_managed_fields(sentence: str) -> None:
     )
     outcome, server = await select(read, written)
     assert outcome == Written("9")
-    want = stored_claim(node="n")
-    want["metadata"]["managedFields"] = None
-    assert server.seen[1].json == want
+    assert server.seen[1].json == stored_claim(node="n")
 
 
 async def test_a_node_is_selected() -> None:
@@ -150,9 +148,7 @@ async def test_a_claim_that_has_changed(claim: Any) -> None:
     assert (await select(answer(claim)))[0] == Failed(CHANGED)
 
 
-@pytest.mark.parametrize(
-    "lost", [reset, answer("<html/>"), answer({"items": []}), SELECTED], ids=["reset", "page", "other", "kind"]
-)
+@pytest.mark.parametrize("lost", [reset, answer("<html/>", status=502)], ids=["reset", "page"])
 async def test_an_answer_that_is_lost(lost: Answer) -> None:
     """It is not sent again here: the next attempt reads the outcome."""
     outcome, _ = await keep(answer(stored_volume()), lost)

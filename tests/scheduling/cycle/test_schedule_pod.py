@@ -63,51 +63,12 @@ def test_nine_cores_on_inf1() -> None:
             "Please request a different number of cores..",
             id="3 cores on trn1",
         ),
-        pytest.param([node("inf2", "inf2.48xlarge")], [], pod(devices=7), ("inf2", tuple(range(7))), id="7 on inf2"),
-        pytest.param(
-            [node("inf2", "inf2.24xlarge")],
-            [held("a", "inf2", 0), held("b", "inf2", 4)],
-            pod(devices=3),
-            ("inf2", (1, 2, 3)),
-            id="3 devices on inf2 are contiguous",
-        ),
         pytest.param(
             [node("inf2", "inf2.24xlarge")],
             [held("a", "inf2", 1), held("b", "inf2", 4)],
             pod(devices=3),
             FRAGMENTED,
             id="3 free devices in pieces are no block",
-        ),
-        pytest.param(
-            [node("inf2", "inf2.24xlarge")],
-            [held("a", "inf2", 1, 2), held("b", "inf2", 3, 4)],
-            pod(devices=3),
-            TOO_FEW,
-            id="fewer than 3 free are too few",
-        ),
-        pytest.param(
-            [trn1()],
-            [held("a", "trn1", 1)],
-            pod(devices=4),
-            ("trn1", (4, 5, 6, 7)),
-            id="4 on trn1: the broken half first",
-        ),
-        pytest.param(
-            [trn1()], [held("a", "trn1", 5)], pod(devices=8), ("trn1", tuple(range(8, 16))), id="8 on trn1: a half"
-        ),
-        pytest.param(
-            [trn1()],
-            [held("a", "trn1", 3), held("b", "trn1", 4), held("c", "trn1", 8), held("d", "trn1", 12)],
-            pod(devices=4),
-            FRAGMENTED,
-            id="12 free devices without a whole row are no block of 4",
-        ),
-        pytest.param(
-            [trn1()],
-            [held("a", "trn1", 0)],
-            pod(devices=16),
-            TOO_FEW,
-            id="16 wait for the empty node",
         ),
         pytest.param(
             [trn1()],
@@ -249,39 +210,6 @@ def test_one_pod(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want
 def test_the_best_of_several(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: Placed) -> None:
     """The smallest sufficient block in the fleet wins, then the ties in their order, then the oldest node."""
     assert schedule(cluster_of(nodes, bound), pending) == want
-
-
-def test_blocks_fill_a_torus_without_waste() -> None:
-    """1 + 4 + 8 devices and then single ones fill a node to the last device."""
-    cluster = cluster_of([trn1("n")])
-    got = [schedule(cluster, pod(f"p{i}", devices=count)) for i, count in enumerate((1, 4, 8, 1, 1, 1))]
-    assert got == [
-        ("n", (0,)),
-        ("n", (4, 5, 6, 7)),
-        ("n", tuple(range(8, 16))),
-        ("n", (1,)),
-        ("n", (2,)),
-        ("n", (3,)),
-    ]
-    assert isinstance(schedule(cluster, pod("late", devices=1)), str)
-
-
-def test_sixteen_devices_wait_for_an_empty_node() -> None:
-    """A pod that needs all devices fits as soon as the last other pod has ended."""
-    cluster = cluster_of([trn1("n")], [held("a", "n", 0), held("b", "n", 9)])
-    pending = pod("all", devices=16)
-    for uid in ("uid-a", "uid-b"):
-        assert schedule(cluster, pending) == TOO_FEW
-        cluster.remove_pod(uid)
-    assert schedule(cluster, pending) == ("n", tuple(range(16)))
-
-
-def test_count_only_takes_the_risk() -> None:
-    """With --unknown-allocations=count-only a pod with unknown ids takes only the number of its devices."""
-    cluster = cluster_of([trn1("n")], [pod("foreign", devices=4, on="n")])
-    assert isinstance(schedule(cluster, pod("p", devices=8)), str)
-    assert schedule(cluster, pod("p", devices=8), count_unknown_only=True) == ("n", tuple(range(8)))
-    assert schedule(cluster, pod("q", devices=8), count_unknown_only=True) == (TOO_FEW)
 
 
 def test_devices_and_cores_are_counted_together() -> None:

@@ -10,27 +10,32 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, SetAside
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.workload import Workload
-from neuron_scheduler.neuron.annotations import annotations_for
+from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
-from tests.support.oracle import NO_NAMESPACES, NO_REJECTIONS, Outcome, outcome
+from tests.support.oracle import NO_NAMESPACES, NO_REJECTIONS, Outcome, outcome, pod_reason, refusals
 from tests.support.oracle_affinity import Namespaces
-from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
+from tests.support.random_objects import (
+    NAMES,
+    bound_pod,
+    nominated_pod,
+    pending_pod,
+    some_namespaces,
+    some_node,
+    some_workloads,
+)
 from tests.support.thoroughness import examples
 
-PROFILES = {
-    count_unknown_only: default_profile("my-scheduler", count_unknown_only=count_unknown_only)
-    for count_unknown_only in (False, True)
-}
+PROFILE = default_profile("my-scheduler")
 
 
 def unanimous(
@@ -39,19 +44,17 @@ def unanimous(
     bound: Sequence[Pod],
     pending: Pod,
     *,
-    count_unknown_only: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
     rejecting: Mapping[str, int] = NO_REJECTIONS,
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
-    result = schedule_pod(cluster, pending, PROFILES[count_unknown_only])
-    explained_alike(cluster, pending, result, count_unknown_only=count_unknown_only)
+    result = schedule_pod(cluster, pending, PROFILE)
+    explained_alike(cluster, pending, result)
     want = outcome(
         nodes,
         bound,
         pending,
-        count_unknown_only=count_unknown_only,
         workloads=workloads,
         namespaces=namespaces,
         rejecting=rejecting,
@@ -65,9 +68,9 @@ def unanimous(
     return placed(cluster, pending, result)
 
 
-def explained_alike(cluster: Cluster, pending: Pod, result: Decision | FitError, *, count_unknown_only: bool) -> None:
+def explained_alike(cluster: Cluster, pending: Pod, result: Decision | FitError) -> None:
     """Compare the explanation of every node with the decision: each node is in it once, with a reason that counts."""
-    fitting, failed = explain(cluster, pending, PROFILES[count_unknown_only])
+    fitting, failed = explain(cluster, pending, PROFILE)
     assert sum(nodes.bit_count() for nodes in failed.values()) + fitting.bit_count() == cluster.view.node_count
     assert reduce(or_, failed.values(), fitting) == cluster.view.live
     if isinstance(result, FitError):
@@ -111,7 +114,6 @@ def play(dice: Random) -> int:
     """Schedule pods one after another in a random cluster, as pods come and go; return how many were placed."""
     nodes = [some_node(dice, name) for name in NAMES[: dice.randint(0, 6)]]
     bound = [bound_pod(dice, f"bound-{i}") for i in range(dice.randint(0, 5))]
-    count_unknown_only = dice.random() < 0.2
     cluster, count = cluster_of(nodes, bound), 0
     workloads = some_workloads(dice)
     for workload in workloads:
@@ -134,7 +136,6 @@ def play(dice: Random) -> int:
             nodes,
             bound,
             pending_pod(dice, f"pod-{i}"),
-            count_unknown_only=count_unknown_only,
             workloads=workloads,
             namespaces=namespaces,
             rejecting=rejecting,
@@ -165,6 +166,46 @@ def test_every_decision_is_the_obvious_one(dice: Random) -> None:
 def test_every_decision_is_the_obvious_one_three_thousand_times(part: int) -> None:
     """The same with ordinary random numbers, so often that rare cases come together."""
     assert sum(play(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 150
+
+
+def play_beside_nominations(dice: Random) -> int:
+    """Schedule a pod where space is kept for others; return how many nodes take it only because of lower priority."""
+    nodes = [some_node(dice, name) for name in NAMES[: dice.randint(1, 4)]]
+    bound = [bound_pod(dice, f"bound-{i}") for i in range(dice.randint(0, 3))]
+    cluster, kept = cluster_of(nodes, bound), []
+    for i in range(dice.randint(1, 3)):
+        first = nominated_pod(dice, f"kept-{i}", dice.choice(nodes).name)
+        node_info = cluster.node(first.node_name)
+        cores = None if node_info is None else read(first, node_info.machine).cores
+        if cores is not None:
+            kept.append(first)
+            cluster.nominate(first.node_name, Nomination(attrs.evolve(first, node_name="", allocation={}), cores))
+    drawn = pending_pod(dice, "pending")
+    plain = attrs.evolve(drawn.constraints, affinity=(), anti_affinity=(), spread=())
+    pending = attrs.evolve(drawn, constraints=plain, labels={}, namespace="apart")
+    result = schedule_pod(cluster, pending, PROFILE)
+    if pod_reason(pending) or any(other.constraints.anti_affinity for other in bound):
+        return 0
+    taking, equal = set[str](), 0
+    for each in nodes:
+        here = [other for other in bound if other.node_name == each.name]
+        preceding = [first for first in kept if first.node_name == each.name and first.priority >= pending.priority]
+        alone = refusals(each, here, pending)
+        beside = refusals(each, [*here, *preceding], pending)
+        equal += bool(beside and not alone and all(first.priority == pending.priority for first in preceding))
+        if not (alone or beside):
+            taking.add(each.name)
+    if isinstance(result, Decision):
+        assert (result.node_name in taking, result.feasible) == (True, len(taking))
+    else:
+        assert taking == set()
+    return equal
+
+
+@pytest.mark.parametrize("part", range(examples(4)))
+def test_space_that_is_kept_is_left_to_equals(part: int) -> None:
+    """A node takes a pod if it does with and without the pods of the same or a higher priority it is kept for."""
+    assert sum(play_beside_nominations(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 5
 
 
 def test_the_requested_node_name_is_obeyed() -> None:

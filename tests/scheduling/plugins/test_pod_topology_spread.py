@@ -1,6 +1,5 @@
 """PodTopologySpread: which domains are too full, and which are preferred; expected values from upstream's rules."""
 
-from collections.abc import Iterable
 from math import log
 from typing import Any
 
@@ -50,37 +49,6 @@ NODES = zones(a="x", b="x", c="y", d="")
 @pytest.mark.parametrize(
     ("there", "asked", "want"),
     [
-        pytest.param(pods("a"), web(spread()), "c", id="the zone with fewer"),
-        pytest.param(pods("ac"), web(spread()), "a", id="equal zones take one more"),
-        pytest.param(pods("aab"), web(spread(max_skew=4)), "a", id="as skewed as allowed"),
-        pytest.param(pods("a"), web(spread(HOSTNAME_LABEL)), "b", id="each node a domain"),
-        pytest.param(pods("aab"), web(spread(), labels={}), "c", id="a pod that its own selector does not match"),
-        pytest.param(pods("ab"), web(spread(max_skew=2), labels={}), "a", id="which then adds nothing to the skew"),
-        pytest.param(pods("a", terminating=True), web(spread()), "a", id="terminating pods are gone"),
-        pytest.param(pods("a", namespace="other"), web(spread()), "a", id="other namespaces are elsewhere"),
-        pytest.param(pods("a", labels={"app": "db"}), web(spread()), "a", id="others do not match"),
-        pytest.param(pods("aaa"), web(spread(selector=LabelSelector())), "a", id="an empty selector counts no pod"),
-        pytest.param(pods("aaa"), web(spread(selector=None)), "a", id="no selector counts no pod"),
-        pytest.param(pods("aacc"), web(spread(), spread(HOSTNAME_LABEL)), "b", id="both constraints must agree"),
-        pytest.param(
-            pods("a"), web(spread(), node_selector={HOSTNAME_LABEL: "a"}), "a", id="only nodes that match count"
-        ),
-        pytest.param(
-            pods("a"),
-            web(spread(), spread("rack", hard=False)),
-            "c",
-            id="soft constraints change no domain of hard ones",
-        ),
-    ],
-)
-def test_filter(there: list[Pod], asked: Pod, want: str) -> None:
-    """The oldest node of a domain that may take one more."""
-    assert schedule(cluster_of(NODES, there), asked) == (want, ())
-
-
-@pytest.mark.parametrize(
-    ("there", "asked", "want"),
-    [
         pytest.param(pods("a"), web(spread("rack")), {NO_LABEL: 4}, id="a key that no node has"),
         pytest.param(pods("aabbc"), web(spread(), node_selector={ZONE_LABEL: "x"}), None, id="the other zone is out"),
         pytest.param(
@@ -115,26 +83,6 @@ def test_reasons(there: list[Pod], asked: Pod, want: dict[str, int] | None) -> N
         assert {reason: count for reason, count in reasons.items() if "topology" in reason} == want
 
 
-def test_taints_count_if_the_constraint_says_so() -> None:
-    """A zone that the pod may not enter holds the other zones down, unless taints are honoured."""
-    nodes = [*zones(a="x"), node("t", labels={ZONE_LABEL: "y"}, taints=(TAINT,), created=1)]
-    for honored, want in ((False, None), (True, ("a", ()))):
-        cluster = cluster_of(nodes, pods("a"))
-        outcome = schedule(cluster, web(spread(honor_taints=honored)))
-        assert outcome == want or (want is None and CROWDED in str(outcome))
-
-
-def test_pods_outside_the_eligible_nodes_do_not_count() -> None:
-    """Two racks of a zone: only the half that the pod's affinity allows is counted, in each domain."""
-    nodes = [
-        node(f"{zone}{rack}", labels={ZONE_LABEL: zone, "rack": rack}, created=i)
-        for i, (zone, rack) in enumerate((zone, rack) for zone in "xyz" for rack in "12")
-    ]
-    there = [pod(f"p{i}", labels={"app": "web"}, on=on) for i, on in enumerate(["x2", "x2", "x1", "y2", "z1", "z1"])]
-    assert schedule(cluster_of(nodes, there), web(spread(), node_selector={"rack": "1"})) == ("y1", ())
-    assert schedule(cluster_of(nodes, there), web(spread(), node_selector={"rack": "2"})) == ("z2", ())
-
-
 def test_evicting_pods_gives_no_node_a_label() -> None:
     """A crowded domain can be helped, a missing label cannot."""
     cluster = cluster_of(NODES, pods("a"))
@@ -143,28 +91,6 @@ def test_evicting_pods_gives_no_node_a_label() -> None:
         (NO_LABEL, NodeSet(0b1000), True),
         (CROWDED, NodeSet(0b0011), False),
     }
-
-
-@pytest.mark.parametrize(
-    ("there", "constraints", "want"),
-    [
-        pytest.param("a", [spread(hard=False)], "c", id="the emptier zone"),
-        pytest.param("aabcc", [spread(hard=False)], "c", id="by count, not by node"),
-        pytest.param("ac", [spread(HOSTNAME_LABEL, hard=False)], "b", id="the emptier node"),
-        pytest.param("acc", [spread(hard=False), spread(HOSTNAME_LABEL, hard=False)], "b", id="zone and node together"),
-        pytest.param("aabc", [spread("rack", hard=False)], "a", id="a key that no node has changes nothing"),
-        pytest.param("aabbccc", [spread(hard=False, max_skew=5)], "c", id="the skew allowed only waters it down"),
-    ],
-)
-def test_soft(there: str, constraints: Iterable[SpreadConstraint], want: str) -> None:
-    """The fewer matching pods, the better; among equals the oldest node."""
-    assert schedule(cluster_of(zones(a="x", b="x", c="y"), pods(there)), web(*constraints)) == (want, ())
-
-
-def test_a_node_without_a_soft_key_is_the_last_choice() -> None:
-    """Even if it is the oldest and empty."""
-    nodes = [node("old"), node("a", labels={ZONE_LABEL: "x"}, created=1)]
-    assert schedule(cluster_of(nodes, pods("aaa")), web(spread(hard=False)))[0] == "a"
 
 
 SERVICE = Workload("uid-s", "v1", "Service", "default", "web", WEB)

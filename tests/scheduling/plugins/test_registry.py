@@ -14,7 +14,6 @@ from neuron_scheduler.scheduling.plugins.registry import (
     PREFERENCES,
     filters_of,
     pre_filters_of,
-    preferences,
 )
 
 
@@ -59,7 +58,6 @@ def test_a_step_before_an_unknown_plugin_is_an_error() -> None:
 def test_each_name_is_there_once() -> None:
     """A name is a key in refusals, metrics and configuration files."""
     assert len({plugin.name for plugin in PLUGINS}) == len(PLUGINS)
-    assert tuple(preferences(count_unknown_only=True)) == PREFERENCES
 
 
 def test_a_new_node_concerns_all_who_refuse_nodes() -> None:

@@ -31,9 +31,6 @@ def room(name: str, largest: int | None, zone_name: str = "") -> CSIStorageCapac
 
 
 PLACED: dict[str, tuple[list[Any], str]] = {
-    "a bound volume without affinity goes anywhere": ([claim(bound_to="pv"), volume(of="data")], "a"),
-    "a bound volume keeps its zone": ([claim(bound_to="pv"), volume(of="data", on=zone("y"))], "c"),
-    "a static volume is only on its host": ([claim(), volume(on=host("b"))], "b"),
     "a volume kept for the claim is the only one": (
         [claim(), volume("first", on=host("a")), volume("kept", of="data", on=host("c"))],
         "c",
@@ -42,9 +39,6 @@ PLACED: dict[str, tuple[list[Any], str]] = {
         [claim(), volume(on=host("b"), claim=ClaimRef("default/data"))],
         "b",
     ),
-    "a class that makes volumes makes them anywhere": ([claim(class_name="gp3")], "a"),
-    "a class that makes volumes in one zone": ([IN_Y, claim(class_name="zonal")], "c"),
-    "a node was selected before": ([claim(class_name="gp3", selected_node="b")], "b"),
     "where the driver says it has room": (
         [COUNTED, claim(class_name="gp3", request=2 * GI), room("x", GI, "x"), room("y", 2 * GI, "y")],
         "c",
@@ -90,21 +84,14 @@ def test_placed(sentence: str) -> None:
 
 ALL = "0/3 nodes are available: 3 "
 REFUSED: dict[str, tuple[list[Any], str]] = {
-    "no volume serves the claim": ([claim()], f"{ALL}{BIND_CONFLICT}."),
-    "too small": ([claim(request=2 * GI), volume()], f"{ALL}{BIND_CONFLICT}."),
     "another mode": ([claim(), volume(volume_mode="Block")], f"{ALL}{BIND_CONFLICT}."),
     "not available": ([claim(), volume(available=False)], f"{ALL}{BIND_CONFLICT}."),
-    "being deleted": ([claim(), volume(terminating=True)], f"{ALL}{BIND_CONFLICT}."),
     "other access modes": ([claim(access_modes=("ReadWriteMany",)), volume()], f"{ALL}{BIND_CONFLICT}."),
-    "another class": ([claim(), volume(class_name="gp3")], f"{ALL}{BIND_CONFLICT}."),
     "other attributes": ([claim(attributes_class="gold"), volume()], f"{ALL}{BIND_CONFLICT}."),
-    "of another claim": ([claim(), volume(of="other")], f"{ALL}{BIND_CONFLICT}."),
     "kept for a claim of this name that is gone": (
         [claim(), volume(claim=ClaimRef("default/data", "uid-old"))],
         f"{ALL}{BIND_CONFLICT}.",
     ),
-    "the selected node is gone": ([claim(class_name="gp3", selected_node="gone")], f"{ALL}{BIND_CONFLICT}."),
-    "bound elsewhere": ([claim(bound_to="pv"), volume(of="data", on=zone("z"))], f"{ALL}{NODE_CONFLICT}."),
     "no room": ([COUNTED, claim(class_name="gp3", request=2 * GI), room("all", GI)], f"{ALL}{NO_SPACE}."),
     "room unknown": ([COUNTED, claim(class_name="gp3"), room("all", None)], f"{ALL}{NO_SPACE}."),
 }
@@ -203,12 +190,6 @@ def test_claims_compete_for_volumes() -> None:
         ("c1", "c-1", ClaimRef("default/c1", "uid-c1")),
         ("c0", "c-2", ClaimRef("default/c0", "uid-c0")),
     ]
-
-
-def test_too_many_claims_for_the_volumes() -> None:
-    """One volume serves one claim."""
-    cluster, _ = competing(1, 1, on={"a": [5], "b": [2]})
-    assert refusal(cluster, pod(volume_claims=("c0", "c1"))).text == f"{ALL}{BIND_CONFLICT}."
 
 
 def test_a_claim_without_a_volume_gets_one_made() -> None:

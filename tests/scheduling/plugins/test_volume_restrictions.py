@@ -67,24 +67,11 @@ def ebs(handle: str) -> InlineVolume:
     return InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", handle)
 
 
-def gce(handle: str, *, read_only: bool = False) -> InlineVolume:
-    """Return a GCE disk."""
-    return InlineVolume("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", handle, read_only)
-
-
-AZURE = InlineVolume("kubernetes.io/azure-disk", "disk.csi.azure.com", "d")
-
-
 @pytest.mark.parametrize(
     ("there", "asked", "want"),
     [
         pytest.param(ebs("v"), ebs("v"), "b", id="an EBS disk is never shared"),
         pytest.param(ebs("v"), ebs("w"), "a", id="another EBS disk"),
-        pytest.param(ebs("v"), gce("v"), "a", id="another kind of disk"),
-        pytest.param(gce("v"), gce("v", read_only=True), "b", id="somebody writes"),
-        pytest.param(gce("v", read_only=True), gce("v"), "b", id="the pod would write"),
-        pytest.param(gce("v", read_only=True), gce("v", read_only=True), "a", id="all read"),
-        pytest.param(AZURE, AZURE, "a", id="an Azure disk is not looked at"),
     ],
 )
 def test_disks(there: InlineVolume, asked: InlineVolume, want: str) -> None:

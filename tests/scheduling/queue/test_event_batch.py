@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.event_batch import AT_ONCE
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE
 from tests.support.builders import pod
 from tests.support.queueing import AFFINITY, FIT, GONE, drain, popped, refuse_all
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from tests.support.builders import pod
 from tests.support.queueing import AFFINITY, FIT, GONE, queue_of, refuse_all

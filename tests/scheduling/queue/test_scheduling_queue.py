@@ -6,7 +6,7 @@ import pytest
 
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
 from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, popped, queue_of, refuse_all

@@ -14,7 +14,7 @@ from neuron_scheduler.model.volumes import (
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, added, deleted, taken_back, updated
 from tests.support.builders import node, pod

@@ -13,6 +13,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, SpreadConstraint
 from neuron_scheduler.model.volumes import CSINode, PersistentVolume, Storage, StorageClass, VolumeAttachment
+from tests.support import random_objects
 from tests.support.builders import node, pod
 from tests.support.random_events import change, change_storage, flicker, pass_turns
 from tests.support.simulated_server import World, running
@@ -31,6 +32,31 @@ def storage_changes(dice: Random, world: World) -> None:
         if name not in world.there:
             world.see_pod(pod(name, uid=world.new_uid(), scheduler_name="my-scheduler", volume_claims=claims))
     change_storage(dice, world)
+
+
+def pods_that_count(dice: Random, world: World) -> None:
+    """Change only pods that count for others: those on two nodes come, change, begin to end and go while some wait."""
+    for name, zone in (("a", "x"), ("b", "y")):
+        if name not in world.nodes:
+            world.see_node(zoned(name, zone))
+    for name in ("p", "q"):
+        if name in world.there and world.there[name].node_name and dice.random() < 0.5:
+            world.lose_pod(name)
+        if name not in world.there:
+            web = random_objects.WEB
+            spread = SpreadConstraint(ZONE_LABEL, max_skew=1, hard=True, selector=web, honor_affinity=False)
+            wants = (ZONE_LABEL, dice.choice("xy"))
+            waiting = ours(name, cpu=0, wants=wants, labels={"app": "web"}, spread=(spread,), uid=world.new_uid())
+            world.see_pod(waiting)
+    name = dice.choice("ABCD")
+    known = world.there.get(name)
+    if known is None:
+        world.see_pod(pod(name, uid=world.new_uid(), on=dice.choice("ab"), labels=dice.choice(random_objects.LABELS)))
+    elif dice.random() < 0.3:
+        world.lose_pod(name)
+    else:
+        changed: dict[str, Any] = dice.choice([{"terminating": True}, {"labels": dice.choice(random_objects.LABELS)}])
+        world.see_pod(attrs.evolve(known, **changed))
 
 
 async def live(seed: int, steps: int, happens: Callable[[Random, World], None] = change) -> list[str]:
@@ -66,16 +92,20 @@ def test_no_wake_up_by_storage_is_lost(seed: int) -> None:
     assert anyio.run(live, seed, 60, storage_changes) == []
 
 
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_no_wake_up_by_pods_that_count_is_lost(seed: int) -> None:
+    """The same for pods with a spread constraint: a pod that begins to end counts no more."""
+    assert anyio.run(live, seed, 60, pods_that_count) == []
+
+
 def zoned(name: str, zone: str) -> Node:
     """Return a node of four cores in a zone."""
     return node(name, cpu=4000, labels={HOSTNAME_LABEL: name, ZONE_LABEL: zone})
 
 
-def ours(name: str, *, cpu: int, wants: tuple[str, str], priority: int = 0) -> Pod:
+def ours(name: str, *, cpu: int, wants: tuple[str, str], **further: Any) -> Pod:
     """Return a pending pod that requires a label and never preempts."""
-    return pod(
-        name, scheduler_name="my-scheduler", cpu=cpu, required_terms=at(*wants), priority=priority, never_preempts=True
-    )
+    return pod(name, scheduler_name="my-scheduler", cpu=cpu, required_terms=at(*wants), never_preempts=True, **further)
 
 
 async def test_a_nomination_wakes_others_once_its_pod_found_another_node() -> None:

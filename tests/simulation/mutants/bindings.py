@@ -9,11 +9,18 @@ MUTANTS: Final = (
         name="no-uid-in-the-binding",
         away="the uid in the Binding",
         danger="a repeat binds another pod of the same name, with ids that were chosen for the first",
-        edits=(Edit("kube.writes.binding_body", '"name": pod.name, "uid": pod.uid, ', '"name": pod.name, '),),
+        edits=(Edit("kube.writes.binder", '"name": pod.name, "uid": pod.uid, ', '"name": pod.name, '),),
         where=(
             r"delete by force and create again",
             r"(request late|sent again later|sent twice|answer lost|connection).*",
         ),
+    ),
+    Mutant(
+        name="another-name-in-the-binding",
+        away="the name of the Lease's holder in the Binding",
+        danger="nobody can tell who has bound a pod, and the policy at the API server cannot refuse who leads no more",
+        edits=(Edit("controllers.commitment", "OUR_LEADER: self.identity}", 'OUR_LEADER: f"{self.identity}-"}'),),
+        where=(r"without the fence",),
     ),
     Mutant(
         name="release-on-timeout",
@@ -54,7 +61,7 @@ MUTANTS: Final = (
             ),
         ),
         where=(
-            r"(server errs after|proxy answers after|page after).*bindings",
+            r"(server errs after|proxy answers after).*bindings",
             r"cache late|watch",
         ),
     ),
@@ -74,7 +81,7 @@ MUTANTS: Final = (
             ),
         ),
         where=(
-            r"(answer (lost|silent|late|cut|empty|garbled)|errs after|answers after|page after|sent twice).*bindings",
+            r"(answer (lost|silent|late|cut|empty)|errs after|answers after|page after|sent twice).*bindings",
             r"cache late|watch (silent|late)",
         ),
     ),
@@ -84,16 +91,15 @@ MUTANTS: Final = (
         danger="the Binding of a pod with deep managedFields is in doubt for ever",
         edits=(
             Edit(
-                "kube.objects.stored_object",
+                "kube.objects.json_scanner",
                 """
-                return decoder.decode((await finish_with_pauses(without_managed_fields(body))).decode())
+                return decoder.decode(await finish_with_pauses(readable(text)))
                 """,
                 """
                 raise
                 """,
             ),
         ),
-        mend=18,
         where=(
             r"deep fields",
             r"answer (lost|silent).*bindings",
@@ -115,17 +121,9 @@ MUTANTS: Final = (
             ),
         ),
         where=(
-            r"(answer (lost|silent|late|cut|empty|garbled)|server errs after|proxy answers after|page after).*bindings",
+            r"(answer (lost|silent|late|cut|empty)|server errs after|proxy answers after).*bindings",
             r"cache late|watch (silent|late)",
         ),
-    ),
-    Mutant(
-        name="a-proxys-page-binds",
-        away="the check that an answer of success is the API server's",
-        danger="a pod counts as bound that is not, and waits for ever",
-        edits=(Edit("kube.writes.binder", '        if confirms(answer.body, "Binding"):', "        if answer:"),),
-        mend=6,
-        where=(r"answered with a page.*(bindings|any)",),
     ),
     Mutant(
         name="a-foreign-404-is-gone",
@@ -146,7 +144,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=6,
         where=(r"proxy answers .*(bindings|any)",),
     ),
     Mutant(
@@ -155,7 +152,7 @@ MUTANTS: Final = (
         danger="a proxy's 403 or 409 after the commit frees devices that a bound pod holds",
         edits=(
             Edit(
-                "errors",
+                "telemetry.errors",
                 """
                 return self.is_status and 400 <= self.status < 500 and self.status != 429
                 """,
@@ -164,7 +161,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=6,
         where=(
             r"proxy answers after 40[13].*bindings",
             r"cache late|watch",
@@ -193,7 +189,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=3,
         where=(r"(answer|request|server|proxy|page).*bindings",),
     ),
     Mutant(
@@ -213,7 +208,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=3,
         where=(r"large",),
     ),
     Mutant(
@@ -222,7 +216,7 @@ MUTANTS: Final = (
         danger="the pod is never tried again",
         edits=(
             Edit(
-                "controllers.queued_attempt",
+                "controllers.scheduling_loop",
                 """
                 else:
                     shared.queue.failed(self.queued, now)
@@ -244,7 +238,7 @@ MUTANTS: Final = (
         danger="the pod is never tried again",
         edits=(
             Edit(
-                "controllers.queued_attempt",
+                "controllers.scheduling_loop",
                 """
                     self._shared.queue.failed(self.queued, self._shared.clock())
 
@@ -257,7 +251,7 @@ MUTANTS: Final = (
             ),
         ),
         where=(
-            r"stopped|long step|lease thread",
+            r"stopped|long step",
             r"connection",
             r"takes the Lease|delete the Lease",
         ),
@@ -268,7 +262,7 @@ MUTANTS: Final = (
         danger="devices that nobody holds are never free again",
         edits=(
             Edit(
-                "controllers.binding_outcomes",
+                "controllers.commitment",
                 """
                 case Refused() as refusal:
                     self._forget(commitment)

@@ -11,7 +11,7 @@ MUTANTS: Final = (
         danger="the next pod gets the same devices",
         edits=(
             Edit(
-                "controllers.assumptions",
+                "controllers.commitment",
                 """
                 self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
                 """,
@@ -21,7 +21,7 @@ MUTANTS: Final = (
                 """,
             ),
             Edit(
-                "controllers.assumptions",
+                "controllers.commitment",
                 """
                 from collections.abc import Callable, Mapping
                 """,
@@ -38,7 +38,7 @@ MUTANTS: Final = (
         danger="until the watch shows a Binding, its devices are given away again",
         edits=(
             Edit(
-                "controllers.assumptions",
+                "controllers.commitment",
                 """
                 self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
                 """,
@@ -115,7 +115,7 @@ MUTANTS: Final = (
             Edit(
                 "scheduling.cycle.recheck",
                 """
-                if not (count_unknown_only or _is_safe(node_info, pod)):
+                if not _is_safe(node_info, pod):
                     return False
                 """,
                 "",

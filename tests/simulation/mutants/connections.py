@@ -19,18 +19,9 @@ MUTANTS: Final = (
                 if permit is not None and not (permit() or True):
                 """,
             ),
-            Edit(
-                "kube.http.pools",
-                """
-                if permit is not None and not permit():
-                """,
-                """
-                if permit is not None and not (permit() or True):
-                """,
-            ),
         ),
         where=(
-            r"lease thread stopped",
+            r"stopped",
             r"answer late.*statuses",
         ),
     ),
@@ -46,10 +37,12 @@ MUTANTS: Final = (
                     self.abort()
                     raise
                 finally:
+                    alarm.cancel()
                     self._answer = None
                 """,
                 """
                 finally:
+                    alarm.cancel()
                     self._answer = None
                 """,
             ),
@@ -62,18 +55,17 @@ MUTANTS: Final = (
                 """,
                 """
                 if self._answer is None or self._answer.done():
-                    self._reading = None
                     return
                 """,
             ),
             Edit(
                 "kube.http.http1",
                 """
-                answer = await connection.exchange(request, deadline, most_bytes)
+                answer = await connection.exchange(request, deadline)
                 """,
                 """
                 try:
-                    answer = await connection.exchange(request, deadline, most_bytes)
+                    answer = await connection.exchange(request, deadline)
                 except TimeoutError:
                     self._idle.append(connection)
                     raise
@@ -88,7 +80,7 @@ MUTANTS: Final = (
         danger="after a bad minute a pod waits for many more",
         edits=(
             Edit(
-                "kube.http.backoff",
+                "kube.http.pacing",
                 """
                 wait = min(self._next * (1 + self.jitter * self.random()), self.most)
                 self._next = min(self._next * 2, self.most)
@@ -106,7 +98,6 @@ MUTANTS: Final = (
         away="the limit on Retry-After",
         danger="one answer of a bad proxy stops the writes for hours",
         edits=(Edit("kube.http.status", "LONGEST_PAUSE: Final = 15.0", "LONGEST_PAUSE: Final = 1e9"),),
-        mend=15,
         where=(r"server refuses|proxy answers",),
     ),
     Mutant(
@@ -115,7 +106,7 @@ MUTANTS: Final = (
         danger="a proxy has said so after the commit, the repeat is refused, and the devices of a bound pod are free",
         edits=(
             Edit(
-                "errors",
+                "telemetry.errors",
                 """
                 return self.status == 429 and (self.is_status or self.message in TURNED_AWAY)
                 """,
@@ -124,7 +115,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=6,
         where=(
             r"proxy answers after 429.*bindings",
             r"server refuses 40[13].*bindings",
@@ -144,7 +134,6 @@ MUTANTS: Final = (
                 "",
             ),
         ),
-        mend=6,
         where=(
             r"proxy answers after 401.*bindings",
             r"server refuses 40[13].*bindings",
@@ -167,8 +156,7 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=15,
-        where=(r"answer garbled|answer cut|page|cut in a chunk",),
+        where=(r"answer cut|cut in a chunk",),
     ),
     Mutant(
         name="a-token-is-read-once",

@@ -55,19 +55,7 @@ class Edit:
 
     def made_in(self, source: str) -> list[str]:
         """Return the source with the change made, once for each place where it could be made."""
-        if not self.before.startswith("\n"):
-            starts = _all_starts(source, self.before)
-            return [f"{source[:at]}{self.after}{source[at + len(self.before) :]}" for at in starts]
-        lines, before, after = source.splitlines(), _block(self.before), _block(self.after)
-        changed = []
-        for at, line in enumerate(lines):
-            indent = line.removesuffix(before[0])
-            if indent.strip() or not line.endswith(before[0]):
-                continue
-            if lines[at : at + len(before)] == _indented(before, indent):
-                rest = lines[at + len(before) :]
-                changed.append("\n".join([*lines[:at], *_indented(after, indent), *rest, ""]))
-        return changed
+        return made_in(source, self.before, self.after)
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +67,6 @@ class Mutant:
         name: a few words with hyphens.
         away: what is taken away, as a clause for a table.
         danger: what the oracles see then, as a clause.
-        mend: the number in `mends` of the fault whose mend this takes back; 0 for none.
         where: regular expressions; in scenarios with parts that match them it may show, so these are tried first.
         masked: if no history can show it: what else prevents the danger, or what tests it instead, as a clause.
     """
@@ -88,7 +75,6 @@ class Mutant:
     away: str
     danger: str
     edits: tuple[Edit, ...]
-    mend: int = 0
     where: tuple[str, ...] = ()
     masked: str = ""
 
@@ -153,6 +139,22 @@ class _Loader(SourceFileLoader):
         """Return the code of the changed source, and leave the cache of compiled files alone."""
         source = self._mutant.changed(Path(self.path).read_text(), self._edits)
         return compile(source, self.path, "exec", dont_inherit=True)
+
+
+def made_in(source: str, before: str, after: str) -> list[str]:
+    """Return the source with one text in the place of another, as `Edit` says, once for each place where it stands."""
+    if not before.startswith("\n"):
+        return [f"{source[:at]}{after}{source[at + len(before) :]}" for at in _all_starts(source, before)]
+    lines, removed, added = source.splitlines(), _block(before), _block(after)
+    changed = []
+    for at, line in enumerate(lines):
+        indent = line.removesuffix(removed[0])
+        if indent.strip() or not line.endswith(removed[0]):
+            continue
+        if lines[at : at + len(removed)] == _indented(removed, indent):
+            rest = lines[at + len(removed) :]
+            changed.append("\n".join([*lines[:at], *_indented(added, indent), *rest, ""]))
+    return changed
 
 
 def _all_starts(source: str, text: str) -> list[int]:

@@ -76,7 +76,7 @@ MUTANTS: Final = (
         danger="pods that were refused meanwhile sleep on",
         edits=(
             Edit(
-                "controllers.binding_outcomes",
+                "controllers.commitment",
                 """
                         self.queue.note(event.event, claim=event.claim)
                 note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
@@ -134,7 +134,7 @@ MUTANTS: Final = (
         danger="after a bad minute a pod waits for many more",
         edits=(
             Edit(
-                "scheduling.queue.backoff_queue",
+                "scheduling.queue.places",
                 """
                 return math.ceil(queued.since + min(self.longest, self.initial * (1 << min(in_a_row - 1, 62))))
                 """,

@@ -13,7 +13,7 @@ MUTANTS: Final = (
             Edit(
                 "kube.watch.informer",
                 """
-                if is_dead_end(error) or self._failures % TRIES == 0:
+                if _is_dead_end(error) or self._failures % TRIES == 0:
                     self._resource_version = ""
                 """,
                 "",
@@ -29,14 +29,13 @@ MUTANTS: Final = (
             Edit(
                 "kube.watch.informer",
                 """
-                if is_dead_end(error) or self._failures % TRIES == 0:
+                if _is_dead_end(error) or self._failures % TRIES == 0:
                 """,
                 """
                 if isinstance(error, ApiError) and error.status == 410:
                 """,
             ),
         ),
-        mend=5,
         where=(r"watch refused",),
     ),
     Mutant(
@@ -63,7 +62,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=5,
         where=(r"watch silent|connection silent",),
     ),
     Mutant(
@@ -74,7 +72,7 @@ MUTANTS: Final = (
             Edit(
                 "kube.watch.informer",
                 """
-                for key in self._store.missing({decoded.key for page in pages for decoded in page}):
+                for key in self._store.missing({decoded.key for page in listed for decoded in page}):
                     self._store.remove(key)
                 """,
                 "",
@@ -154,30 +152,10 @@ MUTANTS: Final = (
             ),
             Edit(
                 "kube.objects.base",
-                """
-                        text.decode()  # as above
-                    return self._decoded(self._object.decode(text))
-                except Exception:  # noqa: BLE001 - as above
-                """,
-                """
-                        text.decode()  # as above
-                    return self._decoded(self._object.decode(text))
-                except msgspec.MsgspecError:
-                """,
-            ),
-            Edit(
-                "kube.objects.base",
-                """
-                    return self._decoded(self._object.decode(text))
-                except Exception as error:  # noqa: BLE001 - as above
-                """,
-                """
-                    return self._decoded(self._object.decode(text))
-                except msgspec.MsgspecError as error:
-                """,
+                "except Exception as error:  # noqa: BLE001 - as above",
+                "except msgspec.MsgspecError as error:",
             ),
         ),
-        mend=2,
         where=(r"poison|nested|deep",),
     ),
     Mutant(
@@ -195,92 +173,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=2,
         where=(r"poison|unreadable|cannot be read",),
-    ),
-    Mutant(
-        name="a-damaged-list-is-believed",
-        away="the next list after one with an object that is no JSON",
-        danger="the object is taken for an unreadable one until it changes, although the server has it whole",
-        edits=(Edit("kube.watch.informer", "gives_up=DAMAGED_LISTS", "gives_up=0"),),
-        where=(r"answer garbled.*(lists|any)",),
-    ),
-    Mutant(
-        name="nameless-objects-are-left-out",
-        away="the end of a list with an object that has not even a name",
-        danger="a pod is missing in it, and its devices count as free",
-        edits=(
-            Edit(
-                "kube.watch.pager",
-                """
-                if not objects[-1].key:
-                    raise UnreachableError(
-                        f"an object in the list of {self.resource.path} cannot be read, not even its name"
-                    )
-                """,
-                """
-                if not objects[-1].key:
-                    objects.pop()
-                """,
-            ),
-        ),
-        where=(r"answer garbled.*(lists|any)",),
-    ),
-    Mutant(
-        name="a-damaged-token-ends-the-list",
-        away="the strict look at the metadata of a list that cannot be decoded as a whole",
-        danger="its `continue` is damaged, and the objects of the other pages count as deleted",
-        edits=(
-            Edit(
-                "kube.watch.pager",
-                """
-                metadata = await self._metadata(body)
-                """,
-                """
-                metadata = wire.ListMeta(*await self._position(body))
-                """,
-            ),
-        ),
-        where=(r"answer garbled.*(lists|any)", r"answered with a page.*lists|page after.*lists"),
-    ),
-    Mutant(
-        name="a-bad-page-is-the-end-of-the-list",
-        away="the check that each page is a list of the API server's",
-        danger="a proxy's page empties the cluster in memory",
-        edits=(
-            Edit(
-                "kube.watch.pager",
-                """
-                if not version or kind not in ("", f"{self.resource.kind}List"):
-                """,
-                """
-                if not version and not encoded:
-                    return Page([], self._known, "")
-                if kind not in ("", f"{self.resource.kind}List"):
-                """,
-            ),
-            Edit(
-                "kube.watch.pager",
-                """
-                gives_up: int = 0
-                """,
-                """
-                gives_up: int = 0
-                _known: str = "1"
-                """,
-            ),
-            Edit(
-                "kube.watch.pager",
-                """
-                encoded, kind = await self._items(body)
-                metadata = await self._metadata(body)
-                """,
-                """
-                encoded, kind, metadata = (), "", wire.ListMeta()
-                """,
-            ),
-        ),
-        mend=6,
-        where=(r"(answered with a page|page after).*lists", r"watch refused 410.*pods"),
     ),
 )

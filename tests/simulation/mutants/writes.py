@@ -37,7 +37,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=7,
         where=(r"(sent again later|request late|sent twice).*(statuses|any)",),
     ),
     Mutant(
@@ -55,7 +54,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=7,
         where=(r"another scheduler binds",),
     ),
     Mutant(
@@ -78,7 +76,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=7,
         where=(r"(server|proxy|request|answer).*statuses",),
     ),
     Mutant(
@@ -126,7 +123,6 @@ MUTANTS: Final = (
                 "PASSING: Final = frozenset({401, 404})",
             ),
         ),
-        mend=7,
         where=(r"server refuses 403.*statuses",),
     ),
     Mutant(
@@ -137,7 +133,7 @@ MUTANTS: Final = (
             Edit("kube.writes.evictor", ', "preconditions": {"uid": self.victim.uid}', ""),
             Edit("kube.writes.evictor", '{"metadata": {"uid": victim.uid}, "status"', '{"metadata": {}, "status"'),
             Edit(
-                "controllers.victim_evictions",
+                "controllers.preemption_executor",
                 "return self.cluster.node_of(victim.uid) == node_name and not self._is_leaving(victim)",
                 "return True",
             ),
@@ -158,7 +154,6 @@ MUTANTS: Final = (
                 "permit=eviction.permits",
             ),
         ),
-        mend=17,
         where=(
             r"urgent|high",
             r"takes the Lease|stopped|lease",
@@ -170,7 +165,7 @@ MUTANTS: Final = (
         danger="as many tasks as there are victims",
         edits=(
             Edit(
-                "controllers.victim_evictions",
+                "controllers.preemption_executor",
                 """
                 self._victims.add(victim, pod.namespace, self.clock())
                 """,
@@ -179,7 +174,6 @@ MUTANTS: Final = (
                 """,
             ),
         ),
-        mend=19,
         where=(r"low159",),
     ),
     Mutant(

@@ -1,10 +1,10 @@
 """
 A leader loses its Lease only if something can have cost it.
 
-A long step of the scheduler must not (decision 6), nor a Binding without an answer, a slow list, a wrong clock, or an
-annotation that somebody writes on the Lease. What can: a fault of requests about the Lease, of the network or of a
-server, a process that stands still, and somebody who takes the Lease or revokes the token. Refuses to judge how a
-process ends: `unexpected` does.
+A step of the scheduler that leaves time for a renewal must not (decision 6), nor a Binding without an answer, a slow
+list, a wrong clock, or an annotation that somebody writes on the Lease. What can: a fault of requests about the Lease,
+of the network or of a server, a process that stands still, and somebody who takes the Lease or revokes the token.
+How a process ends is for `unexpected` to judge.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from tests.simulation.deeds_of_machines import (
+from tests.simulation.deeds import (
     DeleteLease,
     FreezeServer,
     IssueToken,
@@ -25,8 +25,8 @@ from tests.simulation.http_faults import HARD, PAUSE, WATCH
 from tests.simulation.oracles.change import Report
 from tests.simulation.scenario import Scenario
 
-STEP: Final = 1.4
-"""Times the renew deadline: so long may a step be, since the last beat lets the Lease be renewed for one deadline."""
+STEP: Final = 0.6
+"""Times the renew deadline: so long may a step be, since the last renewal is one retry period and its answer old."""
 LOST: Final = "Leaderelection lost"
 _DEEDS: Final = (DeleteLease, FreezeServer, IssueToken, RevokeTokens, StopServer, TakeLease, WriteToken)
 _HARMLESS_KINDS: Final = frozenset(

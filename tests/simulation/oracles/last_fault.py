@@ -7,7 +7,7 @@ at all. What users do to pods and nodes is no fault. Refuses to judge.
 
 from typing import Final
 
-from tests.simulation.deeds_of_machines import (
+from tests.simulation.deeds import (
     Compact,
     DeleteLease,
     FreezeServer,
@@ -24,7 +24,7 @@ from tests.simulation.watch_cache import LAG, POLICY_LAG
 
 _NO_NEWS: Final = frozenset({"bindings", "lease", "deletes", "events", "statuses", "gets"})
 """Traffic by which nobody is told what others do."""
-_TIMELY: Final = frozenset({"kubelet slow", "kubelet rejects", "wrong clock", "lease thread stopped", POLICY_LAG, LAG})
+_TIMELY: Final = frozenset({"kubelet slow", "kubelet rejects", "wrong clock", POLICY_LAG, LAG})
 """Faults that make no news late, or whose lag is counted anyhow."""
 _ENDS: Final = frozenset({"killed", "terminated"})
 """After these a process lists everything."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from neuron_scheduler.kube.writes.binder import Binding
-from tests.simulation.deeds_of_machines import FreezeServer, StopServer
+from tests.simulation.deeds import FreezeServer, StopServer
 from tests.simulation.fault_windows import CHUNKS
 from tests.simulation.http_faults import TOO_LARGE, WEBHOOK
 from tests.simulation.scenario import Scenario

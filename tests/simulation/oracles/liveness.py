@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.kube.objects.namespaces import NAMESPACES
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.objects.selecting_kinds import NAMESPACES
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from tests.simulation.oracles.change import Object, Report, encoded
@@ -112,7 +112,7 @@ def _nominated(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> list[Pod
 def _could_be_there(node: Node, pods: Sequence[Pod], pod: Pod) -> bool:
     """Return whether a node takes a pod once all are gone that it may evict."""
     here = [other for other in pods if other.node_name == node.name and other.priority >= pod.priority]
-    return not refusals(node, here, pod, count_unknown_only=False)
+    return not refusals(node, here, pod)
 
 
 def _fits(
@@ -122,7 +122,7 @@ def _fits(
     if pod.neuron is not None and pod.neuron.total > 1 and any(p.neuron and not p.admitted for p in here):
         return False  # the Binding may have to wait until the kubelet has admitted that pod
     return not (
-        refusals(node, here, pod, count_unknown_only=False)
+        refusals(node, here, pod)
         or spread_refusals(nodes, bound, pod, node)
         or affinity_refusals(nodes, bound, pod, node, namespaces)
     )

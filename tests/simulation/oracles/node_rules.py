@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from neuron_scheduler.sandbox.apiserver.pods import quantity
+from sandbox.apiserver.pods import quantity
 from tests.simulation.oracles.change import Object, metadata_of
 from tests.simulation.oracles.reading import containers_of, requests_of
 from tests.support.neuron_oracle import Kind

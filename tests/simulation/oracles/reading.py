@@ -15,8 +15,8 @@ import attrs
 
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.neuron.catalog import Machine, Shape
-from neuron_scheduler.sandbox.apiserver.pods import quantity
-from neuron_scheduler.sandbox.fleet import INSTANCE_TYPE_LABEL, INSTANCE_TYPES
+from sandbox.apiserver.pods import quantity
+from sandbox.fleet import INSTANCE_TYPE_LABEL, INSTANCE_TYPES
 from tests.simulation.oracles.change import Object, annotations_of, metadata_of
 from tests.support.neuron_oracle import Kind, Piece, accounted, mask_of
 

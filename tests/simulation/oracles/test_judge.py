@@ -1,15 +1,12 @@
 """A good history has no violation; each kind of bad one is found, by the oracle that knows the promise."""
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 
 from tests.simulation.oracles.change import recorded
 from tests.simulation.oracles.judge import Terms, judge
-from tests.support.histories import STARTED_AT, Story, lease, node, pod, with_annotations, with_status
+from tests.support.histories import STARTED_AT, Story, node, pod, with_annotations, with_status
 
 TERMS = Terms(started_at=STARTED_AT, told_within=10.0)
 
@@ -40,16 +37,6 @@ def test_a_good_history() -> None:
     assert judge(story.changes, TERMS) == []
 
 
-def test_two_pods_with_one_core() -> None:
-    """A device given twice is found, and so is a core of a device that is given whole."""
-    for second, unit, ids in (("b", "devices", (3,)), ("c", "cores", (6,))):
-        story = a_cluster()
-        story.bind(story.put(pod("a", 4)), "trn", 0, 1, 2, 3)
-        resource = "aws.amazon.com/neuron" if unit == "devices" else "aws.amazon.com/neuroncore"
-        story.bind(story.put(pod(second, 1, resource=resource)), "trn", *ids, unit=unit)
-        assert found(story) == ["cores"]
-
-
 def test_a_node_that_is_recreated_keeps_its_pods() -> None:
     """A node of the same name has the pods of its predecessor, so their devices are not free."""
     story = a_cluster()
@@ -70,17 +57,6 @@ def test_another_schedulers_pod_counts_once_we_must_know_of_it(pause: float, gui
     story.wait(pause)
     story.bind(story.put(pod("ours", 1)), "trn", 0)
     assert found(story) == guilty
-
-
-def test_another_scheduler_that_takes_our_cores() -> None:
-    """What others do to each other, and to us, is not our fault."""
-    story = a_cluster()
-    story.bind(story.put(pod("ours", 4)), "trn", 0, 1, 2, 3)
-    for name in ("theirs", "theirs-too"):
-        theirs = with_annotations(story.put(pod(name, 4, schedulerName="other")), AWS_NEURON_IDS="0,1,2,3")
-        theirs["spec"]["nodeName"] = "trn"
-        story.put(theirs)
-    assert found(story) == []
 
 
 def test_a_block_beside_unknown_ids() -> None:
@@ -125,14 +101,6 @@ def test_an_allocation_that_is_not_legal_or_not_complete(wrong: dict[str, Any]) 
     assert found(story) == ["allocations"]
 
 
-def test_one_time_for_two_pods() -> None:
-    """NEURON_ALLOC_TIME differs between the live pods of a node."""
-    story = a_cluster()
-    story.bind(story.put(pod("a", 1)), "trn", 0, time=1_800_000_000_000_000_000)
-    story.bind(story.put(pod("b", 1)), "trn", 1, time=1_800_000_000_000_000_000)
-    assert found(story) == ["allocations"]
-
-
 def test_init_containers_reuse_ids_of_the_pod() -> None:
     """Each container that asks has its entry; an init container may have ids of the pod's set."""
     story = a_cluster()
@@ -144,27 +112,6 @@ def test_init_containers_reuse_ids_of_the_pod() -> None:
     assert found(story) == []
     story.bind(story.put(pod("q", 4, **fields)), "trn", 4, 5, 6, 7)
     assert found(story) == ["allocations"]
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"unschedulable": True},
-        {"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]},
-    ],
-)
-def test_a_node_that_keeps_pods_away(spec: dict[str, Any]) -> None:
-    """A Binding to a node that was cordoned or tainted long before is found; one just before is not a fault."""
-    story = a_cluster(**spec)
-    story.wait(30.0)
-    story.bind(story.put(pod("p", 1)), "trn", 0)
-    assert found(story) == ["nodes_that_fit"]
-    story = a_cluster()
-    story.wait(30.0)
-    waiting = story.put(pod("p", 1))
-    story.put(node(**spec))
-    story.bind(waiting, "trn", 0)
-    assert found(story) == []
 
 
 def test_a_pod_that_tolerates_and_selects() -> None:
@@ -184,129 +131,6 @@ def test_a_pod_that_tolerates_and_selects() -> None:
     }
     story.bind(story.put(pod("q", 1, **selector)), "trn", 1)
     assert found(story) == ["nodes_that_fit"]
-
-
-def test_more_than_a_node_has() -> None:
-    """CPU that is requested twice is found, and so is a node that never existed."""
-    story = a_cluster()
-    much = [{"name": "main", "resources": {"requests": {"cpu": "100"}}}]
-    story.bind(story.put(pod("a", 0, containers=much)), "trn")
-    assert found(story) == []
-    story.bind(story.put(pod("b", 0, containers=much)), "trn")
-    assert found(story) == ["nodes_that_fit"]
-    story = a_cluster()
-    story.bind(story.put(pod("c", 0)), "nowhere")
-    assert found(story) == ["nodes_that_fit"]
-
-
-def test_a_pod_that_is_bound_twice() -> None:
-    """A pod never changes its node."""
-    story = a_cluster()
-    story.put(node("trn-2"))
-    moved = story.bind(story.put(pod("p", 0)), "trn")
-    moved["spec"]["nodeName"] = "trn-2"
-    story.put(moved)
-    assert found(story) == ["one_binding"]
-
-
-def test_only_the_holder_of_the_lease_binds() -> None:
-    """With the policy, a Binding of a former holder is found; within the lag of the server's watch it is not."""
-    for pause, guilty in ((0.1, []), (5.0, ["one_binding"])):
-        story = a_cluster()
-        story.lease("replica-b_2")
-        story.wait(pause)
-        story.bind(story.put(pod("p", 0)), "trn", sender="replica-a_1")
-        story.bind(story.put(pod("q", 0)), "trn", sender="replica-b_2")
-        assert found(story) == guilty
-
-
-def test_without_the_policy_clocks_protect() -> None:
-    """Without the policy a late Binding is tolerated as long as one may take; one by nobody we know is not."""
-    terms = attrs.evolve(TERMS, fenced=False, latest=20.0)
-    for pause, sender, guilty in (
-        (5.0, "replica-a_1", []),
-        (30.0, "replica-a_1", ["one_binding"]),
-        (5.0, "stranger", ["one_binding"]),
-    ):
-        story = a_cluster()
-        story.lease("replica-b_2")
-        story.wait(pause)
-        story.bind(story.put(pod("p", 0)), "trn", sender=sender)
-        assert found(story, terms) == guilty
-
-
-def test_without_a_lease_anybody_binds() -> None:
-    """The policy allows every Binding while there is no Lease."""
-    story = a_cluster()
-    story.remove(lease("replica-a_1"))
-    story.wait(5.0)
-    story.bind(story.put(pod("p", 0)), "trn")
-    assert found(story) == []
-
-
-def _drop_label(pod: dict[str, Any]) -> None:
-    pod["metadata"]["labels"] = {}
-
-
-def _drop_condition(pod: dict[str, Any]) -> None:
-    pod["status"]["conditions"] = [c for c in pod["status"]["conditions"] if c["type"] != "Theirs"]
-
-
-def _tolerate(pod: dict[str, Any]) -> None:
-    pod["spec"]["tolerations"] = [{"operator": "Exists"}]
-
-
-def _drop_annotation(pod: dict[str, Any]) -> None:
-    del pod["metadata"]["annotations"]["theirs"]
-
-
-def _drop_finalizer(pod: dict[str, Any]) -> None:
-    del pod["metadata"]["finalizers"]
-
-
-def _nothing(_pod: dict[str, Any]) -> None:
-    pass
-
-
-@pytest.mark.parametrize(
-    ("spoil", "guilty"),
-    [
-        (_nothing, []),
-        (_drop_label, ["others_words"]),
-        (_drop_condition, ["others_words"]),
-        (_tolerate, ["others_words"]),
-        (_drop_annotation, ["others_words"]),
-        (_drop_finalizer, ["others_words"]),
-    ],
-)
-def test_what_others_wrote_stays(spoil: Callable[[dict[str, Any]], None], guilty: list[str]) -> None:
-    """A Binding, or a condition, that loses what others wrote is found."""
-    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    for bind in (True, False):
-        story = a_cluster()
-        before = pod("p", 0)
-        before["metadata"] |= {"labels": {"app": "x"}, "finalizers": ["theirs/protects"]}
-        before["status"]["conditions"] = [{"type": "Theirs", "status": "True"}]
-        before = story.put(before)
-        after = copy.deepcopy(before)
-        spoil(after)
-        if bind:
-            story.bind(after, "trn")
-        else:
-            after["status"]["conditions"] = [*after["status"]["conditions"], refused]
-            story.put(after)
-        assert found(story) == guilty
-
-
-def test_what_a_replica_may_not_write() -> None:
-    """Where authors are known, a replica that writes a node, or another's Event, is found."""
-    event = {"kind": "Event", "metadata": {"namespace": "default", "name": "e"}, "reportingComponent": "kubelet"}
-    for first, second in ((node(), node(unschedulable=True)), (event, event | {"message": "other"})):
-        for author, guilty in (("replica-a", ["others_words"]), ("", [])):
-            story = a_cluster()
-            story.put(first, author="")
-            story.put(second, author=author)
-            assert found(story) == guilty
 
 
 def test_a_recording_is_put_in_order() -> None:

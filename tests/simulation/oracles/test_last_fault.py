@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.simulation.deeds_of_machines import Compact, StopServer
-from tests.simulation.deeds_of_nodes import Cordon
+from tests.simulation.deeds import Compact, Cordon, StopServer
 from tests.simulation.http_faults import WEBHOOK
 from tests.simulation.oracles.last_fault import last_fault_ends, news_may_be_late
 from tests.simulation.poison import Spoil

@@ -5,10 +5,10 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler.kube.http.backoff import Backoff
+from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.writes.binder import Binding
-from neuron_scheduler.sandbox.apiserver.store import Store
 from neuron_scheduler.wiring import Parts
+from sandbox.apiserver.store import Store
 from tests.simulation.history import History
 from tests.simulation.http_faults import TOO_LARGE, WEBHOOK
 from tests.simulation.oracles.watching import SAMPLES, watching

@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 import attrs
 
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.sandbox.apiserver import metadata
-from neuron_scheduler.sandbox.apiserver.store import Store
 from neuron_scheduler.wiring import Parts
+from sandbox.apiserver import metadata
+from sandbox.apiserver.store import Store
 from tests.simulation.clock import BOOTED, CLOCK, START
 from tests.simulation.history import History
 from tests.simulation.http_faults import LATE, WEBHOOK
@@ -43,9 +43,7 @@ SAMPLES: Final = (3.0, 15.0)
 SETTLED: Final = 5.0
 """Seconds without any change of pods, nodes or processes after which memory equals the API server's objects."""
 _LATE_CACHES: Final = frozenset({"cache late", "policy late"})
-_DELAYS: Final = frozenset(
-    {"stopped", "late", LATE, "sent twice", "sent again later", "long step", "connection silent"}
-)
+_DELAYS: Final = frozenset({"late", LATE, "sent twice", "sent again later", "connection silent"})
 """What makes a request of the past arrive now."""
 UNDELAYED: Final = 2.0
 """Seconds in which a request arrives otherwise; a server may be frozen for longer, but not by faults alone."""
@@ -137,7 +135,7 @@ class Watching:
         if change.kind == "Pod" and change.author:
             self.leaders.believed(change.at, self._may_bind())
         self.changes.changed(change)
-        for oracle in (self.progress, self.leaders, self.evictions, self.conditions, self.bounds):
+        for oracle in (self.leaders, self.evictions, self.conditions, self.bounds):
             oracle.changed(change)
         if change.kind in {"Pod", "Node"}:
             self._changed_at = CLOCK.now
@@ -202,10 +200,8 @@ class Watching:
         parts, process = replica.parts, replica.process
         if parts is None or not process.alive:
             return
-        if parts.election is not None and parts.election.leading:
-            identity, stuck = parts.election.identity, process.is_stopped("main")
-            self.progress.stuck(identity, now, is_stuck=stuck)
-            self.progress.looked(identity, now + BOOTED, parts.scheduling_loop.looked_at)
+        if parts.election is not None and parts.election.leading and not process.is_stopped:
+            self.progress.looked(parts.election.identity, now + BOOTED, parts.scheduling_loop.looked_at)
         if now >= self._sample_at.setdefault(name, now + self.dice.uniform(*SAMPLES)):
             self._sample_at[name] = now + self.dice.uniform(*SAMPLES)
             self.memory.sampled(name, parts, self._exists)
@@ -275,7 +271,7 @@ def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched],
         liveness=Liveness(
             report=report, tables=store.objects, quiet_at=last_fault_ends(scenario), left_out=unbindable(scenario)
         ),
-        progress=LeaseProgress(report=report, lease=LEASE, renew_deadline=scenario.lease[1]),
+        progress=LeaseProgress(report=report),
         leaders=Leaders(
             report=report,
             lease=LEASE,

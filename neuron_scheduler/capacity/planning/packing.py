@@ -1,0 +1,375 @@
+"""
+Waiting pods in lines, which of them an autoscaler counts onto existing nodes, and the others packed onto new machines.
+
+Karpenter and Cluster Autoscaler simulate the default filters, with amounts of devices in place of blocks. `hidden` does
+the same with our filters: a pod that asks for no Neuron, but for so much of the resource, passes NeuronTopology. The
+order is Karpenter's (`pkg/controllers/provisioning/scheduling`): descending by cpu and memory. What it takes for
+requirements, such as preferences, is not counted: for a pod with some it may buy a machine of its own.
+
+Packing follows the real rules: each pod is decided and assumed on a fork. Machines are filled one after the other. The
+next one is opened for the first pod that is left: of those that could be added and take this pod it is the one that
+serves most together, and the smallest of several. Requests are packed large ones first, which needs the fewest machines
+where the sizes divide each other, as blocks of a torus do. No other order is tried: for runs of any length on a line it
+is first-fit-decreasing, with its known bound.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.model.pod import Constraints, Pod, placed
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, Resources
+from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.neuron.catalog import Machine, machine_of
+from neuron_scheduler.scheduling.cycle.autoscaler_outlook import named_types
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, refusal_of_pod
+from neuron_scheduler.scheduling.cycle.what_if import Placer, takes
+from neuron_scheduler.scheduling.queue.signature import Signature, signature_of
+
+UNSCHEDULABLE: Final = "Unschedulable"
+_PODS_A_STEP: Final = 50
+_OF_NODES: Final = ("DaemonSet", "Node")
+_NO_PLUGINS: Final[frozenset[str]] = frozenset()
+_CORES_PER_DEVICE: Final = 2
+"""For the order of requests in cores among those in devices only: the least that a machine has for each device."""
+
+
+@attrs.define(eq=False)
+class Line:
+    """
+    Pods that the filters cannot tell apart, the most urgent first: one refusal answers for all of them.
+
+    Attributes:
+        key: what they have in common.
+        request: for Neuron.
+        profile: decides them.
+        pods: those without a place; taken from the left.
+    """
+
+    key: Signature
+    request: NeuronRequest
+    profile: Profile
+    pods: deque[Pod] = attrs.field(factory=deque)
+
+    @property
+    def size(self) -> int:
+        """The size of the request, to be compared with others; twice the devices, or the cores."""
+        return self.request.total * (_CORES_PER_DEVICE if self.request.unit is Unit.DEVICE else 1)
+
+    def leave(self, uids: "Iterable[str]") -> None:
+        """Take pods out, wherever they stand."""
+        gone = {*uids}
+        self.pods = deque(pod for pod in self.pods if pod.uid not in gone)
+
+
+def lines_of(
+    cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]
+) -> Generator[None, None, list[Line]]:
+    """
+    Put pods with Neuron, given in the order of their urgency, into lines; large requests first.
+
+    In this order machines are packed: what is left beside large requests still serves small ones.
+    """
+    lines: dict[Signature, Line] = {}
+    for position, pod in enumerate(pods, start=1):
+        if pod.neuron is not None:
+            key = _key_of(cluster, pod, profile_of(pod))
+            if key not in lines:
+                lines[key] = Line(key, pod.neuron, profile_of(pod))
+            lines[key].pods.append(pod)
+        if position % _PODS_A_STEP == 0:
+            yield
+    return sorted(lines.values(), key=lambda line: -line.size)  # stable: urgency decides among equals
+
+
+def is_seen(pod: Pod) -> bool:
+    """
+    Return whether autoscalers look at a waiting pod at all (Karpenter: `IsProvisionable`).
+
+    The condition's reason decides; a pod with a nominated node has a place, and pods of nodes come with their node.
+    """
+    condition = pod.scheduled
+    if condition is None or condition.reason != UNSCHEDULABLE or pod.node_name or pod.nominated_node_name:
+        return False
+    return not (pod.gates or pod.refusal or pod.terminating or (pod.owner is not None and pod.owner.kind in _OF_NODES))
+
+
+def hidden(
+    fork: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]
+) -> Generator[None, None, frozenset[str]]:
+    """
+    Return the uids of the pods with Neuron for which an autoscaler adds nothing, because by count they fit.
+
+    The pods are counted one after the other, on a fork that it changes. It yields where other tasks may run.
+    """
+    found: set[str] = set()
+    refused: set[Signature] = set()
+    warmup = IndexWarmup()
+    for position, pod in enumerate(sorted(pods, key=_packing_order), start=1):
+        profile, plain = profile_of(pod), attrs.evolve(pod, neuron=None)
+        key = _key_of(fork, pod, profile)
+        if names_a_node(pod.constraints):
+            found.add(pod.uid)  # Karpenter ignores it, and it takes no room
+        elif key not in refused:
+            yield from warmup.of(fork, plain, profile)
+            view = fork.view
+            fitting = _fitting(fork, plain, profile) if refusal_of_pod(view, plain, profile) is None else NO_NODES
+            if fitting:
+                fork.assume(placed(plain, view.row(view.oldest(fitting)).node.name, NO_LABELS))
+                found.add(pod.uid)
+            else:
+                refused.add(key)
+            yield
+        if position % _PODS_A_STEP == 0:
+            yield
+    return frozenset(found)
+
+
+def _fitting(cluster: Cluster, plain: Pod, profile: Profile) -> NodeSet:
+    """Return the nodes on which a pod fits for an autoscaler; `plain` is content with any devices: no `neuron`."""
+    among = cluster.view.live
+    for accept in profile.plan(plain).accepts:
+        if not among:
+            break
+        among = accept(cluster.view, plain, among)
+    return among
+
+
+def names_a_node(constraints: Constraints) -> bool:
+    """
+    Return whether a pod requires a node by its name.
+
+    Karpenter ignores pods that name the label of the host name in any term, and terms that look at fields.
+    """
+    return HOSTNAME_LABEL in constraints.node_selector or any(
+        term.fields or any(requirement.key == HOSTNAME_LABEL for requirement in term.expressions)
+        for term in constraints.required_terms or ()
+    )
+
+
+def counts_pods(pod: Pod) -> bool:
+    """Return whether a filter asks about other pods for this one."""
+    constraints = pod.constraints
+    return bool(constraints.affinity or constraints.anti_affinity or constraints.spread)
+
+
+def _key_of(cluster: Cluster, pod: Pod, profile: Profile) -> Signature:
+    """Return what decides which nodes take a pod; its namespace and labels count only where a filter may read them."""
+    apart = cluster.view.has_terms(TermKind.ANTI_AFFINITY)
+    looks_further = apart or counts_pods(pod) or pod.constraints.volume_claims
+    return signature_of(pod, frozenset(profile.plugins) if looks_further else _NO_PLUGINS)
+
+
+def _packing_order(pod: Pod) -> tuple[int, int, float, str]:
+    """Order pods as Karpenter does (`byCPUAndMemoryDescending`)."""
+    return -pod.requests.get(CPU, 0), -pod.requests.get(MEMORY, 0), pod.created, pod.uid
+
+
+MOST_NAMED: Final = 32
+"""Types that pods name and no node has; more are not tried."""
+_MOST_TRIED: Final = 16
+"""Machines that are compared for one pod."""
+_LATE: Final = float(1 << 50)
+
+Load = tuple[tuple[Line, Pod], ...]
+"""The pods that a machine got, in that order."""
+
+
+@attrs.frozen(eq=False)
+class Offer:
+    """
+    A machine that an autoscaler could add, with all that it would have when it joins.
+
+    Attributes:
+        row: it as a node, with its daemon pods.
+    """
+
+    fresh: FreshNode
+    row: NodeInfo = attrs.Factory(lambda self: row_of(self.fresh), takes_self=True)
+
+    @property
+    def instance_type(self) -> str:
+        """The value of the label, with `ml.` where the nodes have it."""
+        return self.fresh.node.labels.get(INSTANCE_TYPE_LABEL, "")
+
+    @property
+    def zone(self) -> str:
+        """Its zone; empty if it is not known."""
+        return self.fresh.zone
+
+    @property
+    def silicon(self) -> Resources:
+        """All that it has of Neuron, by the resources' names."""
+        allocatable = self.fresh.node.allocatable
+        return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
+
+    @property
+    def machine(self) -> Machine | None:
+        """Its devices and cores."""
+        return machine_of(self.fresh.node)
+
+    @property
+    def size(self) -> object:
+        """Machines of one size take as many pods, wherever they are."""
+        return frozenset(self.silicon.items()), self.row.free(CPU), self.row.free(MEMORY)
+
+
+def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator[None, None, tuple[Offer, ...]]:
+    """
+    Return what could be added: machines like those of the cluster, and of types that pods name; `also` are more types.
+
+    No other type is guessed: the autoscaler may not have it.
+    """
+    yield from view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
+    named = dict.fromkeys(name.removeprefix("ml.") for name in also)
+    for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
+        if len(named) < MOST_NAMED:
+            named.update(dict.fromkeys(sorted(named_types(constraints))[:MOST_NAMED]))
+    offers: list[Offer] = []
+    for name in known_types(view):
+        offers += [Offer(fresh) for fresh in fresh_nodes(view, name) if fresh.like or name in named]
+        yield
+    return tuple(offers)
+
+
+@attrs.frozen(eq=False)
+class Packed:
+    """
+    A machine with its pods.
+
+    Attributes:
+        node_name: on the fork.
+        alike: the offers of this machine's silicon of which each takes each of the pods; the first pod takes no others.
+    """
+
+    offer: Offer
+    node_name: str
+    alike: tuple[Offer, ...]
+    load: Load
+
+    @property
+    def served(self) -> int:
+        """How much of the machine's Neuron its pods use, in devices, rounded up for each pod."""
+        cores = 1 if self.offer.machine is None else self.offer.machine.cores_per_device
+        return sum(
+            line.request.total if line.request.unit is Unit.DEVICE else -(-line.request.total // cores)
+            for line, _ in self.load
+        )
+
+
+@attrs.define(eq=False)
+class Packing:
+    """
+    A fork of the cluster, to which machines are added.
+
+    Attributes:
+        fork: with all that was placed so far.
+        offers: what could be added.
+    """
+
+    fork: Cluster
+    offers: tuple[Offer, ...]
+    _joined: int = 0
+    _taking: dict[Signature, tuple[Offer, ...]] = attrs.field(factory=dict)
+    _placer: Placer = attrs.Factory(lambda self: Placer(self.fork), takes_self=True)
+
+    def place(self, line: Line) -> Generator[None, None, str]:
+        """Place the first pod of a line where the scheduler would: return the node's name, or empty and leave it."""
+        result = yield from self._placer.place(line.pods[0], line.profile)
+        if not isinstance(result, Decision):
+            return ""
+        line.pods.popleft()
+        return result.node_name
+
+    def taking(self, line: Line, pod: Pod) -> Generator[None, None, tuple[Offer, ...]]:
+        """Return the offers that take a pod; for pods that ask nothing about others it is found out once for a line."""
+        known = self._taking.get(line.key)
+        if known is not None:
+            return known
+        yield from self._placer.warmup.of(self.fork, pod, line.profile)
+        found: list[Offer] = []
+        for offer in self.offers:
+            if takes(self.fork, offer.fresh, pod, line.profile):
+                found.append(offer)
+            yield
+        if not (counts_pods(pod) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
+            self._taking[line.key] = tuple(found)
+        return tuple(found)
+
+    def join(self, offer: Offer) -> str:
+        """Add a machine, younger than every node that exists; return its name."""
+        self._joined += 1
+        node = attrs.evolve(offer.fresh.node, created=_LATE + self._joined)
+        return join(self.fork, attrs.evolve(offer.fresh, node=node), 1_000_000 + self._joined)
+
+    def place_on(self, line: Line, pod: Pod, node_name: str) -> bool:
+        """Place a pod on a machine; return False if that does not take it."""
+        return self._placer.place_on(pod, line.profile, node_name)
+
+    def opened(self, lines: Sequence[Line]) -> Generator[None, None, Packed | None]:
+        """
+        Add the machine for the first pod of the first line; None if there is none.
+
+        Its pods are taken from their lines.
+        """
+        first = lines[0]
+        taking = yield from self.taking(first, first.pods[0])
+        offer = yield from self._best(taking, lines)
+        if offer is None:
+            return None
+        packed = yield from self._filled(offer, taking, lines)
+        for line, _ in packed.load:
+            line.pods.popleft()
+        return packed if packed.load else None
+
+    def _best(self, taking: Sequence[Offer], lines: Sequence[Line]) -> Generator[None, None, Offer | None]:
+        """Return the offer that serves most pods together, the smallest of several."""
+        sizes = [*{offer.size: offer for offer in reversed(taking)}.values()][::-1]
+        if len(sizes) < 2:
+            return sizes[0] if sizes else None
+        best: Packed | None = None
+        most = (0, 0)
+        for offer in sizes[:_MOST_TRIED]:
+            trial = Packing(self.fork.fork(), self.offers, joined=self._joined, taking=self._taking)
+            yield
+            packed = yield from trial._filled(offer, taking, lines)
+            score = (packed.served, 0 if offer.machine is None else -offer.machine.devices)
+            if packed.load and (best is None or score > most):
+                best, most = packed, score
+        return None if best is None else best.offer
+
+    def _filled(self, offer: Offer, taking: Sequence[Offer], lines: Iterable[Line]) -> Generator[None, None, Packed]:
+        """
+        Add a machine with those pods of the lines that fit; the first refusal answers for the others of a line.
+
+        What is asked for is any machine of `alike`, so a pod comes along only if each of them takes it.
+        """
+        node_name = self.join(offer)
+        alike = tuple(each for each in taking if each.silicon == offer.silicon)
+        load: Load = ()
+        yield
+        for line in lines:
+            for pod in line.pods:
+                row = self.fork.node(node_name)
+                if row is None or row.free(line.request.resource) < line.request.total:
+                    break
+                if load and not {*alike} <= {*(yield from self.taking(line, pod))}:
+                    break
+                fits = self.place_on(line, pod, node_name)
+                yield
+                if not fits:
+                    break
+                load = (*load, (line, pod))
+        return Packed(offer, node_name, alike, load)

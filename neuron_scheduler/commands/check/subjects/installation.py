@@ -1,0 +1,208 @@
+"""Our own objects: the Deployments, the Lease, who manages the objects, and what older versions have left."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from neuron_scheduler.commands.check.subjects import commands
+from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, warning
+from neuron_scheduler.commands.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAME, OUR_LABEL, OUR_NAME, has
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.model.wording import counted, listed
+
+LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
+USUAL_NAMESPACE = "kube-system"
+PODS = f"kubectl describe pods --namespace {{}} --selector {'='.join(OUR_LABEL)}"
+
+
+def findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the state of the Deployments and the Lease, then what is wrong with the objects around them."""
+    if isinstance(snapshot.deployments, Unread):
+        yield Finding("installation-unknown", Severity.UNCHECKED, f"Deployments are not known: {snapshot.deployments}")
+    elif not snapshot.ours:
+        yield note(
+            "not-installed",
+            "neuron-scheduler is not installed",
+            advice="The README also has the ways with Helm and with the default scheduler",
+            command=commands.INSTALL,
+        )
+    if snapshot.accounts == () and snapshot.namespace != USUAL_NAMESPACE:  # each namespace has the account `default`
+        yield warning(
+            "namespace-missing",
+            f"The namespace {snapshot.namespace} does not exist, or it has no ServiceAccounts",
+            command=f"neuron-scheduler check --namespace {USUAL_NAMESPACE}",
+        )
+    for deployment in snapshot.ours:
+        yield from _state(snapshot, deployment)
+    if snapshot.installed:
+        yield from _lease(snapshot)
+    yield from _owners(snapshot)
+    yield from _of_older_versions(snapshot)
+
+
+def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
+    place, key = deployment.object, f"Deployment {deployment.object.key}"
+    why = "The pods' Events say why; if the containers have started, kubectl logs does"
+    pods = PODS.format(place.namespace)
+    if not deployment.replicas:
+        yield warning(
+            "scaled-to-zero",
+            f"{key} has no replicas",
+            command=f"kubectl scale --namespace {place.namespace} deployment/{place.name} --replicas=2",
+        )
+    elif not deployment.ready:
+        message = f"{key}: none of {counted(deployment.replicas, 'pod')} is ready"
+        yield error("not-ready", message, advice=why, command=pods)
+    elif deployment.ready < deployment.replicas:
+        message = f"{key}: {deployment.ready} of {deployment.replicas} pods are ready"
+        yield warning("partly-ready", message, advice=why, command=pods)
+    else:
+        yield ok("deployment", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready")
+    for image in {container.image for container in deployment.containers if OUR_NAME in container.image}:
+        tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+        if tag and tag != snapshot.program_version:
+            yield note(
+                "another-version",
+                f"{key} runs {image}; this check is of version {snapshot.program_version}",
+                advice="Its findings about policies and rights are for its own version",
+            )
+    if place.namespace != snapshot.namespace:
+        yield warning(
+            "another-namespace",
+            f"{key} is not in the namespace {snapshot.namespace}",
+            advice="Check that namespace too",
+            command=f"neuron-scheduler check --namespace {place.namespace}",
+        )
+
+
+def _lease(snapshot: Snapshot) -> Iterator[Finding]:
+    lease, key = snapshot.lease, f"Lease {snapshot.namespace}/{snapshot.lease_name}"
+    if isinstance(lease, Unread):
+        yield Finding("lease-unknown", Severity.UNCHECKED, f"Whether a replica holds the {key} is not known: {lease}")
+        return
+    ready = [d for d in snapshot.ours if d.ready and d.object.namespace == snapshot.namespace]
+    electing = [d for d in ready if not d.has_flag("--leader-elect", "false")]
+    if not electing:
+        return
+    place = electing[0].object
+    reason = _not_held(lease)
+    if lease is None or reason:
+        yield error(
+            "lease-not-held",
+            f"{key} {reason}, although the scheduler's pods are ready",
+            advice="Nothing is scheduled; the log says why",
+            command=LOGS.format(place.namespace, place.name),
+        )
+    elif any(lease.pod_name.startswith(f"{d.object.name}-") for d in ready):
+        yield ok("lease", f"{key} is held by {lease.pod_name}")
+    else:
+        yield error(
+            "lease-held-by-another",
+            f"{key} is held by {lease.holder}, which is no pod of ours",
+            advice="The scheduler waits for it; stop the other scheduler, whose pods then need our scheduler name",
+            command=f"kubectl get lease --namespace {snapshot.namespace} {snapshot.lease_name} --output yaml",
+        )
+
+
+def _not_held(lease: Lease | None) -> str:
+    """Return why nobody holds the Lease; empty if somebody does."""
+    if lease is None:
+        return "does not exist"
+    if not lease.holder:
+        return "is held by nobody"
+    if lease.expired:
+        return f"was last renewed {lease.age:.0f} s ago, by {lease.holder}"
+    return ""
+
+
+def _objects(snapshot: Snapshot) -> Iterator[Object]:
+    """Yield every object that was read and has one of our names or our label."""
+    lists = [snapshot.accounts, *snapshot.others]
+    for listing in lists:
+        yield from () if isinstance(listing, Unread) else listing
+    for bearers in (snapshot.role_bindings, snapshot.policies, snapshot.policy_bindings):
+        yield from () if isinstance(bearers, Unread) else (bearer.object for bearer in bearers)
+
+
+def _is_ours(seen: Object) -> bool:
+    return seen.name == OUR_NAME or seen.name.startswith(f"{OUR_NAME}-")
+
+
+def _owners(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield objects of ours that a Helm release owns which is not the one of the rest."""
+    by_release: dict[str, list[Object]] = defaultdict(list)
+    ours = [*filter(_is_ours, _objects(snapshot)), *(deployment.object for deployment in snapshot.ours)]
+    for seen in ours:
+        if "lease-watch" not in seen.name:  # stays when a release is removed
+            by_release[seen.release].append(seen)
+    stolen = by_release.pop(AWS_RELEASE, None)
+    if stolen:
+        yield error(
+            "owned-by-aws-release",
+            f"{counted(len(stolen), 'object')} of ours {'belongs' if len(stolen) == 1 else 'belong'} to AWS's Helm"
+            f" release {AWS_RELEASE}, whose next upgrade may delete or replace them",
+            advice="Switch the scheduler off in that release as in docs/migrating.md, then install ours again",
+            command=commands.switch_off(AWS_RELEASE, stolen[0].release_namespace),
+            objects=sorted(f"{seen.kind} {seen.key}" for seen in stolen),
+        )
+    if len(by_release) > 1:
+        owners = [f"release {release}" if release else "no release" for release in sorted(by_release)]
+        few = min(by_release.values(), key=len)
+        yield warning(
+            "mixed-owners",
+            f"Our objects have several owners: {listed(owners)}",
+            advice="Install with Helm or with kubectl, not with both: each removes or keeps what the other expects",
+            objects=sorted(f"{seen.kind} {seen.key}" for seen in few),
+        )
+
+
+def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield our objects under the names of older versions; old policies refuse the Bindings of the new account."""
+    older = [
+        seen
+        for seen in _objects(snapshot)
+        if has(seen.labels, OUR_LABEL) and (seen.name == OLDER_NAME or seen.name.startswith(f"{OLDER_NAME}-"))
+    ]
+    if snapshot.is_older:
+        yield warning(
+            "older-version",
+            f"An older version is installed, whose ServiceAccount is {snapshot.namespace}/{OLDER_NAME}",
+            advice="Follow docs/upgrading.md",
+        )
+        return
+    refusing = [
+        seen
+        for seen in older
+        if seen.kind.startswith("ValidatingAdmissionPolicy") and not seen.name.endswith("-lease-watch")
+    ]
+    if refusing:
+        yield error(
+            "older-policies",
+            "Policies of an older version are left, which refuse the Bindings of the ServiceAccount"
+            f" {snapshot.namespace}/{OUR_NAME}",
+            advice="Follow docs/upgrading.md",
+            command=_deletion(refusing),
+            objects=[f"{seen.kind} {seen.key}" for seen in refusing],
+        )
+    rest = [seen for seen in older if seen not in refusing and (_is_kept(snapshot) or "-lease-watch" not in seen.name)]
+    if rest:
+        yield warning(
+            "older-objects",
+            f"{counted(len(rest), 'object')} of an older version {'is' if len(rest) == 1 else 'are'} left under"
+            " AWS's names, and AWS's Helm release may delete or use them",
+            advice="Follow docs/upgrading.md, in its order",
+            command=_deletion(rest),
+            objects=[f"{seen.kind} {seen.key}" for seen in rest],
+        )
+
+
+def _is_kept(snapshot: Snapshot) -> bool:
+    """Return whether the new keeper of the watch of Leases is there, so that the older one may be deleted."""
+    lists = (snapshot.policies, snapshot.policy_bindings)
+    return all(not isinstance(each, Unread) and any(p.object.name == KEEPER for p in each) for each in lists)
+
+
+def _deletion(objects: list[Object]) -> str:
+    """Return the command that deletes these objects."""
+    spaces = {seen.namespace for seen in objects if seen.namespace}
+    within = f" --namespace {min(spaces)}" if spaces else ""
+    return f"kubectl delete{within} " + " ".join(f"{seen.kind.lower()}/{seen.name}" for seen in objects)

@@ -1,0 +1,104 @@
+"""
+The commands `run` and `extender`: from the settings to the end of the process, as an exit code.
+
+How the process ends is a line of the log, and what cannot work is one sentence on stderr. Refuses all other work:
+`app.py` runs the scheduler.
+"""
+
+import argparse
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import anyio
+import attrs
+
+from neuron_scheduler.settings.arguments import add_settings, config_and_file
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError, LeaseLostError, StalledError
+from neuron_scheduler.telemetry.line_formats import sentence
+
+CLEAN, FAILED = 0, 1
+EPILOG: Final = (
+    "Exit codes: 0: asked to stop; 1: lost the Lease, was the leader and did not schedule, or crashed;"
+    " 2: the configuration cannot work."
+)
+
+log = logs.logger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the settings."""
+    parser.epilog = EPILOG
+    add_settings(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """
+    Run the scheduler until it is asked to stop, or fails.
+
+    Raises:
+        ConfigurationError: the settings, or the rights, cannot work.
+    """
+    config, file = config_and_file(arguments)
+    logs.configure(verbosity=config.v, logging_format=config.logging_format)
+    if file is not None and file.ignored:
+        log.warning("Fields of the configuration file have no effect here", config=file.path, fields=list(file.ignored))
+    return _run(config)
+
+
+def _run(config: Config) -> int:
+    gc.disable()  # imports leave little garbage, and collecting it takes a sixth of their time
+    from neuron_scheduler import app  # not needed for --help; the import takes 0.5 s
+
+    gc.freeze()
+    gc.enable()
+
+    with ending() as end:
+        anyio.run(app.run, config, backend="asyncio", backend_options={"use_uvloop": True})
+    return end.code
+
+
+@attrs.define(eq=False)
+class Ending:
+    """The exit code of a scheduler that has ended."""
+
+    code: int = CLEAN
+
+
+@contextmanager
+def ending() -> Iterator[Ending]:
+    """
+    Log how the scheduler that runs inside the block ends, and set its exit code after the block.
+
+    Raises:
+        ConfigurationError: it cannot run with this configuration; the message is one line.
+    """
+    end = Ending()
+    refusal = ""
+    try:
+        yield end
+    except* ConfigurationError as group:
+        refusal = sentence(group)
+    except* LeaseLostError as group:
+        end.code = _stop("Leaderelection lost", group)
+    except* StalledError as group:
+        end.code = _stop("The scheduler does not schedule; exiting", group)
+    except* Exception as group:  # noqa: BLE001 - the process ends here, with a log line
+        end.code = _crash(group)
+    if refusal:
+        raise ConfigurationError(refusal)
+    if end.code == CLEAN:
+        log.info("Requested to terminate, exiting")
+
+
+def _stop(reason: str, error: BaseException) -> int:
+    log.error(reason, exc=error)
+    return FAILED
+
+
+def _crash(error: BaseException) -> int:
+    log.fatal("The scheduler ended unexpectedly", exc=error)
+    return FAILED

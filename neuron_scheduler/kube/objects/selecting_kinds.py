@@ -1,0 +1,153 @@
+"""
+Kinds of which only labels and selectors are read, and how they are listed and watched.
+
+Namespaces have labels for the namespace selectors of affinity terms. Services and the controllers of pods select the
+pods that are spread; one that cannot be read is skipped, because only a preference depends on it. PodDisruptionBudgets
+select the pods that should not be evicted.
+"""
+
+from functools import partial
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Resource, interned, labels
+from neuron_scheduler.kube.objects.selectors import label_selector
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.selectors import LabelSelector
+from neuron_scheduler.model.workload import Workload
+
+
+class _Namespace(wire.Wire):
+    """A namespace."""
+
+    metadata: wire.ObjectMeta
+
+
+def _namespace(namespace: _Namespace) -> Namespace:
+    meta = namespace.metadata
+    return Namespace(uid=meta.uid, name=interned(meta.name), labels=labels(meta.labels))
+
+
+NAMESPACES: Final[Resource[Namespace]] = Resource(
+    path="/api/v1/namespaces",
+    kind="Namespace",
+    shape=_Namespace,
+    read=_namespace,
+    order=attrgetter("name", "uid"),
+)
+
+
+class _MapSpec(wire.Wire):
+    """`spec` of a Service or ReplicationController, whose selector is a plain map."""
+
+    selector: dict[str, str] | None = None
+
+
+class _Mapped(wire.Wire):
+    """A Service or ReplicationController."""
+
+    metadata: wire.ObjectMeta
+    spec: _MapSpec | None = None
+
+
+class _SetSpec(wire.Wire):
+    """`spec` of a ReplicaSet or StatefulSet."""
+
+    selector: wire.Selector | None = None
+
+
+class _Set(wire.Wire):
+    """A ReplicaSet or StatefulSet."""
+
+    metadata: wire.ObjectMeta
+    spec: _SetSpec | None = None
+
+
+def _selector_of(workload: _Mapped | _Set) -> wire.Selector | None:
+    if isinstance(workload, _Set):
+        return workload.spec.selector if workload.spec else None
+    return wire.Selector(match_labels=workload.spec.selector) if workload.spec else None
+
+
+def _workload(workload: _Mapped | _Set, *, api_version: str, kind: str) -> Workload:
+    meta = workload.metadata
+    return Workload(
+        uid=meta.uid,
+        api_version=api_version,
+        kind=kind,
+        namespace=interned(meta.namespace),
+        name=interned(meta.name),
+        selector=label_selector(_selector_of(workload)),
+    )
+
+
+def _workloads_of(path: str, api_version: str, kind: str, shape: type[_Mapped | _Set]) -> Resource[Workload]:
+    return Resource(
+        path=path,
+        kind=kind,
+        shape=shape,
+        read=partial(_workload, api_version=api_version, kind=kind),
+        order=attrgetter("namespace", "name", "uid"),
+    )
+
+
+WORKLOADS: Final = (
+    _workloads_of("/api/v1/services", "v1", "Service", _Mapped),
+    _workloads_of("/api/v1/replicationcontrollers", "v1", "ReplicationController", _Mapped),
+    _workloads_of("/apis/apps/v1/replicasets", "apps/v1", "ReplicaSet", _Set),
+    _workloads_of("/apis/apps/v1/statefulsets", "apps/v1", "StatefulSet", _Set),
+)
+
+
+class _BudgetSpec(wire.Wire):
+    """`spec` of a budget."""
+
+    selector: wire.Selector | None = None
+
+
+class _BudgetStatus(wire.Wire):
+    """`status` of a budget."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, msgspec.Raw] | None = None
+
+
+class _Budget(wire.Wire):
+    """A PodDisruptionBudget."""
+
+    metadata: wire.ObjectMeta
+    spec: _BudgetSpec | None = None
+    status: _BudgetStatus | None = None
+
+
+def _budget(budget: _Budget) -> DisruptionBudget:
+    meta, status = budget.metadata, budget.status or _BudgetStatus()
+    return DisruptionBudget(
+        uid=meta.uid,
+        namespace=interned(meta.namespace),
+        name=interned(meta.name),
+        selector=_selector_of_budget(budget.spec.selector if budget.spec else None),
+        allowed=status.disruptions_allowed,
+        disrupted=frozenset(status.disrupted_pods or ()),
+    )
+
+
+def _selector_of_budget(selector: wire.Selector | None) -> LabelSelector | None:
+    """Return the selector; one that cannot be read matches nothing, as upstream."""
+    try:
+        return label_selector(selector)
+    except ValueError:
+        return None
+
+
+BUDGETS: Final[Resource[DisruptionBudget]] = Resource(
+    path="/apis/policy/v1/poddisruptionbudgets",
+    kind="PodDisruptionBudget",
+    shape=_Budget,
+    read=_budget,
+    order=attrgetter("namespace", "name", "uid"),
+)

@@ -1,0 +1,244 @@
+"""
+What this process may do, who its readers are and what they may do, by the API server's own answers.
+
+A right of this process that is missing would show only when it is first needed, for a Binding perhaps hours after the
+start. So the API server is asked once, before anything else, with SelfSubjectAccessReviews, which every authenticated
+user may create; `manifests/base/rbac.yaml` is tested against the list. Readers are known by a TokenReview, and judged
+by SubjectAccessReviews; what follows from the answers, and for how long they count, is for `serving.access`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.status import UNKNOWN_USER
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Resource
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
+
+_TOKENS: Final = "authentication.k8s.io/v1"
+_ACCESS: Final = "authorization.k8s.io/v1"
+_PAUSE: Final = 2.0
+_TRIES: Final = 3
+_TIMEOUT: Final = 10.0  # an answer takes milliseconds; what takes longer is a connection that is dead
+TIMEOUT: Final = 3.0  # seconds for each request about a reader; a client of /metrics waits for two
+
+log = logs.logger(__name__)
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Right:
+    """A verb on a resource; `namespace` and `name` are empty where the right is for all of them."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The `resourceAttributes` of a review that asks for this right."""
+        resource, _, subresource = self.resource.partition("/")
+        return {
+            "verb": self.verb,
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+
+    def __str__(self) -> str:
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}{place}"
+
+
+_SINGLE_OBJECTS: Final = (
+    *(Right(verb, "pods") for verb in ("get", "delete")),
+    *(
+        Right(verb, volumes)
+        for volumes in ("persistentvolumes", "persistentvolumeclaims")
+        for verb in ("get", "update")
+    ),
+    Right("create", "pods/binding"),
+    Right("patch", "pods/status"),
+    *(Right(verb, "events", "events.k8s.io") for verb in ("create", "patch")),
+)
+
+REVIEWING: Final = (
+    Right("create", "tokenreviews", "authentication.k8s.io"),
+    Right("create", "subjectaccessreviews", "authorization.k8s.io"),
+)
+"""
+What --authorize-metrics and --answer-questions need: manifests/components/secure-metrics and questions bind
+`system:auth-delegator`, which has it.
+"""
+
+
+_CAPACITY: Final = "neuron-scheduler-capacity"
+ASKING: Final = (
+    *(Right(verb, "pods", "", _CAPACITY) for verb in ("create", "delete")),
+    Right("patch", "pods/status", "", _CAPACITY),
+)
+"""What asking an autoscaler for machines needs: manifests/components/capacity-requests grants it."""
+
+
+def scheduling(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
+    """Return the rights that scheduling needs: to list and watch these resources, to write, and to read back."""
+    return (
+        *(Right(verb, resource.name, resource.group) for resource in watched for verb in ("list", "watch")),
+        *_SINGLE_OBJECTS,
+    )
+
+
+def leading(namespace: str, name: str) -> tuple[Right, ...]:
+    """Return the rights that holding a Lease needs."""
+    group = "coordination.k8s.io"
+    return (
+        Right("create", "leases", group, namespace),
+        *(Right(verb, "leases", group, namespace, name) for verb in ("get", "update", "watch")),
+    )
+
+
+class User(wire.Wire):
+    """A user as the API server describes it; passed on unchanged."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _TokenStatus(wire.Wire):
+    authenticated: bool = False
+    user: User = msgspec.field(default_factory=User)
+
+
+class _TokenReview(wire.Wire):
+    status: _TokenStatus = msgspec.field(default_factory=_TokenStatus)
+
+
+class _AccessStatus(wire.Wire):
+    allowed: bool = False
+    denied: bool = False
+
+
+class _AccessReview(wire.Wire):
+    status: _AccessStatus = msgspec.field(default_factory=_AccessStatus)
+
+
+_TOKEN_REVIEW: Final = msgspec.json.Decoder(_TokenReview)
+_ACCESS_REVIEW: Final = msgspec.json.Decoder(_AccessReview)
+
+
+async def require(client: Client, rights: tuple[Right, ...]) -> None:
+    """
+    Return once the API server has answered that this process has all the rights; wait for a server that cannot be
+    reached.
+
+    Raises:
+        ConfigurationError: some are missing, or the server does not know who we are.
+    """
+    for _ in range(_TRIES):
+        lacking = await missing(client, rights)
+        if not lacking:
+            return
+        await anyio.sleep(_PAUSE)  # for a moment after its start an API server knows no rights
+    if all(right in map(str, REVIEWING) for right in lacking):
+        advice = (
+            "apply manifests/components/questions (for --answer-questions) or manifests/components/secure-metrics"
+            " (for --authorize-metrics)"
+        )
+    else:
+        advice = "apply manifests/base/rbac.yaml or the chart, and run under its ServiceAccount"
+    raise ConfigurationError(f"the API server does not allow this process to {', '.join(lacking)}; {advice}")
+
+
+async def missing(client: Client, rights: tuple[Right, ...]) -> list[str]:
+    """Return which of the rights this process does not have; wait for a server that cannot be reached."""
+    return [str(right) for right in rights if not await _allowed(client, right)]
+
+
+async def _allowed(client: Client, right: Right) -> bool:
+    kind = "SelfSubjectAccessReview"
+    body = _encoded(_ACCESS, kind, {"resourceAttributes": right.attributes})
+    while True:
+        try:
+            answer = await client.request("POST", _path(_ACCESS, kind), body=body, timeout=_TIMEOUT)
+            return _decoded(answer.body, _ACCESS_REVIEW).status.allowed
+        except ApiError as error:
+            if error.unauthorized:
+                raise ConfigurationError(UNKNOWN_USER) from error
+            if error.status < 500 and error.status != 429:
+                log.warning("Permissions cannot be checked; continuing without the check", exc=error)
+                return True
+            log.warning("API server is not ready; trying again", exc=error)
+        except UnreachableError as error:
+            log.warning("API server cannot be reached; trying again", exc=error)
+        await anyio.sleep(_PAUSE)
+
+
+@attrs.frozen
+class UserReviews:
+    """Asks about readers; each request raises ApiError or UnreachableError if there is no answer."""
+
+    client: Client
+
+    async def user_of(self, token: str) -> User | None:
+        """Return the user of a bearer token; None if the API server does not accept it."""
+        status = (await self._post(_TOKENS, "TokenReview", {"token": token}, _TOKEN_REVIEW)).status
+        return status.user if status.authenticated and status.user.username else None
+
+    async def may_get(self, user: User, path: str) -> bool:
+        """Return whether a user may GET a path that is not a resource, such as `/metrics`."""
+        return await self._is_allowed(_subject(user) | {"nonResourceAttributes": {"path": path, "verb": "get"}})
+
+    async def may_get_pods(self, user: User, namespace: str, name: str = "") -> bool:
+        """Return whether a user may get a pod, all pods of a namespace, or without a namespace all pods."""
+        attributes = {"verb": "get", "resource": "pods", "namespace": namespace, "name": name}
+        return await self._is_allowed(_subject(user) | {"resourceAttributes": attributes})
+
+    async def may(self, username: str, groups: Sequence[str], attributes: Mapping[str, str]) -> bool:
+        """Return whether a user of these groups has a right, by its `resourceAttributes`."""
+        return await self._is_allowed({"user": username, "groups": [*groups], "resourceAttributes": attributes})
+
+    async def _is_allowed(self, spec: object) -> bool:
+        status = (await self._post(_ACCESS, "SubjectAccessReview", spec, _ACCESS_REVIEW)).status
+        return status.allowed and not status.denied
+
+    async def _post(self, group: str, kind: str, spec: object, decoder: msgspec.json.Decoder[T]) -> T:
+        path = _path(group, kind)
+        try:
+            answer = await self.client.request("POST", path, body=_encoded(group, kind, spec), timeout=TIMEOUT)
+        except ApiError as error:
+            if error.refused or error.status not in (401, 403):
+                raise
+            raise UnreachableError(f"POST {path}: {error.status}, and not from an API server") from error
+        return _decoded(answer.body, decoder)
+
+
+def _path(group: str, kind: str) -> str:
+    return f"/apis/{group}/{kind.lower()}s"
+
+
+def _encoded(group: str, kind: str, spec: object) -> bytes:
+    return msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
+
+
+def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UnreachableError(f"the answer cannot be read: {error}") from error
+
+
+def _subject(user: User) -> dict[str, object]:
+    """Return the part of a review that says whose rights it is about."""
+    return {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}

@@ -1,0 +1,81 @@
+"""
+What would be if: pods placed on a fork one after the other, and nodes that do not exist yet.
+
+Each pod is decided by the functions that decide real ones, so devices, spread constraints, host ports and claims count
+as they do for real pods.
+"""
+
+from collections.abc import Generator
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fresh_node import FreshNode, row_of
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.neuron.topology import illegal_count, place
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, select_node
+from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
+
+
+@attrs.define(eq=False)
+class Placer:
+    """Places pods on a fork as the running scheduler would: decide, assume, next."""
+
+    fork: Cluster
+    warmup: IndexWarmup = attrs.field(factory=IndexWarmup)
+
+    def place(self, pod: Pod, profile: Profile) -> Generator[None, None, Decision | NoNode]:
+        """Place a pod on the best node, if there is one; a step is a decision, or a part of building its indexes."""
+        yield from self.warmup.of(self.fork, pod, profile)
+        result = select_node(self.fork, pod, profile)
+        if isinstance(result, Decision):
+            assume(self.fork, pod, result)
+        yield
+        return result
+
+    def place_on(self, pod: Pod, profile: Profile, node_name: str) -> bool:
+        """Place a pod on one node; return False if that does not take it."""
+        decision = decide_on(self.fork, pod, profile, node_name)
+        if not isinstance(decision, Decision):
+            return False
+        assume(self.fork, pod, decision)
+        return True
+
+
+def assume(fork: Cluster, pod: Pod, decision: Decision) -> None:
+    """Place a pod on a fork as was decided, with its volumes."""
+    plan = volume_plan(fork, pod, decision.node_name) if pod.constraints.volume_claims else None
+    for volume_or_claim in () if plan is None else plan.assumed:
+        fork.volumes.assume(volume_or_claim)
+    cores = NO_CORES if decision.placement is None else decision.placement.cores
+    fork.assume(placed(pod, decision.node_name, NO_LABELS), cores)
+
+
+def takes(cluster: Cluster, fresh: FreshNode, pod: Pod, profile: Profile) -> bool:
+    """
+    Return whether a new node would take a pod, beside all pods that are in the cluster.
+
+    The cluster is the same before and after; no fork is needed. False if a node has the name that the new one would
+    get. Its indexes are built when they are first asked for: warm up for the pod before.
+    """
+    if pod.neuron is not None and not has_room(fresh, pod.neuron):
+        return False  # for most types no trial is needed
+    row = row_of(fresh)
+    if cluster.view.slot(row.node.name) is not None:
+        return False
+    with cluster.row_added(row):
+        return isinstance(decide_on(cluster, pod, profile, row.node.name), Decision)
+
+
+def has_room(fresh: FreshNode, request: NeuronRequest) -> bool:
+    """Return whether the whole machine of a new node serves a request while no pod at all is on it."""
+    machine = machine_of(fresh.node)
+    if machine is None or illegal_count(machine, request) is not None:
+        return False
+    return place(machine, machine.all_cores, request) is not None

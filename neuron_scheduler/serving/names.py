@@ -1,0 +1,134 @@
+"""
+What a reader sees of an answer who may not get the pods of all namespaces: counts, sizes and nodes, and fields.
+
+Decided on fields alone: a pod of a namespace whose pods the reader may not get loses its name, and a sentence that may
+name such a pod is left out. Which sentences do is known from the fields beside them: what the plugin is, what the cause
+is, whose space is kept. Who may get all pods sees all.
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+import attrs
+
+from neuron_scheduler.explain.answers.explanation import (
+    Change,
+    Explanation,
+    FilterVerdict,
+    LeavingPod,
+    NodeExplanation,
+    NodeGroup,
+    NodeHolder,
+    Verdict,
+)
+from neuron_scheduler.model.wording import counted
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, volume_restrictions
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.serving.access import MOST_NAMESPACES, Names, Reader
+
+NO_NAMES: Final = "The names of pods are left out. A token adds the names of those pods that its user may get."
+SOME_NAMES: Final = "The names of pods in {} are left out: you may not get the pods there."
+UNASKED: Final = (
+    f"The names of pods in {{}} more are left out: one question looks up your rights in {MOST_NAMESPACES} namespaces."
+)
+A_POD: Final = "a pod that you may not see"
+LEFT_OUT: Final = "Sentences that may name pods which you may not see are left out."
+
+_NAME_PODS: Final = (node_ports.NAME, volume_restrictions.NAME)
+"""Plugins whose figures name the pods that are in the way."""
+_NAME_NONE: Final = (Cause.CAPACITY, Cause.FRAGMENTATION, Cause.INVALID_COUNT)
+"""Causes for which Neuron's figures name no pod; for others they name holders whose ids are unknown."""
+
+A = TypeVar("A", Explanation, NodeExplanation)
+
+
+def pod_as_seen(answer: Explanation, names: Names) -> Explanation:
+    """Return why a pod waits, without what the reader may not see."""
+    if names.shown is None:
+        return answer
+    bound = answer.verdict is Verdict.BOUND  # the notes on its node name pods with unknown ids
+    return _noted(
+        attrs.evolve(
+            answer,
+            groups=tuple(_group(group, names) for group in answer.groups),
+            changes=tuple(_change(change, names) for change in answer.changes),
+            notes=() if bound else answer.notes,
+        ),
+        answer,
+    )
+
+
+def node_as_seen(answer: NodeExplanation, names: Names) -> NodeExplanation:
+    """Return what each filter says of a node, without what the reader may not see."""
+    if names.shown is None:
+        return answer
+    named = any(holder.unknown for holder in answer.holders)
+    return _noted(
+        attrs.evolve(
+            answer,
+            filters=tuple(map(_verdict, answer.filters)),
+            free="" if named else answer.free,
+            holders=tuple(_holder(holder, names) for holder in answer.holders),
+        ),
+        answer,
+    )
+
+
+def _noted(seen: A, answer: A) -> A:
+    return seen if seen == answer else attrs.evolve(seen, notes=(*seen.notes, LEFT_OUT))
+
+
+def namespaces_in(answer: Explanation | NodeExplanation) -> set[str]:
+    """Return the namespaces of all pods that an answer names in fields."""
+    if isinstance(answer, NodeExplanation):
+        return {holder.namespace for holder in answer.holders}
+    kept_for = (key for group in answer.groups for key in group.kept_for)
+    leaving = (pod.namespace for change in answer.changes for pod in change.pods)
+    return {*(key.partition("/")[0] for key in kept_for), *leaving}
+
+
+def name_notes(reader: Reader, names: Names) -> tuple[str, ...]:
+    """Return what a reader has to know about names that are left out."""
+    return tuple(_name_notes(reader, names))
+
+
+def _name_notes(reader: Reader, names: Names) -> Iterator[str]:
+    if reader.user is None:
+        yield NO_NAMES
+    if names.hidden:
+        yield SOME_NAMES.format(counted(names.hidden, "namespace"))
+    if names.unasked:
+        yield UNASKED.format(counted(names.unasked, "namespace"))
+
+
+def _group(group: NodeGroup, names: Names) -> NodeGroup:
+    kept_for = tuple(key if key.partition("/")[0] in names else A_POD for key in group.kept_for)
+    silent = kept_for or _names_pods(group.plugin, group.cause)
+    return attrs.evolve(group, arithmetic="" if silent else group.arithmetic, kept_for=kept_for)
+
+
+def _verdict(said: FilterVerdict) -> FilterVerdict:
+    return attrs.evolve(said, arithmetic="") if _names_pods(said.plugin, said.cause) else said
+
+
+def _names_pods(plugin: str, cause: str) -> bool:
+    return plugin in _NAME_PODS or (plugin == neuron_topology.NAME and cause not in _NAME_NONE)
+
+
+def _change(change: Change, names: Names) -> Change:
+    """Return a change; one about pods that the reader may not see says how many, and has no command."""
+    if all(pod.namespace in names for pod in change.pods):
+        return change
+    sentence = (
+        f"{counted(len(change.pods), 'pod')} of {change.node_name or 'one node'} end; you may not see all of them."
+    )
+    pods = tuple(_leaving(pod, names) for pod in change.pods)
+    return attrs.evolve(change, sentence=sentence, command="", pods=pods)
+
+
+def _leaving(pod: LeavingPod, names: Names) -> LeavingPod:
+    return pod if pod.namespace in names else attrs.evolve(pod, namespace="", name="", budgets=())
+
+
+def _holder(holder: NodeHolder, names: Names) -> NodeHolder:
+    return holder if holder.namespace in names else attrs.evolve(holder, namespace="", name="")

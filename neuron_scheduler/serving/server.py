@@ -1,0 +1,239 @@
+"""
+The process's own endpoints: /healthz, /livez, /readyz and /metrics, over HTTP and, with a certificate, over HTTPS.
+
+The answers are like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` or
+if one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
+have synced, leader or not. A check is a function that returns what is wrong, or None. Nothing secret is served, so
+clients need no token, except for /metrics if there is an `Access`. Questions and the page are pages by path.
+"""
+
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+import attrs
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+
+from neuron_scheduler.serving.access import Access
+from neuron_scheduler.serving.certificate import Certificate
+from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions, open_socket
+from neuron_scheduler.serving.pages import Answer, Page, RefusedError, text
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError
+from neuron_scheduler.telemetry.metrics import Metrics
+
+Check = Callable[[], str | None]
+
+PLAIN: Final = Limits(at_once=64, waiting=512, rate=200.0, burst=20, seconds=10.0)
+"""Even if every connection that waits has another peer, all of them get their turn before a probe's time is over."""
+TLS: Final = Limits(at_once=64, waiting=128, rate=50.0, burst=20, seconds=10.0)
+"""A handshake takes about five times as long as an answer."""
+AGE: Final = 1.0
+"""Seconds for which the text of /metrics is kept, since writing it takes milliseconds in which nothing is scheduled."""
+LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
+CLOSING_TIME: Final = 3.0
+NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
+_NONE_HERE: Final = Page(lambda _: _not_here())
+
+log = logs.logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Endpoints:
+    """
+    Where to listen; port 0 is off.
+
+    `secure_port` needs the two files; they are read again when they change.
+    """
+
+    address: str
+    port: int
+    secure_port: int = 0
+    cert_file: str = ""
+    key_file: str = ""
+
+
+def lease_watchdog(
+    *, renewed_at: Callable[[], float | None], clock: Callable[[], float], lease_duration: float
+) -> Check:
+    """
+    Return the check that fails on a leader whose last renewal is overdue by more than the tolerance.
+
+    Args:
+        renewed_at: when the Lease was last renewed, on the same clock; None while this process is not the leader.
+        clock: seconds, monotonic.
+        lease_duration: seconds.
+    """
+
+    def check() -> str | None:
+        renewed = renewed_at()
+        if renewed is None or clock() - renewed <= lease_duration + LEASE_TOLERANCE:
+            return None
+        return f"the Lease was last renewed {clock() - renewed:.0f} s ago; it lasts {lease_duration:g} s"
+
+    return check
+
+
+@asynccontextmanager
+async def serving(
+    endpoints: Endpoints,
+    *,
+    live: Mapping[str, Check],
+    ready: Mapping[str, Check],
+    metrics: Metrics,
+    access: Access | None = None,
+    pages: Mapping[str, Page] = NO_PAGES,
+) -> AsyncIterator[None]:
+    """
+    Answer requests while the context is open.
+
+    Args:
+        endpoints: where to listen.
+        live: what /livez and /healthz check, by name, beside `ping`.
+        ready: what /readyz checks, by name, beside `ping`.
+        metrics: what /metrics shows.
+        access: who may read /metrics, which is served over HTTPS only then; None for everybody.
+        pages: what else is served, by path, over HTTP and HTTPS; each page judges its clients itself.
+
+    Raises:
+        ConfigurationError: an address is taken or not ours, or the certificate cannot be used.
+    """
+    certificate = Certificate(endpoints.cert_file, endpoints.key_file) if endpoints.secure_port else None
+    common = {**pages, **health(live, ready)}
+    shown = Page(_metrics_page(MetricsText(metrics, time.monotonic), access))
+    async with AsyncExitStack() as ports:
+        if endpoints.port:
+            opened = open_listening(endpoints.address, endpoints.port, "--port or --bind-address")
+            here = common | {"/metrics": shown if access is None else Page(_elsewhere)}
+            plain = Connections(listening=opened, reactions=_reactions(here, metrics), limits=PLAIN)
+            ports.push_async_callback(_close, plain)
+        if certificate is not None:
+            opened = open_listening(endpoints.address, endpoints.secure_port, "--secure-port or --bind-address")
+            reactions = _reactions(common | {"/metrics": shown}, metrics)
+            secure = Connections(listening=opened, reactions=reactions, limits=TLS, certificate=certificate)
+            ports.push_async_callback(_close, secure)
+        yield
+
+
+async def _close(connections: Connections) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSING_TIME):
+        await connections.close()
+
+
+def open_listening(address: str, port: int, flags: str) -> socket.socket:
+    """
+    Return a socket that listens, as `open_socket`.
+
+    Args:
+        address: an IP address.
+        port: its port.
+        flags: names of the flags that say so.
+
+    Raises:
+        ConfigurationError: the address is taken, or not ours.
+    """
+    try:
+        return open_socket(address, port)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise ConfigurationError(
+            f"cannot listen on {address} at port {port} ({reason}); choose another {flags}"
+        ) from error
+
+
+def _reactions(pages: Mapping[str, Page], metrics: Metrics) -> Reactions:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            response = await pages.get(request.path, _NONE_HERE).answered(request)
+        except RefusedError as error:
+            response = error.response()
+        response.headers.update(SERVER | {"X-Content-Type-Options": "nosniff"})
+        response.force_close()  # a connection has one request: no client gets more than its turns
+        return response
+
+    return Reactions(
+        answer=answer, unreadable=_unreadable, dropped=lambda how, _why, _peer: metrics.connection_dropped(how)
+    )
+
+
+def _unreadable(error: BaseException | None, message: str) -> web.StreamResponse:
+    if isinstance(error, Exception) and not message:
+        if not isinstance(error, ConnectionError):  # else the client has gone
+            log.error("Cannot answer a request", exc=error)
+        return text(500, "internal error; see the log")
+    return text(400, "not a request of HTTP/1.1")
+
+
+def health(live: Mapping[str, Check], ready: Mapping[str, Check]) -> dict[str, Page]:
+    """Return the health endpoints by path; the arguments are those of `serving`."""
+    checks = {"healthz": live, "livez": live, "readyz": ready}
+    return {f"/{endpoint}": Page(_checking(endpoint, of)) for endpoint, of in checks.items()}
+
+
+def _checking(endpoint: str, checks: Mapping[str, Check]) -> Answer:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        problems = {"ping": None} | {name: check() for name, check in checks.items()}
+        failed = any(problems.values())
+        if not failed and "verbose" not in request.query:
+            return text(200, "ok")
+        lines = [
+            f"[+]{name} ok" if not problem else f"[-]{name} failed: {problem}" for name, problem in problems.items()
+        ]
+        lines.append(f"{endpoint} check {'failed' if failed else 'passed'}\n")
+        return text(500 if failed else 200, "\n".join(lines))
+
+    return answer
+
+
+@attrs.define(eq=False)
+class MetricsText:
+    """
+    The text of /metrics, which is kept for `AGE`, so that many scrapers cost the event loop no more than one.
+
+    Attributes:
+        clock: seconds, monotonic.
+    """
+
+    metrics: Metrics
+    clock: Callable[[], float]
+    _texts: dict[str, bytes] = attrs.field(factory=dict, init=False)
+    _good_until: float = attrs.field(default=float("-inf"), init=False)
+    _writing: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+
+    async def of(self, accept: str) -> tuple[bytes, str]:
+        """Return the metrics in a format that the header `Accept` allows, and its content type."""
+        _, content_type = choose_encoder(accept)
+        async with self._writing:  # who comes while they are prepared waits for them
+            if self.clock() >= self._good_until:
+                for _ in self.metrics.prepared():
+                    await anyio.lowlevel.checkpoint()
+                self._texts.clear()
+                self._good_until = self.clock() + AGE
+            if content_type not in self._texts:
+                self._texts[content_type], _ = self.metrics.exposition(accept)
+            return self._texts[content_type], content_type
+
+
+def _metrics_page(shown: MetricsText, access: Access | None) -> Answer:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if access is not None:
+            await access.reader(request)
+        body, content_type = await shown.of(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return answer
+
+
+async def _elsewhere(_request: web.BaseRequest) -> web.StreamResponse:
+    return text(403, "metrics are served on --secure-port only, to clients that have the right to get them\n")
+
+
+async def _not_here() -> web.StreamResponse:
+    return text(404, "404 page not found\n")

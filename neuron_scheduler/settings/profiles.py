@@ -1,0 +1,28 @@
+"""
+The profiles of a configuration, by scheduler name.
+
+The process schedules with them, and the commands explain with them. Does not read a configuration: `settings` does.
+"""
+
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profile_config import ProfileConfig
+
+
+def profiles_of(config: Config) -> dict[str, Profile]:
+    """Return the profiles of our own queue."""
+    if not config.queue:
+        return {}
+    return {
+        profile.scheduler_name: default_profile(
+            profile.scheduler_name,
+            preferences=preference_names(profile),
+        )
+        for profile in config.profiles
+    }
+
+
+def preference_names(profile: ProfileConfig) -> tuple[str, ...]:
+    """Return the names of a profile's preferences, the most important first."""
+    return tuple(PREFERENCES if profile.preferences is None else profile.preferences)

@@ -1,0 +1,40 @@
+"""
+Long computations in steps: generators that yield at their pauses and return their answer.
+
+`run` takes the steps one after the other, for callers that have no other task to let run; `run_in_turns` is for an
+event loop, on which other tasks, such as watches, get a turn. The questions of `serving` have a driver of their own,
+because they share a part of the loop's time.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar
+
+import anyio.lowlevel
+
+T = TypeVar("T")
+LONGEST_TURN: Final = 0.002
+"""Seconds of decisions, of a search for victims, or of building indexes in a row."""
+
+
+def run(steps: Generator[None, None, T]) -> T:
+    """Take all steps without a pause; return the answer."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+
+async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], float]) -> T:
+    """Take all steps, with other tasks in between whenever a turn is over; return the answer."""
+    turn_ends = clock() + LONGEST_TURN
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        if clock() >= turn_ends:
+            await anyio.lowlevel.checkpoint()
+            turn_ends = clock() + LONGEST_TURN

@@ -1,0 +1,137 @@
+"""
+All exceptions that this process raises on purpose.
+
+Expected outcomes are values elsewhere (`FitError`, `BindOutcome`). The name of a class says whether the process, the
+call or the configuration is at fault. No exception of the HTTP library leaves `kube`: `kube.http.pools` turns them into
+these, and no other module does.
+"""
+
+from typing import Final
+
+TURNED_AWAY: Final = frozenset(
+    {"Too many requests, please try again later.", "The apiserver is shutting down, please try again later."}
+)
+
+
+class NeuronSchedulerError(Exception):
+    """Anything that this process raises on purpose."""
+
+
+# -- the process cannot start: exit status 2 ---------------------------------------------------------------------------
+
+
+class ConfigurationError(NeuronSchedulerError):
+    """A flag, a file or a right is missing or unusable; the text is one sentence that says what to do."""
+
+
+# -- the process must stop: exit status 1 ------------------------------------------------------------------------------
+
+
+class LeaseLostError(NeuronSchedulerError):
+    """This replica no longer holds the Lease, or could not renew it in time."""
+
+
+class StalledError(NeuronSchedulerError):
+    """This replica leads and does not schedule, or a part of it ended on its own; another replica may work."""
+
+
+# -- a call was answered, with a refusal -------------------------------------------------------------------------------
+
+
+class ApiError(NeuronSchedulerError):
+    """
+    The API server answered with a status other than success.
+
+    Attributes:
+        status: HTTP status code.
+        reason: `Status.reason`, such as `Conflict` or `Expired`; empty if the body was no Status.
+        message: the server's sentence, or the beginning of any other body.
+        kind, name, uid: `Status.details`: which object the answer is about, such as `pods/binding` and the pod's name.
+        retry_after: seconds the server asks to wait, at most 15; None if it does not say.
+        is_status: the body was a Status of failure with this code. Anything else may come from a proxy, and
+            says nothing about what the API server did.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        *,
+        reason: str = "",
+        message: str = "",
+        kind: str = "",
+        name: str = "",
+        uid: str = "",
+        retry_after: float | None = None,
+        is_status: bool = False,
+    ) -> None:
+        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.kind = kind
+        self.name = name
+        self.uid = uid
+        self.retry_after = retry_after
+        self.is_status = is_status
+
+    @property
+    def refused(self) -> bool:
+        """Whether the API server itself refused the request for good: a 4xx Status other than 429."""
+        return self.is_status and 400 <= self.status < 500 and self.status != 429
+
+    @property
+    def unauthorized(self) -> bool:
+        """Whether the API server itself does not know who we are."""
+        return self.is_status and self.status == 401
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the API server itself says that we lack the right."""
+        return self.is_status and self.status == 403
+
+    @property
+    def throttled(self) -> bool:
+        """
+        Whether the request was turned away in the API server's words: there are too many, or it ends.
+
+        Then it sends a sentence in place of a Status (upstream: `filters/priority-and-fairness.go`,
+        `filters/with_retry_after.go`).
+        """
+        return self.status == 429 and (self.is_status or self.message in TURNED_AWAY)
+
+    @property
+    def too_large(self) -> bool:
+        """
+        Whether etcd cannot store the object, because it is too large; the write had no effect.
+
+        Such an error has no reason of its own: kube-apiserver 1.36 answers 500, and 409 to a Binding.
+        """
+        return self.is_status and "etcdserver: request is too large" in self.message
+
+    def gone(self, kind: str, name: str, uid: str = "") -> bool:
+        """Return whether the API server says that this object does not exist; `kind` is the plural, such as `pods`."""
+        return (
+            self.refused
+            and (self.status, self.reason, self.kind) == (404, "NotFound", kind)
+            and self.name in ("", name)
+            and (not uid or self.uid in ("", uid))
+        )
+
+
+# -- a call was not answered: what it did is unknown, unless it says that nothing was sent -----------------------------
+
+
+class UnreachableError(NeuronSchedulerError):
+    """The connection to the API server failed before a complete answer came."""
+
+
+class ApiTimeoutError(UnreachableError):
+    """No complete answer came in time."""
+
+
+class CredentialsError(UnreachableError):
+    """There is no token to send: the plugin or the file failed, and the last good one has expired."""
+
+
+class FencedError(NeuronSchedulerError):
+    """The request was held back at the last moment, because this replica may no longer write; nothing was sent."""

@@ -1,0 +1,215 @@
+"""
+Plays the demo's acts: creates pods, waits for their outcomes, checks them, and draws the fleet.
+
+Follows the embedded server's store and never sleeps. Checks only what the API server knows: conditions, events,
+nodeName and annotations.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+from rich.console import Console, Group
+from rich.text import Text
+
+from sandbox.apiserver.resources import EVENTS, PODS
+from sandbox.apiserver.store import Object
+from sandbox.demo import installation, occupancy, picture, workload
+from sandbox.demo.occupancy import Holding
+from sandbox.demo.picture import Legend, Outcome
+from sandbox.demo.workload import ACTS, Act, DemoError, Placed, PodPlan, Waits, Want
+from sandbox.server import ApiServer
+
+_EXAMPLES: Final = (
+    "get pods --all-namespaces -o wide",
+    "logs --namespace kube-system deployment/my-scheduler",
+    f"describe pod {workload.KEPT}",
+    "apply -f manifests/examples/inf1.yaml",
+    "delete -f manifests/examples/inf1.yaml",
+)
+
+
+@attrs.define(eq=False)
+class Stage:
+    """
+    One run on one server.
+
+    Attributes:
+        patience: seconds for the outcomes of one act, the scheduler's start included.
+        finished: whether the last act is over.
+    """
+
+    _server: ApiServer
+    _console: Console = attrs.field(factory=lambda: picture.Screen(highlight=False))
+    _legend: Legend = attrs.field(factory=Legend)
+    _plans: dict[str, PodPlan] = attrs.field(factory=dict)
+    _had: dict[str, Holding] = attrs.field(factory=dict)
+    _outcomes: dict[str, Outcome] = attrs.field(factory=dict)
+    patience: float = attrs.field(default=60.0, kw_only=True)
+    finished: bool = attrs.field(default=False, init=False)
+
+    async def play(self) -> None:
+        """
+        Play and draw all acts, then print a summary.
+
+        Raises:
+            DemoError: an outcome is not the expected one, or does not come.
+        """
+        for node in workload.nodes():
+            self._server.create(node)
+        self._console.print(f"\nAn API server at {self._server.url}, six simulated nodes, the real scheduler.")
+        for number, act in enumerate(ACTS, start=1):
+            await self._play(number, act)
+        self._console.print("", self._summary(), sep="\n")
+        self.finished = True
+
+    def export(self, path: str) -> None:
+        """Write the last screen, fleet and outcomes, as SVG."""
+        drawn = picture.fleet(occupancy.read(self._server.store), self._legend)
+        rows = picture.outcomes(list(self._outcomes.values()), self._legend)
+        picture.export(path, Group(drawn, Text(), rows, Text(), self._summary()))
+        self._console.print(f"Written: {path}")
+
+    async def serve(self, kubeconfig: Path, page: str) -> None:
+        """Make room, print the page's address and commands for kubectl, then draw the fleet when it changes."""
+        await self._make_room()
+        self._console.print(
+            f"\nThe story's pods are deleted, but for {workload.KEPT}, which waits. A Trn3 node has joined."
+            f"\nThe server and the scheduler keep running. The fleet in your browser: {page} (for the names of"
+            f" pods, enter the token {installation.TOKEN} there).\nIn another terminal, in this folder:\n",
+            soft_wrap=True,
+        )
+        for command in (f"export KUBECONFIG={kubeconfig}", *(f"kubectl {example}" for example in _EXAMPLES)):
+            self._console.print(f"  {command}", style="bold", soft_wrap=True)
+        self._console.print(
+            f"\nWithout the variable, each kubectl needs --server={self._server.url}. Pods need schedulerName:"
+            f" {workload.SCHEDULER_NAME}.\nContainers are simulated, but for those of the scheduler's own image."
+            " Ctrl-C ends everything.\n",
+            soft_wrap=True,
+        )
+        drawn = occupancy.read(self._server.store)
+        self._draw(drawn)
+        while True:
+            await self._server.store.changed(PODS.storage)
+            now = occupancy.read(self._server.store)
+            if (now.holdings, now.problems) != (drawn.holdings, drawn.problems):
+                self._draw(now)
+                drawn = now
+
+    async def _make_room(self) -> None:
+        """Delete the story's pods and their Events, and let the late nodes join."""
+        with anyio.move_on_after(self.patience):  # an Event may come after its pod's Binding
+            await self._until(lambda: self._outcomes.keys() <= {_subject(event) for event in self._events()})
+        for name in [name for name in self._outcomes if name != workload.KEPT]:
+            self._server.registry.delete(PODS, "default", name, {})
+        await self._until(lambda: not occupancy.read(self._server.store).holdings)
+        for event in self._events():
+            if _subject(event) != workload.KEPT:
+                self._server.store.remove(EVENTS.storage, "default", event["metadata"]["name"])
+        for node in workload.late_nodes():
+            self._server.create(node)
+
+    async def _play(self, number: int, act: Act) -> None:
+        self._console.print(picture.act(number, act.title, act.text))
+        for name in act.deletes:
+            self._server.registry.delete(PODS, "default", name, {})
+        self._plans |= {plan.name: plan for plan in act.creates}
+        for plan in act.creates:
+            self._server.create(plan.manifest())
+        with anyio.move_on_after(self.patience) as patience:
+            await self._until(lambda: not any(self._pod(name) for name in act.deletes))
+            await self._until(lambda: all(self._settled(name, want) for name, want in act.wants.items()))
+        now = occupancy.read(self._server.store)
+        problems = [*now.problems, *self._unmet(act, now)]
+        self._had |= now.holdings
+        for name in act.deletes:
+            self._console.print(Text(f"deleted: {name}", style="dim"))
+            self._outcomes.pop(name, None)
+        shown = {name: self._outcome(name) for name in act.wants}
+        self._outcomes |= shown
+        self._console.print(picture.outcomes(list(shown.values()), self._legend), "")
+        self._draw(now)
+        if problems or patience.cancelled_caught:
+            raise DemoError(f"in act {number}, {act.title!r}: {'; '.join(problems) or 'no outcome in time'}")
+
+    def _draw(self, now: occupancy.Occupancy) -> None:
+        self._console.print(picture.fleet(now, self._legend))
+        for problem in now.problems:
+            self._console.print(Text(problem, style="red"))
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await self._server.store.changed()
+
+    def _pod(self, name: str) -> Object | None:
+        return self._server.store.get(PODS.storage, "default", name)
+
+    def _settled(self, name: str, want: Want) -> bool:
+        """Return whether a pod has an outcome, expected or not: a refusal needs its condition and its event."""
+        pod = self._pod(name)
+        if pod is None or pod["spec"].get("nodeName"):
+            return pod is not None
+        return isinstance(want, Waits) and bool(_refusal(pod)) and self._event(pod) is not None
+
+    def _events(self) -> list[Object]:
+        return self._server.store.objects(EVENTS.storage, "default")
+
+    def _event(self, pod: Object) -> Object | None:
+        uid = pod["metadata"]["uid"]
+        for event in self._events():
+            if event["involvedObject"].get("uid") == uid and event["reason"] == "FailedScheduling":
+                return event
+        return None
+
+    def _unmet(self, act: Act, now: occupancy.Occupancy) -> list[str]:
+        reasons = (self._why_not(name, want, now) for name, want in act.wants.items())
+        return [reason for reason in reasons if reason]
+
+    def _why_not(self, name: str, want: Want, now: occupancy.Occupancy) -> str:
+        """Return what is not as expected; empty if all is."""
+        pod, holding = self._pod(name), now.holdings.get(name)
+        match want:
+            case Placed(ids=ids, like=like):
+                wanted = ids or (self._had[like].ids if like else ())
+                if holding is None:
+                    return f"{name} was not placed: {_refusal(pod or {})}"
+                if wanted and holding.ids != wanted:
+                    return f"{name} got {holding.ids}, not {wanted}"
+            case Waits(because=because):
+                event = self._event(pod) if pod else None
+                if holding is not None or pod is None or because not in _refusal(pod):
+                    return f"{name} should wait because of {because!r}, but: {_refusal(pod or {}) or holding}"
+                if event is None or because not in event.get("message", ""):
+                    return f"no event of {name} has {because!r}"
+        return ""
+
+    def _outcome(self, name: str) -> Outcome:
+        pod, holding = self._pod(name), occupancy.read(self._server.store).holdings.get(name)
+        asked = self._plans[name].asks
+        if holding is not None:
+            return Outcome(pod=name, asked=asked, node=holding.node, got=holding.shown())
+        return Outcome(pod=name, asked=asked, refusal=_refusal(pod or {}) or "no outcome")
+
+    def _summary(self) -> Text:
+        placed = [outcome for outcome in self._outcomes.values() if outcome.node]
+        waiting = len(self._outcomes) - len(placed)
+        binds = sum(method == "POST" and path.endswith("/binding") for method, path in self._server.requests)
+        return Text(
+            f"All checks passed: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them still "
+            f"exist, {waiting} other pod is refused. Every set is a legal block, and no core is used twice.",
+            style="bold green",
+        )
+
+
+def _subject(event: Object) -> str:
+    return str(event["involvedObject"].get("name", ""))
+
+
+def _refusal(pod: dict[str, Any]) -> str:
+    """Return the message of PodScheduled=False; empty if there is none."""
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", ""))
+    return ""

@@ -1,0 +1,530 @@
+"""The plan: which whole machines are asked for, for whom, and when nothing is."""
+
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from neuron_scheduler.capacity.planning.plan import (
+    CROWDED,
+    NAMED_NODE,
+    NO_TYPE,
+    SHARED,
+    WaitingPod,
+    planned,
+)
+from neuron_scheduler.capacity.planning.requests import MachineNeed
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.model.pod import Owner, PodCondition
+from neuron_scheduler.model.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    NEURON_CORE,
+    NEURON_DEVICE,
+    NEURON_DEVICE_ALIAS,
+)
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+from tests.capacity.planning.worlds import (
+    INF2,
+    TRN1,
+    UNSCHEDULABLE,
+    broken,
+    cluster_of,
+    in_zone,
+    machines,
+    plan_for,
+    situation_of,
+    waiting,
+)
+from tests.support.builders import GI, node, pod
+from tests.support.storage import claim, volume, zone
+
+EVERY_PEER: Final = LabelSelector((Requirement("app", Operator.IN, ("w",)),))
+EVERY_OTHER: Final = (0, 2, 4, 6, 8, 10)
+"""Devices of an inf2.48xlarge in use: 6 are free, and no two are neighbours."""
+
+
+def names(need: MachineNeed) -> list[str]:
+    """Return the names of the pods of a need."""
+    return [each.name for each in need.pods]
+
+
+def term(key: str, *values: str) -> NodeSelectorTerm:
+    """Return a term that requires a value of a label."""
+    return NodeSelectorTerm((Requirement(key, Operator.IN, values),))
+
+
+def test_one_pod_that_no_free_block_serves() -> None:
+    """Two nodes have 12 free devices each, in pieces: one whole machine of their type is asked for."""
+    plan = plan_for(cluster_of(broken("a"), broken("b")), [waiting("p", 4)])
+    (need,) = plan.needs
+    assert need.instance_types == (TRN1,)
+    assert need.silicon == {NEURON_DEVICE: 16}
+    assert need.zones == ()
+    assert names(need) == ["p"]
+    assert need.shortage == "24 Neuron devices free on 2 nodes, largest free block 1, pod needs 4"
+    assert (plan.serving, plan.surplus, plan.hopeless) == ({}, (), {})
+
+
+def test_eight_pods_need_two_machines_of_which_the_autoscaler_adds_one() -> None:
+    """By count 6 of the 8 fit on the nodes: the autoscaler adds a machine for 2, which takes 4."""
+    plan = plan_for(cluster_of(broken("a"), broken("b")), [waiting(f"p{i}", 4) for i in range(8)])
+    assert [len(need.pods) for need in plan.needs] == [4]
+    assert plan.hopeless == {"uid-p0": SHARED, "uid-p1": SHARED}
+
+
+def test_nothing_is_expected_of_an_autoscaler_that_did_not_come() -> None:
+    """Pods that do not fit by count are never asked for; what they were to bring along is not counted upon."""
+    pods = [WaitingPod(waiting(f"p{i}", 4), expects_own=False) for i in range(8)]
+    plan = plan_for(cluster_of(broken("a"), broken("b")), pods)
+    assert [len(need.pods) for need in plan.needs] == [4, 2]
+
+
+def test_a_pod_that_has_waited_too_long_counts_on_nobody() -> None:
+    """
+    Pods for which the autoscaler never adds a machine may come again and again: they delay others, not for ever.
+
+    What the machine of an open request has left is used all the same.
+    """
+    cluster = cluster_of(broken("a"))
+    other = waiting("other", 8, node_selector={INSTANCE_TYPE_LABEL: "trn2.48xlarge"})
+    pods = [WaitingPod(waiting("p", 4), expects_own=False), WaitingPod(other)]
+    (need,) = plan_for(cluster, pods).needs
+    assert names(need) == ["p"]
+    plan = plan_for(cluster, [WaitingPod(waiting("q", 4), expects_own=False), *pods], open_requests={"r": need})
+    assert (plan.needs, plan.serving) == ((), {"r": ("uid-p", "uid-q")})
+    patient = [attrs.evolve(each, expects_own=True) for each in pods]
+    assert plan_for(cluster, patient).hopeless == {"uid-p": SHARED}
+
+
+def test_each_pod_gets_the_type_that_it_selects() -> None:
+    """Inferentia and Trainium are asked for apart, and the smaller requests share what is left of the others."""
+    cluster = cluster_of(broken("a"), broken("b", INF2, EVERY_OTHER))
+    on_trn1 = waiting("on-trn1", 4, node_selector={INSTANCE_TYPE_LABEL: TRN1})
+    on_inf2 = waiting("on-inf2", 4, required_terms=(term(INSTANCE_TYPE_LABEL, INF2),))
+    plan = plan_for(cluster, [on_inf2, on_trn1, waiting("on-any", 4)])
+    assert machines(plan) == [(INF2,), (TRN1,)]
+    assert [need.pattern.name for need in plan.needs] == ["on-inf2", "on-trn1"]
+    assert sorted(each.name for need in plan.needs for each in need.pods) == ["on-any", "on-inf2", "on-trn1"]
+
+
+def test_the_smallest_machine_that_serves_the_most() -> None:
+    """Three pods of 4 fill an inf2.48xlarge; one alone gets an inf2.24xlarge."""
+    cluster = cluster_of(broken("a", INF2, EVERY_OTHER), broken("b", "inf2.24xlarge", (2,)))
+    assert machines(plan_for(cluster, [waiting("p", 4)])) == [("inf2.24xlarge",)]
+    more = [WaitingPod(waiting(f"p{i}", 4), expects_own=False) for i in range(2)]
+    assert machines(plan_for(cluster, more)) == [(INF2,)]
+
+
+def test_types_of_one_size_are_asked_for_together() -> None:
+    """The autoscaler chooses between trn1 and trn1n, but not a type that only looks alike to a pod of 4."""
+    cluster = cluster_of(broken("a"), broken("b", "trn1n.32xlarge"), broken("c", INF2, EVERY_OTHER))
+    pods = [WaitingPod(waiting(f"p{i}", 4), expects_own=False) for i in range(4)]
+    (need,) = plan_for(cluster, pods).needs
+    assert set(need.instance_types) == {TRN1, "trn1n.32xlarge"}
+
+
+def test_a_type_whose_host_is_too_small_is_left_out() -> None:
+    """All pods of a machine have room on each of its types."""
+    cluster = cluster_of(broken("a"), broken("b", "trn1n.32xlarge", cpu=30_000))
+    pods = [WaitingPod(waiting(f"p{i}", 4, cpu=10_000), expects_own=False) for i in range(4)]
+    assert machines(plan_for(cluster, pods)) == [(TRN1,)]
+
+
+def test_the_type_is_the_value_of_the_label() -> None:
+    """HyperPod's nodes have a prefix."""
+    assert machines(plan_for(cluster_of(broken("a", f"ml.{TRN1}")), [waiting("p", 4)])) == [(f"ml.{TRN1}",)]
+
+
+def test_a_type_that_no_node_has_any_more() -> None:
+    """A pod that names it gets it, as far as the catalog knows it; others get what the cluster has."""
+    cluster = cluster_of(broken("a", "inf2.24xlarge", (1, 3, 5)), broken("b"))
+    named = waiting("p", 8, required_terms=(term(INSTANCE_TYPE_LABEL, "trn1n.32xlarge", TRN1),))
+    assert set(machines(plan_for(cluster, [named]))[0]) == {"trn1n.32xlarge", TRN1}
+    assert machines(plan_for(cluster, [waiting("p", 8)])) == [(TRN1,)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"node_selector": {ZONE_LABEL: "z1"}},
+        {"required_terms": (term(ZONE_LABEL, "z1"),)},
+        {"volume_claims": ("data",)},
+    ],
+)
+def test_pods_that_are_bound_to_a_zone(fields: dict[str, Any]) -> None:
+    """A selector, a required term or a volume says in which zone the machine must be."""
+    cluster = cluster_of(broken("a", labels=in_zone("z0")), broken("b", labels=in_zone("z1")))
+    bound_volume(cluster)
+    (need,) = plan_for(cluster, [waiting("p", 4, **fields)]).needs
+    assert need.zones == ("z1",)
+
+
+def bound_volume(cluster: Cluster) -> None:
+    """Add a claim whose volume is in zone z1."""
+    cluster.put_storage(volume("pv", on=zone("z1"), of="data"))
+    cluster.put_storage(claim("data", bound_to="pv"))
+
+
+def test_a_zone_in_which_the_cluster_has_no_such_node() -> None:
+    """The machine is asked for in the zone of the pod, although the nodes of its type are elsewhere."""
+    cluster = cluster_of(broken("a", labels=in_zone("z0")), broken("b", INF2, EVERY_OTHER, labels=in_zone("z1")))
+    pods = [waiting("p", 4, node_selector={ZONE_LABEL: "z1"}), waiting("q", 4, node_selector={ZONE_LABEL: "z0"})]
+    plan = plan_for(cluster, pods)
+    assert [(need.instance_types, need.pattern.name) for need in plan.needs] == [((INF2,), "p"), ((TRN1,), "q")]
+    elsewhere = waiting("p", 8, node_selector={ZONE_LABEL: "z1"}, required_terms=(term(INSTANCE_TYPE_LABEL, TRN1),))
+    assert plan_for(cluster, [elsewhere]).needs == ()  # it does not fit by count: it is seen
+    two = cluster_of(broken("a", labels=in_zone("z0")), broken("b", INF2, EVERY_OTHER, labels=in_zone("z1")))
+    bound_volume(two)
+    late = WaitingPod(waiting("p", 4, volume_claims=("data",)))
+    (need,) = plan_for(two, [late]).needs
+    assert (need.instance_types, need.zones) == ((INF2,), ("z1",))
+
+
+def test_pods_that_are_spread_over_zones() -> None:
+    """The machine must be in the zone that lacks a pod."""
+    spread = SpreadConstraint(ZONE_LABEL, 1, hard=True, selector=EVERY_PEER)
+    peer = pod("peer", on="a", labels={"app": "w"})
+    there, pods = broken("a", labels=in_zone("z0"))
+    cluster = cluster_of((there, [*pods, peer]), broken("b", labels=in_zone("z1")))
+    (need,) = plan_for(cluster, [waiting("p", 4, labels={"app": "w"}, spread=(spread,))]).needs
+    assert need.zones == ("z1",)
+
+
+def test_pods_that_keep_apart_get_a_machine_each() -> None:
+    """With anti-affinity over hosts, pods that would share a machine do not."""
+    apart = PodAffinityTerm(HOSTNAME_LABEL, EVERY_PEER, frozenset({"default"}))
+    cluster = cluster_of(*(broken(name, labels={HOSTNAME_LABEL: name}) for name in ("n1", "n2")))
+    plan = plan_for(cluster, [waiting(f"p{i}", 4, labels={"app": "w"}, anti_affinity=(apart,)) for i in range(2)])
+    assert [(names(need), need.zones) for need in plan.needs] == [(["p0"], ()), (["p1"], ())]
+
+
+def test_an_illegal_count_gets_nothing() -> None:
+    """Its condition says that no new node could help, and autoscalers do not see it."""
+    refused = waiting("p", 3, scheduled=PodCondition("False", "SchedulerError"))
+    plan = plan_for(cluster_of(broken("a")), [refused])
+    assert (plan.needs, plan.hopeless) == ((), {})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scheduled": None},
+        {"scheduled": PodCondition("False", "SchedulerError")},
+        {"nominated_node_name": "a"},
+        {"gates": ("gate",)},
+        {"terminating": True},
+        {"owner": Owner("apps/v1", "DaemonSet", "d")},
+        {"refusal": "devices and cores"},
+    ],
+)
+def test_pods_that_autoscalers_do_not_see(fields: dict[str, Any]) -> None:
+    """Nothing is asked for them, and they take no room."""
+    plan = plan_for(cluster_of(broken("a")), [waiting("p", 4, **fields)])
+    assert (plan.needs, plan.hopeless) == ((), {})
+
+
+def test_a_pod_that_may_not_ask_yet() -> None:
+    """It gets no machine; the others do."""
+    pods = [WaitingPod(waiting("early", 4), may_ask=False), WaitingPod(waiting("ripe", 4))]
+    (need,) = plan_for(cluster_of(broken("a")), pods).needs
+    assert names(need) == ["ripe"]
+
+
+def test_a_pod_that_preemption_serves() -> None:
+    """A nomination keeps its space, and nothing is asked for the pod."""
+    cluster = cluster_of(broken("a"))
+    nominated = waiting("p", 4)
+    cluster.nominate("a", Nomination(nominated))
+    assert plan_for(cluster, [nominated]).needs == ()
+
+
+def test_a_pod_that_a_draining_pod_makes_room_for() -> None:
+    """What a terminating pod holds counts as free for one pod, and not for a second one."""
+    there, pods = broken("a")
+    draining = [attrs.evolve(each, terminating=each.name == "a-0") for each in pods]  # row 0 comes free
+    cluster = cluster_of((there, draining))
+    assert plan_for(cluster, [waiting("p", 4)]).needs == ()
+    (need,) = plan_for(cluster, [waiting("p", 4), waiting("q", 4)]).needs
+    assert names(need) == ["q"]
+
+
+def test_a_pod_that_never_goes_makes_no_room() -> None:
+    """Its grace period, or its finalizer, has no bound: after a while nothing is expected of it."""
+    there, pods = broken("a")
+    draining = [attrs.evolve(each, terminating=True) for each in pods]
+    plan = plan_for(cluster_of((there, draining)), [waiting("p", 4)])
+    assert (plan.needs, sorted(plan.leaving)) == ((), [f"uid-a-{device}" for device in (0, 10, 15, 5)])
+    stuck = plan_for(cluster_of((there, draining)), [waiting("p", 4)], stuck=frozenset(plan.leaving))
+    assert [names(need) for need in stuck.needs] == [["p"]]
+    assert stuck.leaving == plan.leaving
+
+
+def test_a_namespace_with_many_pods_does_not_hide_the_others() -> None:
+    """Large requests are packed first, and no more machines are looked at than are of interest in all."""
+    cluster = cluster_of(*(broken(f"n{number}") for number in range(6)))
+    crowd = [WaitingPod(waiting(f"x{number}", 8, namespace="crowd"), expects_own=False) for number in range(6)]
+    other = WaitingPod(waiting("other", 4, created=1.0), expects_own=False)
+    assert [names(need) for need in plan_for(cluster, [*crowd, other], most_needs=3).needs] == [
+        ["x0", "x1"],
+        ["x2", "x3"],
+        ["x4", "x5"],
+    ]
+    plan = plan_for(cluster, [*crowd, other], most_needs=3, most_of=lambda _: 2)
+    assert [names(need) for need in plan.needs] == [["x0", "x1"], ["x2", "x3"], ["other"]]
+    assert plan.hopeless == {"uid-x4": CROWDED, "uid-x5": CROWDED}
+
+
+def test_pods_that_need_cores() -> None:
+    """A machine is asked for in the pod's unit."""
+    held = [pod(f"h{core}", cores=1, on="a", ids=(core,)) for core in range(0, 32, 2)]
+    cluster = cluster_of((node("a", TRN1), held))
+    (need,) = plan_for(cluster, [waiting("p", cores=8)]).needs
+    assert need.silicon == {NEURON_CORE: 32}
+    assert need.devices == 16
+    assert need.shortage == "16 Neuron cores free on 1 node, largest free block 1, pod needs 8"
+
+
+def test_a_type_on_which_both_units_are_in_use() -> None:
+    """A node whose cores are in use looks empty in devices: the machine is asked for in both units."""
+    there, pods = broken("a")
+    beside = pod("cores", cores=2, on="a", ids=(2, 3))
+    (need,) = plan_for(cluster_of((there, [*pods, beside])), [waiting("p", 4)]).needs
+    assert need.silicon == {NEURON_DEVICE: 16, NEURON_CORE: 32}
+
+
+def test_devices_that_are_in_use_as_cores() -> None:
+    """By count a node has all of its devices free, and none is: the pod waits for ever, so a machine is asked for."""
+    held = [pod(f"h{core}", cores=2, on="a", ids=(core, core + 1)) for core in range(0, 32, 2)]
+    (need,) = plan_for(cluster_of((node("a", TRN1), held)), [waiting("p", 4)]).needs
+    assert need.silicon == {NEURON_DEVICE: 16, NEURON_CORE: 32}
+    assert need.shortage == "0 Neuron devices free on 1 node, largest free block 0, pod needs 4"
+
+
+def test_the_old_name_of_devices() -> None:
+    """A pod that asks by it gets a node that offers it."""
+    both = {NEURON_DEVICE_ALIAS: 16}
+    there, pods = broken("a", allocatable=both)
+    (need,) = plan_for(cluster_of((there, pods)), [waiting("p", alias=4)]).needs
+    assert need.silicon == {NEURON_DEVICE: 16, NEURON_DEVICE_ALIAS: 16}
+
+
+def test_cpu_and_memory() -> None:
+    """They are the sum of the pods', with more cpu than any pod that waits, whoever that is."""
+    cluster = cluster_of(broken("a", cpu=128_000))
+    pods = [WaitingPod(waiting(f"p{i}", 4, cpu=2_000, memory=GI), expects_own=False) for i in range(2)]
+    (need,) = plan_for(cluster, pods).needs
+    assert need.host == {CPU: 4_000, MEMORY: 2 * GI}
+    (need,) = plan_for(cluster, pods[:1]).needs
+    assert need.host == {CPU: 2_001, MEMORY: GI}
+    others = [pod("web", cpu=50_000, scheduled=UNSCHEDULABLE), pod("vast", cpu=500_000, scheduled=UNSCHEDULABLE)]
+    assert plan_for(cluster, [*pods, *others]).needs[0].host[CPU] == 50_001
+    (need,) = plan_for(cluster, [*pods, pod("half", cpu=127_000, scheduled=UNSCHEDULABLE)]).needs
+    assert need.host[CPU] == 115_200  # nine tenths: Karpenter's own estimate of the machine may be lower
+
+
+def test_other_resources_than_neuron() -> None:
+    """They are the sum of the pods': an autoscaler buys a machine with network interfaces for EFA only if asked to."""
+    amounts = {"vpc.amazonaws.com/efa": 2, "hugepages-2Mi": GI, EPHEMERAL_STORAGE: 10 * GI}
+    cluster = cluster_of(broken("a", allocatable={name: 4 * amount for name, amount in amounts.items()}))
+    plain = [waiting(f"p{i}", 4) for i in range(2)]
+    pods = [WaitingPod(attrs.evolve(each, requests={**each.requests, **amounts}), expects_own=False) for each in plain]
+    (need,) = plan_for(cluster, pods).needs
+    assert need.host == {CPU: 1, **{name: 2 * amount for name, amount in amounts.items()}}
+    assert need.silicon == {NEURON_DEVICE: 16}
+
+
+def test_a_pod_that_needs_all_cpu_of_a_machine() -> None:
+    """No more is asked for than an empty machine has beside its daemons, or nothing would be bought."""
+    daemon = pod("d", on="a", cpu=1_000, owner=Owner("apps/v1", "DaemonSet", "d"))
+    there, pods = broken("a", cpu=128_000)
+    (need,) = plan_for(cluster_of((there, [*pods, daemon])), [waiting("p", 4, cpu=127_000)]).needs
+    assert need.host == {CPU: 127_000}
+
+
+def test_pods_that_lack_cpu_on_a_shared_machine() -> None:
+    """Machines are packed by the real rules, cpu included."""
+    pods = [WaitingPod(waiting(f"p{i}", 1, cpu=70_000), expects_own=False) for i in range(2)]
+    held = [pod(f"h{core}", cores=1, on=name, ids=(core,)) for name in ("a",) for core in range(0, 32, 2)]
+    there = node("a", TRN1, cpu=160_000)
+    assert [len(need.pods) for need in plan_for(cluster_of((there, held)), pods).needs] == [2]
+    assert [
+        len(n.pods)
+        for n in plan_for(
+            cluster_of((attrs.evolve(there, allocatable={**there.allocatable, CPU: 130_000}), held)), pods
+        ).needs
+    ] == [1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"node_selector": {HOSTNAME_LABEL: "a"}},
+        {"required_terms": (term(HOSTNAME_LABEL, "a"),)},
+        {"required_terms": (NodeSelectorTerm(fields=(Requirement("metadata.name", Operator.IN, ("a",)),)),)},
+    ],
+)
+def test_a_pod_that_requires_a_node_by_its_name(fields: dict[str, Any]) -> None:
+    """Karpenter ignores such a pod, and no new node would have the name."""
+    plan = plan_for(cluster_of(broken("a", labels={HOSTNAME_LABEL: "a"})), [waiting("p", 4, **fields)])
+    assert (plan.needs, plan.hopeless) == ((), {"uid-p": NAMED_NODE})
+
+
+def test_no_type_holds_the_pod() -> None:
+    """A pod that only an existing node of an unusual make could hold gets nothing, and it is said why."""
+    odd, pods = broken("a", labels={"rare": "x", HOSTNAME_LABEL: "x"})  # the label is the machine's own
+    plan = plan_for(cluster_of((odd, pods)), [waiting("p", 4, node_selector={"rare": "x"})])
+    assert (plan.needs, plan.hopeless) == ((), {"uid-p": NO_TYPE})
+
+
+def test_unknown_holders_are_for_people() -> None:
+    """A node that has a block, if only it were known which devices are held, needs a look and not a machine."""
+    foreign = pod("foreign", devices=2, on="a")
+    plan = plan_for(cluster_of((node("a", TRN1), [foreign])), [waiting("p", 4)])
+    assert plan.needs == ()
+    assert plan.hopeless == {"uid-p": "a new machine is not the remedy for what it waits for (unknown holder)"}
+
+
+def test_unknown_holders_on_one_node_among_others_in_pieces() -> None:
+    """One pod that somebody has placed by hand does not keep every other pod from a machine."""
+    by_hand = (node("x", TRN1), [pod("foreign", devices=2, on="x")])
+    (need,) = plan_for(cluster_of(broken("a"), by_hand), [waiting("p", 4)]).needs
+    assert (names(need), need.shortage) == (
+        ["p"],
+        "12 Neuron devices free on 1 node, largest free block 1, pod needs 4",
+    )
+    full = (node("b", TRN1), [pod("holder", devices=16, on="b", ids=range(16))])
+    assert plan_for(cluster_of(full, by_hand), [waiting("p", 4)]).needs == ()
+
+
+def test_a_cordoned_node_takes_nobody_by_count_either() -> None:
+    """The autoscaler sees the pod itself: its node has a taint."""
+    taint = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
+    there, pods = broken("a", unschedulable=True, taints=(taint,))
+    plan = plan_for(cluster_of((there, pods)), [waiting("p", 4)])
+    assert (plan.needs, plan.hopeless) == ((), {})
+
+
+def test_an_unhealthy_node_hides_the_pod() -> None:
+    """Its devices count for the autoscaler; where others are in pieces as well, a machine is asked for."""
+    cluster = cluster_of(broken("a", neuron_unhealthy=True), broken("b"))
+    assert len(plan_for(cluster, [waiting("p", 4)]).needs) == 1
+    sick = cluster_of(broken("a", neuron_unhealthy=True))
+    assert plan_for(sick, [waiting("p", 4)]).hopeless == {
+        "uid-p": "a new machine is not the remedy for what it waits for (unhealthy)"
+    }
+
+
+def test_pods_that_may_not_share_a_machine() -> None:
+    """A request speaks for all of its pods: one that goes to a tainted group is not asked for with one that cannot."""
+    taint = Taint("team", Effect.NO_SCHEDULE, "a")
+    tolerates = (Toleration("team", value="a"),)
+    only_there = {"group": "a"}
+    cluster = cluster_of(broken("n1", taints=(taint,), labels=only_there), broken("n2", labels={"group": "b"}))
+    team = waiting("team", 4, tolerations=tolerates, node_selector=only_there)
+    anyone = waiting("anyone", 4)
+    plan = plan_for(cluster, [team, anyone])
+    assert [names(need) for need in plan.needs] == [["team"], ["anyone"]]
+    tolerant = plan_for(cluster, [team, waiting("tolerant", 4, tolerations=tolerates)])
+    assert [(names(need), need.pattern.name) for need in tolerant.needs] == [(["team", "tolerant"], "team")]
+
+
+def test_the_pattern_is_not_always_the_most_urgent_pod() -> None:
+    """The stricter pod speaks for both; the order stays that of urgency."""
+    cluster = cluster_of(broken("n1", labels={"group": "a"}), broken("n2", labels={"group": "b"}))
+    strict = waiting("strict", 4, node_selector={"group": "b"})
+    (need,) = plan_for(cluster, [waiting("any", 4), strict]).needs
+    assert (names(need), need.pattern.name) == (["any", "strict"], "strict")
+
+
+def test_a_pod_with_very_many_terms() -> None:
+    """They are not tried one by one, or the pods of one user would delay the plan for all others; it is as hidden."""
+    terms = tuple(term("group", f"g{number}") for number in range(2000))
+    pods = [waiting("many", 4, required_terms=(*terms, term("group", "a"))), waiting("p", 4)]
+    cluster = cluster_of(*(broken(name, labels=in_zone(name, group="a")) for name in "xyz"))
+    steps = list(planned(situation_of(cluster, pods)))
+    assert len(steps) < 200
+    (need,) = plan_for(cluster, pods).needs
+    assert names(need) == ["many", "p"]
+
+
+def test_the_most_urgent_machine_comes_first() -> None:
+    """Machines are packed by size, and asked for by the urgency of their pods."""
+    cluster = cluster_of(broken("a"), broken("b", INF2, EVERY_OTHER))
+    small = waiting("small", 2, node_selector={INSTANCE_TYPE_LABEL: INF2})
+    large = waiting("large", 8, node_selector={INSTANCE_TYPE_LABEL: TRN1})
+    assert [need.pods[0].name for need in plan_for(cluster, [small, large]).needs] == ["small", "large"]
+
+
+def test_no_more_needs_than_are_of_interest() -> None:
+    """What is asked for at once has a limit."""
+    cluster = cluster_of(*(broken(f"n{i}") for i in range(4)))
+    pods = [WaitingPod(waiting(f"p{i}", 8), expects_own=False) for i in range(4)]
+    assert len(plan_for(cluster, pods, most_needs=1).needs) == 1
+    assert len(plan_for(cluster, pods).needs) == 2
+
+
+def test_an_open_request_is_not_asked_for_again() -> None:
+    """Its machine takes its pods, and one more of the same; a third machine is asked for what remains."""
+    cluster = cluster_of(broken("a"), broken("b"), broken("c"))
+    pods = [waiting(f"p{i}", 8) for i in range(3)]
+    first = plan_for(cluster, pods[:1])
+    again = plan_for(cluster, pods, open_requests={"r": first.needs[0]})
+    assert again.serving == {"r": ("uid-p0", "uid-p1")}
+    assert [names(need) for need in again.needs] == [["p2"]]
+
+
+def test_a_request_without_pods_is_surplus() -> None:
+    """Its pods are gone, or have places."""
+    cluster = cluster_of(broken("a"))
+    (need,) = plan_for(cluster, [waiting("p", 4)]).needs
+    assert plan_for(cluster, [], open_requests={"r": need}).surplus == ("r",)
+    other = WaitingPod(waiting("q", 8, node_selector={INSTANCE_TYPE_LABEL: INF2}))
+    assert plan_for(cluster, [other], open_requests={"r": need}).surplus == ("r",)
+
+
+def test_an_adopted_request_takes_whoever_fits() -> None:
+    """Of a request that was read back only the terms are known, and not its pods."""
+    cluster = cluster_of(broken("a"))
+    (need,) = plan_for(cluster, [waiting("p", 4)]).needs
+    adopted = attrs.evolve(need, pods=(pod("placeholder"),), pattern=pod("placeholder"))
+    plan = plan_for(cluster, [waiting("p", 4)], open_requests={"r": adopted})
+    assert (plan.serving, plan.needs, plan.surplus) == ({"r": ("uid-p",)}, (), ())
+
+
+def test_a_request_for_a_type_that_nobody_knows() -> None:
+    """It is believed to serve the pods that it was asked for."""
+    cluster = cluster_of(broken("a"))
+    (need,) = plan_for(cluster, [waiting("p", 4)]).needs
+    unknown = attrs.evolve(need, instance_types=("future.32xlarge",))
+    plan = plan_for(cluster, [waiting("p", 4)], open_requests={"r": unknown})
+    assert (plan.serving, plan.needs) == ({"r": ("uid-p",)}, ())
+
+
+def test_a_machine_that_has_arrived_is_used_before_its_request() -> None:
+    """A node that takes the pod makes its request surplus."""
+    before = cluster_of(broken("a"))
+    (need,) = plan_for(before, [waiting("p", 4)]).needs
+    after = cluster_of(broken("a"), (node("b", TRN1, created=2.0), []))
+    assert plan_for(after, [waiting("p", 4)], open_requests={"r": need}).surplus == ("r",)
+
+
+def test_the_cluster_is_left_as_it_is() -> None:
+    """The plan works on forks."""
+    cluster = cluster_of(broken("a"), broken("b"))
+    before = (cluster.pod_count, cluster.view.changes, cluster.view.node_count)
+    plan_for(cluster, [waiting(f"p{i}", 4) for i in range(8)])
+    assert (cluster.pod_count, cluster.view.changes, cluster.view.node_count) == before

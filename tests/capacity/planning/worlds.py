@@ -1,0 +1,90 @@
+"""Clusters with nodes in pieces, pods that wait on them, and the plan for both."""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from neuron_scheduler.capacity.planning.plan import MOST_NEEDS, Plan, Situation, WaitingPod, planned
+from neuron_scheduler.capacity.planning.requests import MachineNeed
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod, PodCondition
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from tests.support.builders import node, pod
+
+T = TypeVar("T")
+
+PROFILE: Final = default_profile("my-scheduler")
+TRN1: Final = "trn1.32xlarge"
+INF2: Final = "inf2.48xlarge"
+ROWS: Final = (0, 5, 10, 15)
+"""One device of each row and each column: no block of 4 is left, and 12 devices are."""
+UNSCHEDULABLE: Final = PodCondition("False", "Unschedulable")
+
+
+def broken(name: str, instance_type: str = TRN1, ids: Sequence[int] = ROWS, **fields: Any) -> tuple[Node, list[Pod]]:
+    """Return a node whose free devices are in pieces, with the pods that break them up."""
+    holders = [pod(f"{name}-{device}", devices=1, on=name, ids=(device,)) for device in ids]
+    return node(name, instance_type, **{"created": 1.0, **fields}), holders
+
+
+def cluster_of(*nodes: tuple[Node, Iterable[Pod]]) -> Cluster:
+    """Return a cluster of nodes with their pods."""
+    cluster = Cluster()
+    for each, pods in nodes:
+        cluster.put_node(each)
+        for bound in pods:
+            cluster.put_pod(bound)
+    return cluster
+
+
+def waiting(name: str, devices: int = 0, **fields: Any) -> Pod:
+    """Return a pod that autoscalers see."""
+    return pod(name, devices=devices, **{"scheduled": UNSCHEDULABLE, "scheduler_name": "my-scheduler", **fields})
+
+
+def plan_for(
+    cluster: Cluster,
+    pods: Iterable[Pod | WaitingPod],
+    *,
+    open_requests: Mapping[str, MachineNeed] | None = None,
+    **fields: Any,
+) -> Plan:
+    """Return the plan; pods may ask unless something else is said."""
+    return to_the_end(planned(situation_of(cluster, pods, open_requests=open_requests, **fields)))
+
+
+def situation_of(
+    cluster: Cluster,
+    pods: Iterable[Pod | WaitingPod],
+    *,
+    open_requests: Mapping[str, MachineNeed] | None = None,
+    **fields: Any,
+) -> Situation:
+    """Return what a plan is asked; pods may ask unless something else is said."""
+    in_order = [each if isinstance(each, WaitingPod) else WaitingPod(each) for each in pods]
+    return Situation(
+        cluster=cluster,
+        waiting=in_order,
+        profile_of=lambda _: PROFILE,
+        open=open_requests or {},
+        **{"stuck": frozenset(), "most_of": lambda _: MOST_NEEDS, **fields},
+    )
+
+
+def to_the_end(steps: Generator[None, None, T]) -> T:
+    """Return what a generator returns, without pauses."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(T, end.value)
+
+
+def machines(plan: Plan) -> list[tuple[str, ...]]:
+    """Return the types of each need."""
+    return [need.instance_types for need in plan.needs]
+
+
+def in_zone(zone: str, **labels: str) -> dict[str, str]:
+    """Return a node's labels."""
+    return {ZONE_LABEL: zone, **labels}

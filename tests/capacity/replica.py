@@ -1,0 +1,153 @@
+"""A replica that leads in the model of a cluster in which machines are asked for: all that it knows dies with it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from neuron_scheduler.capacity.machines import MachineRequests
+from neuron_scheduler.capacity.requester import CapacityRequester
+from neuron_scheduler.capacity.writer import PlaceholderWriter
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod, PodCondition
+from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.settings.capacity_requests import CapacityRequests
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+if TYPE_CHECKING:
+    from tests.capacity.model import Model
+
+
+SEEN: Final = PodCondition("False", "Unschedulable")
+PROFILE: Final = default_profile("my-scheduler")
+SETTINGS: Final = CapacityRequests(
+    max_machines=3, max_devices=64, max_machines_per_namespace=3, max_devices_per_namespace=64, image="pause"
+)
+NAMESPACE: Final = "neuron-scheduler-capacity"
+
+
+@attrs.define(eq=False)
+class Scheduler:
+    """One replica that leads: all that it knows dies with it."""
+
+    model: "Model"
+    cluster: Cluster = attrs.field(factory=Cluster)
+    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    ended: list[str] = attrs.field(factory=list)
+    sent: list[Commitment] = attrs.field(factory=list)
+    machines: MachineRequests = attrs.field(init=False)
+    rounds: CapacityRequester = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Build the real parts."""
+        this: Any = self
+        errors = UnexpectedErrors(self.model.surprises.append)
+        clock = self.model.clock
+        self.machines = MachineRequests(
+            cluster=self.cluster,
+            queue=self.queue,
+            scheduler_names={"my-scheduler"},
+            policies={"my-scheduler": SETTINGS},
+            api=this,
+            reporter=this,
+            metrics=this,
+            clock=clock,
+            errors=errors,
+        )
+        self.machines.writer = Writer(
+            model=self.model,
+            requests=this,
+            clock=clock,
+            declined=self.machines.declined,
+            gone=self.machines._deleted,
+            errors=errors,
+            random=lambda: 0.0,
+        )
+        self.rounds = CapacityRequester(
+            machines=self.machines, profiles={"my-scheduler": PROFILE}, may_ask=lambda: True
+        )
+
+    # What the reporter and the metrics are told
+
+    def capacity_asked(self, *_: Any) -> None:
+        """Ignore it."""
+
+    capacity_requested = capacity_given_up = capacity_refused = capacity_limited = capacity_asked
+
+    def capacity_request_ended(self, outcome: str) -> None:
+        """Remember it."""
+        self.ended.append(outcome)
+
+    # What the watches show
+
+    def pod_came(self, new: Pod) -> None:
+        """Do what the handler of pods does with a pod that is new or has changed."""
+        if new.node_name:
+            self.queue.remove(new.uid)
+            self.cluster.put_pod(new)
+            self.machines.pod_bound(new.uid)
+        elif new.namespace == NAMESPACE:
+            self.machines.pod_seen(new)
+        elif new.uid not in self.queue and not self.cluster.is_assumed(new.uid):
+            self.queue.add(new, self.model.now)
+            queued = self.queue.pop(self.model.now)
+            assert queued is not None
+            cause = Cause.FRAGMENTATION
+            self.queue.unschedulable(queued, frozenset({"NeuronTopology"}), self.model.now, cause=cause)
+
+    def pod_went(self, uid: str) -> None:
+        """Do what the handler does with a pod that is gone."""
+        self.queue.remove(uid)
+        self.cluster.remove_pod(uid)
+        self.machines.pod_gone(uid)
+
+    def node_came(self, new: Node) -> None:
+        """Do what the handler of nodes does."""
+        known = self.cluster.node(new.name)
+        self.cluster.put_node(new)
+        if known is None:
+            self.machines.node_came(new)
+        self.machines.node_changed(new.name)
+
+    def node_went(self, name: str) -> None:
+        """Do what the handler of nodes does."""
+        self.cluster.remove_node(name)
+        self.machines.node_gone(name)
+
+    # Attempts
+
+    def place(self) -> None:
+        """Decide all pods that wait, and send their Bindings."""
+        for queued in list(self.queue.pods()):
+            waiting = queued.pod
+            if self.cluster.node_of(waiting.uid) is not None:
+                continue
+            decision = schedule_pod(self.cluster, waiting, PROFILE)
+            if isinstance(decision, Decision):
+                cores = decision.placement.cores if decision.placement else NO_CORES
+                self.cluster.assume(attrs.evolve(waiting, node_name=decision.node_name), cores)
+                requester: Any = attrs.make_class("Requester", ["pod", "waits"])(waiting, True)
+                ids = decision.placement.ids if decision.placement else ()
+                annotations = {AWS_NEURON_IDS: ",".join(map(str, ids))}
+                commitment = Commitment(requester, waiting, annotations, decision, self.model.now)
+                self.sent.append(commitment)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Writer(PlaceholderWriter):
+    """Sends its requests to the model."""
+
+    model: "Model"
+
+    async def _create(self, name: str, manifest: Mapping[str, Any]) -> str:
+        return await self.model.create(name, manifest)
+
+    async def _delete(self, name: str, uid: str) -> None:
+        await self.model.delete(name, uid)

@@ -1,0 +1,91 @@
+"""The digests of the admission policies are those of `manifests/`, and do not depend on what a person may change."""
+
+import copy
+import pprint
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, LEADER, NAME, POLICIES
+from neuron_scheduler.commands.check.subjects.policies import EXPECTED, accounts, digests, strings_of
+
+MANIFESTS = Path(__file__).parents[4] / "manifests"
+ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """Return the `spec` of each policy of the base by its name."""
+    return {
+        item["metadata"]["name"]: item["spec"]
+        for path in sorted((MANIFESTS / "base").glob("admission_*.yaml"))
+        for item in yaml.safe_load_all(path.read_text())
+        if item["kind"] == "ValidatingAdmissionPolicy"
+    }
+
+
+def test_the_digests_are_those_of_the_manifests() -> None:
+    """A changed policy needs new digests; the message has them."""
+    expected = {name: digests(spec) for name, spec in manifests().items()}
+    assert set(expected) == set(POLICIES)
+    assert expected == EXPECTED, f"write these into policy_parts.py:\n{pprint.pformat(expected)}"
+
+
+def as_stored(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a `spec` with the defaults that an API server writes."""
+    stored = copy.deepcopy(spec)
+    stored["matchConstraints"] |= {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    for rule in stored["matchConstraints"]["resourceRules"]:
+        rule["scope"] = "*"
+    return stored
+
+
+def edited(spec: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return a `spec` in which a text is replaced in each expression."""
+    changed = copy.deepcopy(spec)
+    for part in ("matchConditions", "variables", "validations"):
+        for each in changed.get(part, []):
+            each["expression"] = each["expression"].replace(old, new)
+    assert changed != spec
+    return changed
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_defaults_and_layout_do_not_count(name: str) -> None:
+    """What the API server adds, and blanks in expressions, change no digest."""
+    spec = manifests()[name]
+    assert digests(as_stored(spec)) == EXPECTED[name]
+    assert digests(edited(spec, " ", "\n  ")) == EXPECTED[name]
+
+
+def test_accounts_writers_and_names_do_not_count() -> None:
+    """A person may write other accounts and names; the rest of a policy may not differ."""
+    specs = manifests()
+    assert digests(edited(specs[LEADER], "neuron-scheduler'", "mine'")) == EXPECTED[LEADER]
+    assert (
+        digests(edited(specs[ALLOCATIONS], "neuron-device-plugin'", "neuron-device-plugin', 'more'"))
+        == (EXPECTED[ALLOCATIONS])
+    )
+    assert digests(edited(specs[NAME], "'my-scheduler'", "'my-scheduler', 'batch'")) == EXPECTED[NAME]
+
+
+def test_a_difference_has_its_part() -> None:
+    """A rule that is added or an expression that is changed shows in the digest of its part only."""
+    spec = manifests()[LEADER]
+    found = digests(edited(spec, "holderIdentity", "leaseTransitions"))
+    assert {part for part in found if found[part] != EXPECTED[LEADER][part]} == {"matchConditions"}
+    wider = copy.deepcopy(spec)
+    wider["matchConstraints"]["resourceRules"][0]["resources"] = ["pods/binding"]
+    found = digests(wider)
+    assert {part for part in found if found[part] != EXPECTED[LEADER][part]} == {"matchConstraints"}
+
+
+def test_what_a_policy_says() -> None:
+    """The accounts that a policy is for, and the lists that a person may change, are read from its expressions."""
+    specs = manifests()
+    assert accounts(specs[LEADER]) == accounts(specs[ALLOCATIONS]) == {ACCOUNT}
+    assert accounts(specs[NAME]) == frozenset()
+    assert strings_of(specs[ALLOCATIONS], "writers") == ("system:serviceaccount:kube-system:neuron-device-plugin",)
+    assert strings_of(specs[NAME], "names") == ("my-scheduler",)
+    assert strings_of({}, "names") == ()

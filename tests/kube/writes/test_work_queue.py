@@ -1,0 +1,217 @@
+"""A bounded queue for tasks that wait."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue, WorkQueue
+from tests.support.patience import PATIENCE
+
+
+async def test_a_work_queue() -> None:
+    """First in, first out; full or closed it refuses all but pushed items; its end reaches every waiting task."""
+    work_queue: WorkQueue[int] = WorkQueue(2)
+    got: list[int | None] = []
+
+    async def take() -> None:
+        while (item := await work_queue.next()) is not None:
+            got.append(item)
+        got.append(None)
+
+    assert [work_queue.put(number) for number in range(3)] == [True, True, False]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take)
+        tasks.start_soon(take)
+        while len(work_queue):
+            await anyio.lowlevel.checkpoint()
+        assert work_queue.put(7)
+        for number in (8, 9):
+            work_queue.push(number)
+        work_queue.close()
+        assert not work_queue.put(10)
+
+    assert got == [0, 1, 7, 8, 9, None, None]
+
+
+async def test_an_item_wakes_one_waiting_task() -> None:
+    """Dozens of tasks may wait; all but one of them would wake for nothing."""
+    work_queue: WorkQueue[int] = WorkQueue(9)
+    turns: list[int] = []
+
+    async def take(number: int) -> None:
+        while await work_queue.next() is not None:
+            turns.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(3):
+            tasks.start_soon(take, number)
+        await anyio.wait_all_tasks_blocked()
+        for item in range(4):
+            work_queue.put(item)
+            assert len(work_queue._takers) == 2
+            await anyio.wait_all_tasks_blocked()
+        work_queue.close()
+
+    assert turns == [0, 1, 2, 0]
+
+
+async def test_giving_waits_for_room() -> None:
+    """A caller that may wait is delayed instead of refused."""
+    work_queue: WorkQueue[int] = WorkQueue(1)
+
+    async def give() -> None:
+        for item in range(4):
+            await work_queue.give(item)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(give)
+        await anyio.wait_all_tasks_blocked()
+        assert len(work_queue) == 1
+        assert [await work_queue.next() for _ in range(4)] == [0, 1, 2, 3]
+
+
+async def test_a_turn_is_passed_on_by_one_that_is_cancelled() -> None:
+    """An item is not left behind because the task that it woke is gone."""
+    work_queue: WorkQueue[int] = WorkQueue(9)
+    got: list[int | None] = []
+
+    async def take() -> None:
+        got.append(await work_queue.next())
+
+    async with anyio.create_task_group() as rest:
+        async with anyio.create_task_group() as first:
+            first.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            rest.start_soon(take)
+            rest.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            first.cancel_scope.cancel()
+            work_queue.put(7)
+        await anyio.wait_all_tasks_blocked()
+        assert got == [7]
+        work_queue.close()
+
+    assert got == [7, None]
+
+
+@attrs.define(eq=False)
+class World:
+    """A queue whose workers record their items and keep them until the test continues; calling it returns the time."""
+
+    now: float = 0.0
+    workers: int = 1
+    share: int = 1
+    begun: list[str] = attrs.field(factory=list)
+    may_end: anyio.Event = attrs.field(factory=anyio.Event)
+    queue: DelayingQueue[str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.queue = DelayingQueue(clock=self, share=self.share)
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+    async def work(self, item: str) -> None:
+        """Take an item; those with a `!` hang."""
+        self.begun.append(item)
+        if item.endswith("!"):
+            await self.may_end.wait()
+
+    def add(self, *items: str, due: float = 0.0) -> None:
+        """Add items; the first letter is the namespace."""
+        for item in items:
+            self.queue.add(item, item[0], due)
+
+
+@asynccontextmanager
+async def serving(world: World) -> AsyncIterator[None]:
+    """Run the workers during the block, and wait for their end."""
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(world.workers):
+                tasks.start_soon(world.queue.serve, world.work)
+            yield
+            await anyio.wait_all_tasks_blocked()
+            world.may_end.set()
+            world.queue.close()
+
+
+async def test_namespaces_take_turns() -> None:
+    """A thousand items of one namespace delay an item of another by one item."""
+    world = World()
+    world.add("a1", "a2", "a3", "b1", "c1", "b2")
+    async with serving(world):
+        pass
+    assert world.begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+async def test_nothing_comes_before_it_is_due() -> None:
+    """Items come in the order of their due times, not of their addition."""
+    world = World()
+    world.add("a3", due=30.0)
+    world.add("a2", due=20.0)
+    async with serving(world):
+        await anyio.wait_all_tasks_blocked()
+        assert world.begun == []
+        world.now = 25.0
+        world.add("b1")
+        await anyio.wait_all_tasks_blocked()
+        assert world.begun == ["b1", "a2"]
+        assert len(world.queue) == 1
+        world.now = 30.0
+
+
+async def test_a_worker_wakes_by_itself() -> None:
+    """A worker wakes at the due time without another item."""
+    world = World()
+    queue = DelayingQueue[str](clock=anyio.current_time, share=1)
+    queue.add("a", "a", anyio.current_time() + 0.001)
+    queue.close()
+    with anyio.fail_after(PATIENCE):
+        await queue.serve(world.work)
+    assert world.begun == ["a"]
+
+
+async def test_a_namespace_that_hangs_leaves_workers_to_others() -> None:
+    """A namespace has its share of the workers; the rest of its items follow later."""
+    world = World(workers=3, share=2)
+    world.add("a1!", "a2!", "a3", "b1", "b2")
+    async with serving(world):
+        await anyio.wait_all_tasks_blocked()
+        assert world.begun == ["a1!", "b1", "a2!", "b2"]
+    assert world.begun[-1] == "a3"
+
+
+async def test_what_is_put_back_while_it_closes_is_still_worked_on() -> None:
+    """The queue ends empty."""
+    queue = DelayingQueue[int](clock=lambda: 0.0, share=1)
+    done: list[int] = []
+
+    async def work(item: int) -> None:
+        done.append(item)
+        if item:
+            queue.add(item - 1, "a", 0.0)
+
+    queue.add(3, "a", 0.0)
+    queue.close()
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(queue.serve, work)
+    assert done == [3, 2, 1, 0]
+
+
+async def test_a_cancelled_worker_leaves_its_namespace_to_others() -> None:
+    """Cancelling a worker ends only that worker."""
+    world = World()
+    world.add("a1!", "a2")
+    with pytest.raises(TimeoutError), anyio.fail_after(0):
+        await world.queue.serve(world.work)
+    async with serving(world):
+        pass
+    assert world.begun == ["a1!", "a2"]

@@ -1,0 +1,183 @@
+"""The feeds: what each reader sees, and that nothing is sent or computed twice."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.explain import fleet as fleet_of
+from neuron_scheduler.model.pod import PodCondition
+from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.topology import Placement
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.serving import feeds
+from neuron_scheduler.serving.asked import MOST_DECISIONS, STANDBY
+from neuron_scheduler.serving.names import NO_NAMES, SOME_NAMES
+from tests.serving.conftest import Desk
+from tests.support.builders import node, pod
+from tests.support.web_requests import body_of
+
+TRN1 = "trn1.32xlarge"
+
+
+def holders(fleet: Any) -> list[tuple[str, str]]:
+    """Return namespace and name of all holders."""
+    return [(holder["namespace"], holder["name"]) for machine in fleet["machines"] for holder in machine["holders"]]
+
+
+def fill(desk: Desk) -> None:
+    """Put a pod of `a` and one of `b` on a node."""
+    held = [
+        pod("p", namespace="a", devices=4, on="n", ids=range(4)),
+        pod("q", namespace="b", devices=1, on="n", ids=(9,)),
+    ]
+    desk.put([node("n", TRN1)], held)
+
+
+async def test_the_fleet_as_each_reader_sees_it(desk: Desk) -> None:
+    """Names by namespace; cores, counts and sums are the same for all."""
+    fill(desk)
+    all_names, some = await desk.json("/v1/fleet"), await desk.json("/v1/fleet", "jane")
+    assert holders(all_names) == [("a", "p"), ("b", "q")]
+    assert holders(some) == [("a", "p"), ("", "")]
+    assert (all_names["notes"], some["notes"]) == ([], [SOME_NAMES.format("1 namespace")])
+    for answer in (all_names, some):
+        assert answer["types"][0] == {
+            "instanceType": TRN1, "nodes": 1, "devices": 16, "free": 11, "used": 5, "withheld": 0, "largestBlock": 4,
+        }  # fmt: skip
+        assert [holder["cores"] for holder in answer["machines"][0]["holders"]] == [[[0, 7]], [[18, 19]]]
+    assert (await desk.refusal("/v1/fleet", "joe"))[0] == 403
+    assert (await desk.refusal("/v1/fleet", ""))[0] == 401
+
+
+async def test_the_page_needs_no_token_and_shows_no_name(open_desk: Desk) -> None:
+    """Without a token, feeds have no name of a pod; why and fit still need one."""
+    fill(open_desk)
+    open_desk.put(pods=[pod("waits", namespace="a", devices=8, scheduler_name="my-scheduler")])
+    open_desk.ring.note(pod("waits", namespace="a"), FitError(1, pod_reason="secret a/waits"))
+    answers = [await open_desk.json(path, "") for path in ("/v1/fleet", "/v1/waiting", "/v1/decisions")]
+    assert holders(answers[0]) == [("", ""), ("", "")]
+    for text in map(json.dumps, answers):
+        assert not [name for name in ('"a"', '"p"', '"q"', "waits", "secret") if name in text]
+        assert NO_NAMES in text
+    assert {(await open_desk.refusal(path, ""))[0] for path in ("/v1/why?pod=a/p", "/v1/fit?devices=1")} == {401}
+
+
+async def test_polling_is_cheap(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unchanged fleet is neither drawn nor sent again; a changed one after a second at the earliest."""
+    fill(desk)
+    drawn: list[object] = []
+
+    def counted(*arguments: Any, **keywords: Any) -> Any:
+        drawn.append(arguments)
+        return fleet_of.ranked_machines(*arguments, **keywords)
+
+    monkeypatch.setattr(feeds, "ranked_machines", counted)
+    first = await desk.reply("/v1/fleet")
+    etag = first.headers["ETag"]
+    again = await desk.reply("/v1/fleet", if_none_match=etag)
+    assert (again.status, await body_of(again)) == (304, b"")
+    assert (await desk.reply("/v1/fleet", "jane", if_none_match=etag)).status == 200
+    desk.put(pods=[pod("r", namespace="a", devices=1, on="n", ids=(10,))])
+    assert (await desk.reply("/v1/fleet", if_none_match=etag)).status == 304
+    assert len(drawn) == 1
+    desk.now += feeds.AGE
+    changed = await desk.reply("/v1/fleet", if_none_match=etag)
+    assert (changed.status, len(drawn)) == (200, 2)
+    assert changed.headers["ETag"] != etag
+    assert Desk().pages.keys() == desk.pages.keys()
+
+
+async def test_compressed(desk: Desk) -> None:
+    """A client that asks for it gets the same JSON compressed."""
+    fill(desk)
+    reply = await desk.reply("/v1/fleet", accept_encoding="gzip")
+    assert reply.headers["Content-Encoding"] == "gzip"
+    assert json.loads(gzip.decompress(await body_of(reply))) == await desk.json("/v1/fleet")
+
+
+async def test_what_waits(desk: Desk) -> None:
+    """The oldest first, with the message of the condition; a hidden pod keeps its size, age and cause."""
+    condition = PodCondition("False", "Unschedulable", "0/1 nodes are available: b/q holds it, and a/p.")
+    keywords: dict[str, Any] = {"devices": 8, "scheduler_name": "my-scheduler", "scheduled": condition}
+    desk.put(pods=[pod("p", namespace="a", created=5.0, **keywords), pod("q", namespace="b", created=2.0, **keywords)])
+    seen = (await desk.json("/v1/waiting", "jane"))["pods"]
+    assert [(line["pod"]["namespace"], line["pod"]["name"], line["pod"]["created"]) for line in seen] == [
+        ("", "", 2.0),
+        ("a", "p", 5.0),
+    ]
+    assert {(line["pod"]["asks"], line["cause"]) for line in seen} == {("8 Neuron devices", Cause.UNTRIED)}
+    assert [line["message"] for line in seen] == [
+        "",
+        condition.message,  # whoever may get the pod may read it there
+    ]
+    everything = await desk.json("/v1/waiting")
+    assert (everything["total"], everything["notes"]) == (2, [])
+    assert everything["pods"][0]["message"] == condition.message
+
+
+async def test_what_waits_in_one_namespace(desk: Desk) -> None:
+    """Only its pods, for those who may get them."""
+    desk.put(pods=[pod("p", namespace="a"), pod("q", namespace="b")])
+    answer = await desk.json("/v1/waiting?namespace=a", "jane")
+    assert ([line["pod"]["name"] for line in answer["pods"]], answer["total"], answer["notes"]) == (["p"], 1, [])
+    assert (await desk.refusal("/v1/waiting?namespace=b", "jane"))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("target", "want"),
+    [
+        ("/v1/waiting?pod=p", "there is no parameter 'pod'; there is namespace"),
+        ("/v1/fleet?node=n", "there is no parameter 'node'; there is none here"),
+        ("/v1/decisions?x=", "there is no parameter 'x'; there is none here"),
+    ],
+)
+async def test_unknown_parameters(desk: Desk, target: str, want: str) -> None:
+    """What is misspelt is not ignored."""
+    assert await desk.refusal(target) == (400, want)
+
+
+async def test_many_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long list ends with the youngest left out, and says so."""
+    monkeypatch.setattr(feeds, "MOST_WAITING", 3)
+    desk.put(pods=[pod(f"p{i}", uid=f"{i}", created=float(i * 7 % 10)) for i in range(10)])
+    answer = await desk.json("/v1/waiting")
+    assert [line["pod"]["created"] for line in answer["pods"]] == [0.0, 1.0, 2.0]
+    assert (answer["total"], len(answer["notes"])) == (10, 1)
+
+
+async def test_the_last_decisions(desk: Desk) -> None:
+    """The newest first, bounded; a placement has its node and ids, a refusal its cause and message."""
+    placement = Placement(ids=(0, 1, 2, 3), containers=((0, 1, 2, 3),), cores=CoreMask(255), level=4)
+    desk.ring.note(pod("p", namespace="a", devices=4), Decision("n", placement, evaluated=5, feasible=2))
+    desk.now += 1
+    desk.ring.note(pod("q", namespace="b", devices=4), FitError(5, (("no room", 5),), cause=Cause.CAPACITY))
+    refused, placed = (await desk.json("/v1/decisions"))["decisions"]
+    assert (refused["at"], refused["nodeName"], refused["cause"]) == (51.0, "", "capacity")
+    assert refused["message"] == "0/5 nodes are available: 5 no room."
+    assert (placed["at"], placed["nodeName"], placed["ids"]) == (50.0, "n", [0, 1, 2, 3])
+    assert placed["message"] == "2 of 5 nodes fit; it gets n (devices 0-3)."
+    hidden, _ = (await desk.json("/v1/decisions", "jane"))["decisions"]
+    assert (hidden["pod"]["name"], hidden["message"], hidden["cause"]) == ("", "", "capacity")
+    for _ in range(2 * MOST_DECISIONS):
+        desk.ring.note(pod("r", namespace="a"), FitError(0))
+    assert len((await desk.json("/v1/decisions"))["decisions"]) == MOST_DECISIONS
+
+
+async def test_a_standby_replica_answers_and_says_so(desk: Desk) -> None:
+    """Its picture is as good as the leader's."""
+    fill(desk)
+    desk.leads = False
+    answer = await desk.json("/v1/fleet")
+    assert (holders(answer), answer["notes"]) == ([("a", "p"), ("b", "q")], [STANDBY])
+    assert STANDBY in (await desk.json("/v1/decisions"))["notes"]
+
+
+async def test_before_the_caches_are_synced(desk: Desk) -> None:
+    """There is no answer from a part of the cluster."""
+    desk.missing = "not listed yet: /api/v1/pods"
+    status, sentence = await desk.refusal("/v1/fleet")
+    assert (status, sentence) == (503, "this process has just started: not listed yet: /api/v1/pods")
+    assert (await desk.refusal("/v1/fleet", ""))[0] == 401
