@@ -14,15 +14,20 @@ from tests.end_to_end.workload import PODS
 ACCOUNT: Final = "neuron-scheduler"
 
 
+async def denied(plane: ControlPlane) -> set[bool]:
+    """Return whether the API server refuses a forged allocation, and a pod with Neuron that names its node."""
+    pods = (pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"}), pod_manifest("named", neuron=1, nodeName="n"))
+    return {(await plane.admin.request("POST", PODS, pod, dryRun="All"))[0] == 403 for pod in pods}
+
+
 async def in_force(plane: ControlPlane) -> bool:
-    """Return whether the API server applies the policies: a forged allocation is refused."""
-    forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
-    return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
+    """Return whether the API server applies the policies: it learns of each one at a moment of its own."""
+    return await denied(plane) == {True}
 
 
 async def not_in_force(plane: ControlPlane) -> bool:
-    """Return whether it applies them no more: it has also dropped their parameters."""
-    return not await in_force(plane)
+    """Return whether it applies none of them any more: it has also dropped their parameters."""
+    return await denied(plane) == {False}
 
 
 @asynccontextmanager
