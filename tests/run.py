@@ -81,14 +81,14 @@ class Step:
 
     @property
     def news(self) -> str:
-        """How far it is: the share of tests that have run and how many failed, or else its last words."""
+        """How far it is: how many tests have run, of how many, and how many failed; or else its last words."""
         lines = self.output.splitlines()
-        dots = [line for line in lines if re.fullmatch(r"[.sxXFE]+( *\[ *\d+%\])?", line)]
+        dots = "".join(re.findall(r"^([.sxXFE]+)(?: *\[ *\d+%\])?$", self.output, re.MULTILINE))
         if not dots:
             return lines[-1][:100] if lines else ""
-        failed = sum(len(re.findall("[FE]", line)) for line in dots)
-        shares = re.findall(r"\[ *(\d+)%\]", "\n".join(dots))
-        return f"{shares[-1] if shares else 0} %" + (f", {failed} failed" if failed else "")
+        of = re.search(r"\[(\d+) items\]", self.output)
+        failed = sum(dots.count(mark) for mark in "FE")
+        return f"{len(dots)}" + (f" of {of[1]}" if of else "") + (f", {failed} failed" if failed else "")
 
     @property
     def progress(self) -> str:
@@ -101,7 +101,7 @@ class Step:
         seconds = f"{time.monotonic() - self._began:.0f} s"
         if self.code:
             return f"{self.output.rstrip()}\n{self.title}: FAILED after {seconds}"
-        counts = re.findall(r"^\d+ passed.*(?= in )", self.output, re.MULTILINE)
+        counts = re.findall(r"\d+ passed.*?(?= in )", self.output)
         return f"{self.title}: done in {seconds}" + (f", {counts[-1]}" if counts else "")
 
 
@@ -181,7 +181,7 @@ def lint() -> list[Step]:
 
 def pytest(title: str, selected: str, *options: str, needs_builds: bool = False, share: bool = False) -> Step:
     """Return a run of pytest; with `share` it tries a share of the examples."""
-    argv = [str(BIN / "pytest"), "-q", "--tb=short", "-m", selected, *options]
+    argv = [str(BIN / "pytest"), "--no-header", "--tb=short", "-m", selected, *options]
     return Step(title, argv, {"TESTS": "fast" if share else ""}, needs_builds)
 
 

@@ -37,10 +37,10 @@ async def test_a_step_that_fails_is_shown_whole_and_the_next_runs(capsys: pytest
 
 
 async def test_how_far_tests_are() -> None:
-    """The share of the last line of dots, and how many failed."""
-    tests = step("print(39 * '.' + 'F [ 50%]')")
+    """How many have run, of how many, and how many failed; the last line of marks is not yet whole."""
+    tests = step("print('2 workers [73 items]'); print(39 * '.' + 'F [ 50%]'); print(5 * '.', end='')")
     await tests.run()
-    assert tests.news == "50 %, 1 failed"
+    assert tests.news == "45 of 73, 1 failed"
 
 
 async def test_a_step_waits_for_what_is_built_and_is_not_run_without_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -271,7 +271,7 @@ async def test_a_machine_that_never_comes_is_given_up(
     await fragment(karpenter_api, "a", "b")
     async with installed(giveUp="2s") as scheduler:
         await waiting(karpenter_api, "four")
-        await placeholders(karpenter_api, 1)
+        await events_of(karpenter_api, "four", "NeuronCapacityRequested")
         await events_of(karpenter_api, "four", "NeuronCapacityGivenUp")
         await placeholders(karpenter_api, 0)
         await refused(karpenter_api, "four", saying=FRAGMENTED)
