@@ -7,43 +7,229 @@ How long nobody schedules when the leader goes: real processes on a real etcd an
 Times are those of a watch of the pods. A crash (SIGKILL) and a freeze (SIGSTOP), both right after a renewal, must be
 followed by the successor's first Binding within the Lease's duration and 2 s; a clean stop (SIGTERM) within 1 s. In a
 rolling update no time without a Binding, while a pod waits, may be longer than that. All pods must be bound, once, and
-no core given twice. Prints a table; the exit code is 1 if a bound does not hold.
+no device given twice. Prints a table; the exit code is 1 if a bound does not hold.
 """
 
 import argparse
+import signal
+import statistics
 import sys
-from typing import Any
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import anyio
+import attrs
 
 from benchmarks.contest.records import machine, now
-from benchmarks.takeover.deeds import DEEDS
-from benchmarks.takeover.figures import DEFAULT, SHORT, Round, table
-from benchmarks.takeover.stage import INSTANCE_TYPE, NODES, run_cluster, run_stage
+from benchmarks.failover_stage import Stage, ended, run_cluster, run_stage, stopped
+from benchmarks.report import markdown_table
 
-TIMES = {"default": DEFAULT, "short": SHORT}
+RATE: Final = 150.0  # pods a second that arrive around a crash: fewer than a scheduler binds
+UPDATE_RATE: Final = 60.0  # during a rolling update, which takes as long as processes take to start
+BEFORE: Final = 0.2  # the share of the pods that are bound before the deed
+AT_ONCE: Final = 0.1  # the same, where all pods wait
+CLEAN: Final = 1.0  # seconds after a clean stop
+BEYOND_LEASE: Final = 2.0  # seconds after a crash, beyond the duration of the Lease
+
+
+@attrs.frozen(kw_only=True)
+class LeaseTimes:
+    """The times of leader election, in seconds."""
+
+    duration: float
+    deadline: float
+    retry: float
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The scheduler's flags."""
+        return (
+            f"--leader-elect-lease-duration={self.duration:g}s",
+            f"--leader-elect-renew-deadline={self.deadline:g}s",
+            f"--leader-elect-retry-period={self.retry * 1000:.0f}ms",
+        )
+
+    def __str__(self) -> str:
+        """Return the three times as the documentation writes them."""
+        return f"{self.duration:g}/{self.deadline:g}/{self.retry:g}"
+
+
+TIMES: Final = {
+    "default": LeaseTimes(duration=15, deadline=10, retry=2),
+    "short": LeaseTimes(duration=5, deadline=3, retry=0.5),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Round:
+    """
+    What one round has shown.
+
+    Attributes:
+        takeover: seconds from the deed to the successor's first Binding; of a rolling update the longest time without
+            a Binding while a pod waited.
+        lost: how many pods were not bound in the end.
+        wrong: what must not happen, a sentence each.
+    """
+
+    deed: str
+    times: LeaseTimes
+    takeover: float
+    lost: int
+    wrong: Sequence[str] = ()
+
+    @property
+    def bound_in(self) -> float:
+        """The seconds that `takeover` may have."""
+        return CLEAN if self.deed in ("clean stop", "rolling update") else self.times.duration + BEYOND_LEASE
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bound is kept, no pod is lost, and nothing went wrong."""
+        return self.takeover <= self.bound_in and not self.lost and not self.wrong
+
+
+# -- what is done to the leader; each returns the seconds of the takeover and what went wrong --------------------------
+
+Shown = tuple[float, Sequence[str]]
+
+
+async def crash(stage: Stage, _number: int) -> Shown:
+    """Kill the leader while pods arrive."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.paced, RATE)
+        await stage.bound(int(stage.pods * BEFORE))
+        await stage.renewal()
+        at = time.perf_counter()
+        stage.leader.send_signal(signal.SIGKILL)
+    return await _followed(stage, at)
+
+
+async def freeze(stage: Stage, _number: int) -> Shown:
+    """Freeze the leader while pods arrive; it wakes up when they are bound, and must end."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.paced, RATE)
+        await stage.bound(int(stage.pods * BEFORE))
+        await stage.renewal()
+        at = time.perf_counter()
+        stage.leader.send_signal(signal.SIGSTOP)
+        await stage.succeeded()
+        stage.leader.send_signal(signal.SIGCONT)
+        code = await ended(stage.leader)
+    return await _followed(stage, at, [] if code == 1 else [f"the frozen leader ended with {code} when it woke up"])
+
+
+async def clean_stop(stage: Stage, number: int) -> Shown:
+    """Stop the leader: while all pods wait, in every second round while they arrive."""
+    async with anyio.create_task_group() as tasks:
+        if number % 2:
+            tasks.start_soon(stage.paced, RATE)
+        else:
+            tasks.start_soon(stage.at_once)
+        await stage.bound(int(stage.pods * (BEFORE if number % 2 else AT_ONCE)))
+        at = time.perf_counter()
+        stage.leader.send_signal(signal.SIGTERM)
+        wrong = await stopped(stage.leader)
+    return await _followed(stage, at, wrong)
+
+
+async def rolling_update(stage: Stage, number: int) -> Shown:
+    """
+    Replace both replicas, as a Deployment of two does by default: one more, and never one less.
+
+    The Deployment knows no leader: it is the first to be stopped, in every second round the last.
+    """
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.paced, UPDATE_RATE)
+        await stage.bound(int(stage.pods * AT_ONCE))
+        first, last = (stage.standby, stage.leader) if number % 2 else (stage.leader, stage.standby)
+        await stage.start()
+        first.send_signal(signal.SIGTERM)
+        await stage.start()
+        last.send_signal(signal.SIGTERM)
+        updated = time.perf_counter()
+        wrong = [*await stopped(first), *await stopped(last)]
+        await stage.bound(stage.pods)
+    if updated > max(stage.created.values()):
+        wrong.append("the update took longer than the pods arrived: the gap is not that of an update")
+    return longest_gap(stage.created, {name: bound.at for name, bound in stage.observer.bound.items()}), wrong
+
+
+DEEDS: Final[dict[str, Callable[[Stage, int], Awaitable[Shown]]]] = {
+    "crash": crash,
+    "freeze": freeze,
+    "clean stop": clean_stop,
+    "rolling update": rolling_update,
+}
+
+
+async def _followed(stage: Stage, at: float, wrong: Sequence[str] = ()) -> Shown:
+    """Wait for the successor and for all pods."""
+    succeeded = await stage.succeeded()
+    await stage.bound(stage.pods)
+    return succeeded - at, [*wrong, *stage.late(succeeded)]
+
+
+def longest_gap(created: Mapping[str, float], bound: Mapping[str, float]) -> float:
+    """
+    Return the longest time without a Binding while a pod waited, in the unit of the arguments.
+
+    Args:
+        created: when each pod was created, by name.
+        bound: when it was bound; pods that were not do not count.
+    """
+    longest, waits_since, after = 0.0, float("inf"), None
+    for name in sorted(bound, key=lambda name: bound[name], reverse=True):
+        if after is not None:
+            longest = max(longest, after - max(bound[name], waits_since))
+        waits_since = min(waits_since, created[name])
+        after = bound[name]
+    return max(longest, after - waits_since) if after is not None else 0.0
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+
+
+def table(rounds: Iterable[Round]) -> str:
+    """Return a Markdown table, a line for each deed with each lease times."""
+    groups: dict[tuple[str, str], list[Round]] = {}
+    for each in rounds:
+        groups.setdefault((each.deed, str(each.times)), []).append(each)
+    head = ("what", "lease times", "rounds", "median", "worst", "bound", "pods lost", "wrong", "holds")
+    return "\n".join(markdown_table(head, map(_row, groups.values())))
+
+
+def _row(group: Sequence[Round]) -> tuple[str, ...]:
+    seconds = [each.takeover for each in group]
+    return (
+        group[0].deed,
+        str(group[0].times),
+        str(len(group)),
+        f"{statistics.median(seconds):.2f} s",
+        f"{max(seconds):.2f} s",
+        f"{group[0].bound_in:g} s",
+        str(sum(each.lost for each in group)),
+        str(sum(len(each.wrong) for each in group)),
+        "yes" if all(each.holds for each in group) else "NO",
+    )
 
 
 async def main(arguments: Any) -> int:
     """Measure and print; return the exit code."""
     rounds: list[Round] = []
-    async with run_cluster() as cluster:
-        await cluster.add_nodes(INSTANCE_TYPE, NODES)
+    async with run_cluster() as plane:
         for number in range(arguments.rounds):
-            for name in arguments.times:
+            for times in map(TIMES.__getitem__, arguments.times):
                 for deed in arguments.deeds:
-                    async with run_stage(cluster, TIMES[name], arguments.pods) as stage:
-                        rounds.append(await DEEDS[deed](stage, TIMES[name], number))
-                    _show(rounds[-1])
+                    async with run_stage(plane, times.flags, arguments.pods) as stage:
+                        takeover, wrong = await DEEDS[deed](stage, number)
+                        lost, wrong = stage.pods - len(stage.observer.bound), [*wrong, *stage.observer.wrong]
+                    rounds.append(Round(deed=deed, times=times, takeover=takeover, lost=lost, wrong=wrong))
+                    print(f"{deed}, {times}: {takeover:.3f} s, {lost} pods lost", *wrong[:10], sep="\n  ", flush=True)
     print(f"\n{now()}, {arguments.pods} pods, {machine()}\n")
     print(table(rounds))
     return 0 if all(each.holds for each in rounds) else 1
-
-
-def _show(each: Round) -> None:
-    print(f"{each.deed}, {each.times}: {each.takeover:.3f} s, {each.bound} of {each.pods} bound", flush=True)
-    for sentence in each.wrong[:10]:
-        print(f"  {sentence}", flush=True)
 
 
 def _arguments() -> Any:

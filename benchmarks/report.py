@@ -64,7 +64,7 @@ def _page(measured: Sequence[Record]) -> Iterator[str]:
         "`first bind` is seconds from the start of the process; CPU is the contender's own, Events included."
     )
     yield "\n## Targets\n"
-    yield from _table(("", "measured", "target", ""), map(_bar_row, bars(measured)))
+    yield from markdown_table(("", "measured", "target", ""), map(_bar_row, bars(measured)))
     for nodes, workload in figures.cells():
         runs = figures.runs(nodes, workload, OURS) or figures.records
         yield f"\n## {nodes:,} nodes, {runs[0].pods:,} pods: {WORKLOADS[workload].title}\n"
@@ -73,7 +73,7 @@ def _page(measured: Sequence[Record]) -> Iterator[str]:
             for contender in CONTENDERS
             if figures.runs(nodes, workload, contender)
         ]
-        yield from _table(COLUMNS if workload != "paced" else ("", "p50 ms", "p99 ms", "CPU ms/pod"), rows)
+        yield from markdown_table(COLUMNS if workload != "paced" else ("", "p50 ms", "p99 ms", "CPU ms/pod"), rows)
 
 
 def _bar_row(bar: Bar) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return values[max(0, -(-len(values) * round(share * 1_000) // 1_000) - 1)]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield a Markdown table whose source is readable, too."""
     rows = [head, *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]

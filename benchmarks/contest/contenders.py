@@ -3,8 +3,7 @@ The contenders: how each is started, and the resources that it has used at the e
 
 Each is a process (or two) of its own with its best settings: unlimited client rates, no leader election where it is not
 needed. Ours runs as its Deployment does: under its ServiceAccount, with Lease, Events and log. Only its allocate fence
-is off, because no kubelet of the simulated nodes reports that it has admitted a pod; `benchmarks.allocate_fence`
-measures the cost of the fence.
+is off, because no kubelet of the simulated nodes reports that it has admitted a pod.
 """
 
 import hashlib
