@@ -5,8 +5,6 @@ Run as `python -m benchmarks.decision [--nodes 1000 5000 15000 50000] [--pods 50
 pods, so that block levels are mixed; all clusters are asked in turn, pod by pod, so that a noisy machine disturbs all
 sizes alike. Absolute values belong to the machine, growth belongs to the algorithm. Prints a table, appends a line of
 JSON for each size to `benchmarks/results/decision.jsonl`, and draws `decision.svg` beside it.
-
-`--memory` measures, in a process of its own, what a cluster with many images and pods takes.
 """
 
 import argparse
@@ -14,12 +12,11 @@ import gc
 import json
 import platform
 import random
-import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -27,7 +24,7 @@ from benchmarks.contest.plots import bar_chart
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.neuron_request import neuron_request
-from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Image, Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
@@ -52,11 +49,11 @@ BARS = {"plain": 50, "spread by zone": 150, "apart by hostname": 150, "unschedul
 """Microseconds that a decision at 15,000 nodes may take at most (p50)."""
 
 Make = Callable[[int, random.Random], Pod]
+T = TypeVar("T")
 
 
-def fleet(count: int, images: int = 0) -> Iterator[Node]:
-    """Yield nodes of all types in turn, in three zones, each with some of the fleet's images."""
-    known = [Image((f"registry.example/team/app-{i}:v1", f"registry.example/app@{i:064}"), i << 20) for i in range(200)]
+def fleet(count: int) -> Iterator[Node]:
+    """Yield nodes of all types in turn, in three zones."""
     for i in range(count):
         kind = list(SIZES)[i % len(SIZES)]
         cpu, memory, devices, cores = SIZES[kind]
@@ -69,7 +66,6 @@ def fleet(count: int, images: int = 0) -> Iterator[Node]:
             labels={INSTANCE_TYPE_LABEL: kind, ZONE_LABEL: f"zone-{i % 3}", HOSTNAME_LABEL: name},
             allocatable={CPU: cpu * 1000, MEMORY: memory << 30, PODS: 110, **silicon},
             capacity=silicon,
-            images=tuple(known[(i + j) % len(known)] for j in range(images)),
         )
 
 
@@ -138,6 +134,19 @@ WORKLOADS: Mapping[str, Make] = {
 }
 
 
+def stepped(steps: Generator[object, None, T]) -> tuple[T, list[float]]:
+    """Return what a search returns that pauses between its steps, and the milliseconds of CPU of each step."""
+    took = []
+    while True:
+        started = time.process_time()
+        try:
+            next(steps)
+        except StopIteration as end:
+            took.append((time.process_time() - started) * 1e3)
+            return end.value, took
+        took.append((time.process_time() - started) * 1e3)
+
+
 @attrs.define(eq=False)
 class Contestant:
     """A cluster of one size and what was measured on it, microseconds by workload unless said otherwise."""
@@ -145,20 +154,14 @@ class Contestant:
     nodes: int
     cluster: Cluster = attrs.field(factory=Cluster)
     decisions: dict[str, list[float]] = attrs.field(factory=dict)
-    queries: dict[str, list[float]] = attrs.field(factory=dict)
-    """The same decisions at once again, when no index has anything to catch up with."""
     assumptions: dict[str, list[float]] = attrs.field(factory=dict)
     pauses_ms: dict[str, tuple[float, float]] = attrs.field(factory=dict)
     """By workload: the longest single step of its first warm-up, and the whole warm-up."""
 
     def warm_up(self, workload: str, pending: Pod) -> None:
         """Measure the first builds of indexes for a workload."""
-        longest, began = 0.0, time.perf_counter()
-        started = began
-        for _ in IndexWarmup().of(self.cluster, pending, PROFILE):
-            longest = max(longest, time.perf_counter() - started)
-            started = time.perf_counter()
-        self.pauses_ms[workload] = (longest * 1e3, (time.perf_counter() - began) * 1e3)
+        _, took = stepped(IndexWarmup().of(self.cluster, pending, PROFILE))
+        self.pauses_ms[workload] = (max(took), sum(took))
 
     def step(self, workload: str, pending: Pod) -> str | None:
         """Decide and assume; return the uid of the assumed pod, None if it was refused."""
@@ -166,13 +169,10 @@ class Contestant:
         decision = schedule_pod(self.cluster, pending, PROFILE)
         decided = time.perf_counter()
         self.decisions.setdefault(workload, []).append((decided - started) * 1e6)
-        schedule_pod(self.cluster, pending, PROFILE)
-        again = time.perf_counter()
-        self.queries.setdefault(workload, []).append((again - decided) * 1e6)
         if isinstance(decision, FitError):
             return None
         self.place(pending, decision)
-        self.assumptions.setdefault(workload, []).append((time.perf_counter() - again) * 1e6)
+        self.assumptions.setdefault(workload, []).append((time.perf_counter() - decided) * 1e6)
         return pending.uid
 
     def place(self, pending: Pod, decision: Decision) -> None:
@@ -217,7 +217,7 @@ def measure(contestants: list[Contestant], pods: int) -> None:
             contestant.cluster.forget(uid)
         for contestant in contestants:
             contestant.cluster.clear_nomination(FIRST.uid)
-            for kind in (contestant.decisions, contestant.queries, contestant.assumptions):
+            for kind in (contestant.decisions, contestant.assumptions):
                 del kind.get(workload, [])[:warm_up]
 
 
@@ -227,7 +227,6 @@ def record(contestant: Contestant) -> dict[str, Any]:
         "machine": f"{platform.processor() or platform.machine()}, Python {platform.python_version()}",
         "nodes": contestant.nodes,
         "decide_us": {name: _percentiles(times) for name, times in contestant.decisions.items()},
-        "decide_again_us": {name: _percentiles(times) for name, times in contestant.queries.items()},
         "assume_us": {name: _percentiles(times) for name, times in contestant.assumptions.items()},
         "first_builds_ms": {
             name: {"longest_pause": round(longest, 2), "all": round(total, 1)}
@@ -247,8 +246,6 @@ def show(records: list[dict[str, Any]]) -> None:
         cells = [record["decide_us"][name] for record in records]
         texts = "".join(f"{cell['p50']:>8.1f} {cell['p99']:>6.0f}" for cell in cells)
         print(f"{name:<20}{texts}{cells[-1]['p50'] / cells[0]['p50']:>8.2f}x{BARS.get(name, ''):>6}")
-    again = "".join(f"{record['decide_again_us']['plain']['p50']:>8.1f}       " for record in records)
-    print(f"{'plain, once again':<20}{again}")
     assumed = "".join(f"{record['assume_us']['plain']['p50']:>8.1f}       " for record in records)
     print(f"{'assume':<20}{assumed}")
     pauses = "".join(f"{record['first_builds_ms']['first of all']['longest_pause']:>8.1f} ms    " for record in records)
@@ -263,43 +260,19 @@ def show(records: list[dict[str, Any]]) -> None:
     (RESULTS / "decision.svg").write_text(chart)
 
 
-def memory(nodes: int, images: int, pods: int) -> dict[str, Any]:
-    """Return what a cluster takes: peak resident memory of this process, in MB, and of that what Python had before."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    cluster, dice = Cluster(), random.Random(1)
-    names = []
-    for node in fleet(nodes, images):
-        cluster.put_node(node)
-        names.append(node.name)
-    for number in range(pods):
-        small = pod(number, {CPU: 100, MEMORY: 1 << 27}, labels={"app": f"app-{number % 500}"})
-        cluster.put_pod(attrs.evolve(small, node_name=names[number % nodes]))
-    for make in WORKLOADS.values():
-        schedule_pod(cluster, make(-1, dice), PROFILE)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return {"nodes": nodes, "images_per_node": images, "pods": pods, "rss_mb": peak, "rss_mb_before": before}
-
-
 def main() -> None:
     """Measure, print, write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000, 15_000, 50_000])
     parser.add_argument("--pods", type=int, default=500, help="of each workload")
-    parser.add_argument(
-        "--memory", action="store_true", help="measure memory instead, of 30,000 pods and 50 images each"
-    )
     arguments = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
-    if arguments.memory:
-        records = [memory(max(arguments.nodes), 50, 30_000)]
-        print(records[0])
-    else:
-        contestants = [prepared(nodes) for nodes in sorted(arguments.nodes)]
-        gc.collect()
-        gc.freeze()
-        measure(contestants, arguments.pods)
-        records = [record(contestant) for contestant in contestants]
-        show(records)
+    contestants = [prepared(nodes) for nodes in sorted(arguments.nodes)]
+    gc.collect()
+    gc.freeze()
+    measure(contestants, arguments.pods)
+    records = [record(contestant) for contestant in contestants]
+    show(records)
     with (RESULTS / "decision.jsonl").open("a") as written:
         written.writelines(json.dumps(record) + "\n" for record in records)
 

@@ -5,19 +5,19 @@ Run as `python -m benchmarks.hostile [--nodes 1000 5000] [--shapes ...] [--size 
 pod that one tenant can create, as large as the API server's request limit allows; with `--allowed` it has as many parts
 as are not refused. It is decoded, warmed up, decided, explained, preempted for, woken, and put on a node as if
 another scheduler had bound it; then a plain pod is scheduled beside it. If a step pauses (a generator), its longest
-stretch counts. Prints milliseconds, which depend on the machine.
+stretch counts. Prints milliseconds of CPU, which depend on the machine.
 """
 
 import argparse
 import gc
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import attrs
 
-from benchmarks.decision import PROFILE, fleet, pod
+from benchmarks.decision import PROFILE, fleet, pod, stepped
 from benchmarks.hostile_shapes import SHAPES, Shape, object_of
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.objects.pods import PODS
@@ -49,23 +49,23 @@ def allowed(shape: Shape, most: int) -> int:
 
 @attrs.define(eq=False)
 class Steps:
-    """The longest stretch by stage, in seconds."""
+    """The longest stretch by stage, in milliseconds of CPU."""
 
     longest: dict[str, float] = attrs.field(factory=dict)
 
     def take(self, stage: str, step: Callable[[], Any]) -> Any:
         """Time a step that does not pause."""
-        began = time.perf_counter()
-        try:
-            return step()
-        finally:
-            self.longest[stage] = max(self.longest.get(stage, 0.0), time.perf_counter() - began)
+        began = time.process_time()
+        result = step()
+        self._note(stage, (time.process_time() - began) * 1e3)
+        return result
 
-    def pausing(self, stage: str, steps: Iterator[Any]) -> None:
+    def pausing(self, stage: str, steps: Generator[object, None, object]) -> None:
         """Time each stretch of a generator."""
-        done = object()
-        while self.take(stage, lambda: next(steps, done)) is not done:
-            pass
+        self._note(stage, max(stepped(steps)[1]))
+
+    def _note(self, stage: str, took: float) -> None:
+        self.longest[stage] = max(self.longest.get(stage, 0.0), took)
 
 
 def cluster_of(nodes: int) -> Cluster:
@@ -143,7 +143,7 @@ def main() -> None:
             count = allowed(SHAPES[name], count)
         for nodes in arguments.nodes:
             longest = measure(SHAPES[name], count, nodes).longest
-            figures = "".join(f"{longest[stage] * 1e3:10.1f}" if stage in longest else f"{'-':>10}" for stage in stages)
+            figures = "".join(f"{longest[stage]:10.1f}" if stage in longest else f"{'-':>10}" for stage in stages)
             print(f"{name:36}{count:8}{nodes:7}{figures}", flush=True)
 
 

@@ -18,8 +18,12 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEB = {"matchLabels": {"app": "web"}}
 
 
-def _affinity(kind: str, when: str, terms: list[Json]) -> Json:
+def _affinity(kind: str, when: str, terms: Any) -> Json:
     return {"spec": {"affinity": {kind: {when: terms}}}}
+
+
+def _anti(terms: list[Json]) -> Json:
+    return _affinity("podAntiAffinity", _REQUIRED, terms)
 
 
 def _weighted(kind: str, terms: list[Json]) -> Json:
@@ -34,15 +38,13 @@ def _selectors(count: int) -> list[Json]:
     return [{"topologyKey": ZONE_LABEL, "labelSelector": {"matchLabels": {f"x{i}": "y"}}} for i in range(count)]
 
 
+def _absent(number: int) -> Json:
+    return {"key": f"x{number}", "operator": "DoesNotExist"}
+
+
 def _matching(count: int) -> list[Json]:
     """Return different terms that all match the plain pod."""
-    return [
-        {
-            "topologyKey": ZONE_LABEL,
-            "labelSelector": {"matchExpressions": [{"key": f"x{i}", "operator": "DoesNotExist"}]},
-        }
-        for i in range(count)
-    ]
+    return [{"topologyKey": ZONE_LABEL, "labelSelector": {"matchExpressions": [_absent(i)]}} for i in range(count)]
 
 
 def _everywhere(count: int) -> list[Json]:
@@ -50,14 +52,8 @@ def _everywhere(count: int) -> list[Json]:
 
 
 def _by_namespace(count: int) -> list[Json]:
-    return [
-        {
-            "topologyKey": ZONE_LABEL,
-            "labelSelector": _WEB,
-            "namespaceSelector": {"matchExpressions": [{"key": f"x{i}", "operator": "DoesNotExist"}]},
-        }
-        for i in range(count)
-    ]
+    plain = {"topologyKey": ZONE_LABEL, "labelSelector": _WEB}
+    return [{**plain, "namespaceSelector": {"matchExpressions": [_absent(i)]}} for i in range(count)]
 
 
 def _spread(count: int, key: Callable[[int], str], *, when: str = "DoNotSchedule", **fields: Any) -> Json:
@@ -75,17 +71,19 @@ def _spread(count: int, key: Callable[[int], str], *, when: str = "DoNotSchedule
 
 
 def _node_terms(terms: list[Json]) -> Json:
-    return _affinity("nodeAffinity", _REQUIRED, []) | {
-        "spec": {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}
-    }
+    return _affinity("nodeAffinity", _REQUIRED, {"nodeSelectorTerms": terms})
 
 
 def _expression(key: str, operator: str, values: list[str] | None = None) -> Json:
     return {"key": key, "operator": operator} | ({"values": values} if values else {})
 
 
-def _containers(count: int, **fields: Any) -> list[Json]:
-    return [{"name": f"c{i}", "image": f"r/i{i}", **fields} for i in range(count)]
+def _containers(count: int, field: str = "containers", **fields: Any) -> Json:
+    return {"spec": {field: [{"name": f"c{i}", "image": f"r/i{i}", **fields} for i in range(count)]}}
+
+
+def _volumes(count: int, source: Callable[[int], Json]) -> Json:
+    return {"spec": {"volumes": [{"name": f"v{i}", **source(i)} for i in range(count)]}}
 
 
 def _asking(name: str, amount: int) -> Json:
@@ -95,25 +93,16 @@ def _asking(name: str, amount: int) -> Json:
 SHAPES: Mapping[str, Shape] = {
     "pod affinity keys": lambda n: _affinity("podAffinity", _REQUIRED, _keys(n)),
     "pod affinity selectors": lambda n: _affinity("podAffinity", _REQUIRED, _selectors(n)),
-    "anti-affinity keys": lambda n: _affinity("podAntiAffinity", _REQUIRED, _keys(n)),
-    "anti-affinity selectors": lambda n: _affinity("podAntiAffinity", _REQUIRED, _selectors(n)),
-    "anti-affinity, matching": lambda n: _affinity("podAntiAffinity", _REQUIRED, _matching(n)),
-    "anti-affinity, everywhere": lambda n: _affinity("podAntiAffinity", _REQUIRED, _everywhere(n)),
-    "anti-affinity, namespaces": lambda n: _affinity(
-        "podAntiAffinity",
-        _REQUIRED,
-        [{"topologyKey": ZONE_LABEL, "labelSelector": _WEB, "namespaces": [f"n{i}" for i in range(n)]}],
+    "anti-affinity keys": lambda n: _anti(_keys(n)),
+    "anti-affinity selectors": lambda n: _anti(_selectors(n)),
+    "anti-affinity, matching": lambda n: _anti(_matching(n)),
+    "anti-affinity, everywhere": lambda n: _anti(_everywhere(n)),
+    "anti-affinity, namespaces": lambda n: _anti(
+        [{"topologyKey": ZONE_LABEL, "labelSelector": _WEB, "namespaces": [f"n{i}" for i in range(n)]}]
     ),
-    "anti-affinity, namespace selectors": lambda n: _affinity("podAntiAffinity", _REQUIRED, _by_namespace(n)),
-    "anti-affinity, one selector": lambda n: _affinity(
-        "podAntiAffinity",
-        _REQUIRED,
-        [
-            {
-                "topologyKey": ZONE_LABEL,
-                "labelSelector": {"matchExpressions": [_expression(f"x{i}", "DoesNotExist") for i in range(n)]},
-            }
-        ],
+    "anti-affinity, namespace selectors": lambda n: _anti(_by_namespace(n)),
+    "anti-affinity, one selector": lambda n: _anti(
+        [{"topologyKey": ZONE_LABEL, "labelSelector": {"matchExpressions": [_absent(i) for i in range(n)]}}]
     ),
     "preferred affinity keys": lambda n: _weighted("podAffinity", _keys(n)),
     "preferred anti-affinity, matching": lambda n: _weighted("podAntiAffinity", _matching(n)),
@@ -152,34 +141,22 @@ SHAPES: Mapping[str, Shape] = {
             "hostNetwork": True,
         }
     },
-    "containers": lambda n: {"spec": {"containers": _containers(n, **_asking("cpu", 1))}},
-    "init containers": lambda n: {"spec": {"initContainers": _containers(n, **_asking("cpu", 1))}},
-    "sidecars": lambda n: {"spec": {"initContainers": _containers(n, restartPolicy="Always", **_asking("cpu", 1))}},
+    "containers": lambda n: _containers(n, **_asking("cpu", 1)),
+    "init containers": lambda n: _containers(n, "initContainers", **_asking("cpu", 1)),
+    "sidecars": lambda n: _containers(n, "initContainers", restartPolicy="Always", **_asking("cpu", 1)),
     "resource names": lambda n: {
         "spec": {"containers": [{"name": "c", "resources": {"requests": {f"a.io/r{i}": "1" for i in range(n)}}}]}
     },
     "resource names, each a container": lambda n: {
         "spec": {"initContainers": [{"name": f"c{i}", **_asking(f"a.io/r{i}", 1)} for i in range(n)]}
     },
-    "containers with cores": lambda n: {
-        "spec": {"containers": _containers(n, **_asking("aws.amazon.com/neuroncore", 1))}
-    },
-    "containers with two cores": lambda n: {
-        "spec": {"containers": _containers(min(n, 16), **_asking("aws.amazon.com/neuroncore", 3))}
-    },
-    "init containers with devices": lambda n: {
-        "spec": {"initContainers": _containers(n, **_asking("aws.amazon.com/neuron", 1))}
-    },
-    "claims": lambda n: {
-        "spec": {"volumes": [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}} for i in range(n)]}
-    },
-    "ephemeral volumes": lambda n: {"spec": {"volumes": [{"name": f"v{i}", "ephemeral": {}} for i in range(n)]}},
-    "disks": lambda n: {
-        "spec": {"volumes": [{"name": f"v{i}", "awsElasticBlockStore": {"volumeID": f"d{i}"}} for i in range(n)]}
-    },
-    "image volumes": lambda n: {
-        "spec": {"volumes": [{"name": f"v{i}", "image": {"reference": f"r/i{i}"}} for i in range(n)]}
-    },
+    "containers with cores": lambda n: _containers(n, **_asking("aws.amazon.com/neuroncore", 1)),
+    "containers with two cores": lambda n: _containers(min(n, 16), **_asking("aws.amazon.com/neuroncore", 3)),
+    "init containers with devices": lambda n: _containers(n, "initContainers", **_asking("aws.amazon.com/neuron", 1)),
+    "claims": lambda n: _volumes(n, lambda i: {"persistentVolumeClaim": {"claimName": f"c{i}"}}),
+    "ephemeral volumes": lambda n: _volumes(n, lambda _: {"ephemeral": {}}),
+    "disks": lambda n: _volumes(n, lambda i: {"awsElasticBlockStore": {"volumeID": f"d{i}"}}),
+    "image volumes": lambda n: _volumes(n, lambda i: {"image": {"reference": f"r/i{i}"}}),
     "labels": lambda n: {"metadata": {"labels": {f"l{i}": "v" for i in range(n)}}},
     "gates": lambda n: {"spec": {"schedulingGates": [{"name": f"g.io/{i}"} for i in range(n)]}},
     "resource claims": lambda n: {"spec": {"resourceClaims": [{"name": f"c{i}"} for i in range(n)]}},

@@ -11,14 +11,15 @@ load; `--record` adds a line of JSON for each run to a file and draws `.svg` bes
 
 import argparse
 import json
+import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from benchmarks.churn.contenders import CONTENDERS
-from benchmarks.churn.lifetimes import OPENB, Lifetimes
-from benchmarks.churn.outcome import Outcome, Summary, Waits, summary, waits_of
 from benchmarks.churn.simulation import Simulation
 from benchmarks.churn.workload import SCENARIOS, Demand, workload
 from benchmarks.contest.plots import bar_chart
@@ -26,11 +27,102 @@ from benchmarks.contest.plots import bar_chart
 LOADS: Final = (0.85, 0.9, 0.95, 1.0)
 
 
-def run(
-    scenario: str, *, load: float, contender: str, seed: int, pods: int, demand: Demand, lifetimes: Lifetimes
-) -> Outcome:
+@attrs.frozen
+class Waits:
+    """
+    How long pods waited for a place, in seconds; a pod that never got one has waited until the end.
+
+    Attributes:
+        pods: how many.
+        unplaced: the share that got no place.
+    """
+
+    pods: int
+    mean: float
+    unplaced: float
+
+
+@attrs.frozen
+class Outcome:
+    """
+    One run.
+
+    Attributes:
+        utilisation: share of the devices that were in use after the warm-up.
+        attempts: decisions for each pod.
+        waits: of the pods that came after the warm-up, all together (0) and by size.
+    """
+
+    scenario: str
+    load: float
+    cpu: float
+    memory: float
+    contender: str
+    seed: int
+    utilisation: float
+    attempts: float
+    waits: Mapping[int, Waits]
+
+
+def waits_of(simulation: Simulation) -> Mapping[int, Waits]:
+    """Return how long the pods waited that came after the warm-up, all together (0) and by size."""
+    by_size: dict[int, list[tuple[float, bool]]] = {0: []}
+    for arrival in simulation.workload.arrivals:
+        if arrival.at >= simulation.begins:
+            placed_at = simulation.placed_at.get(arrival.pod.uid)
+            waited = (simulation.now if placed_at is None else placed_at) - arrival.at
+            for size in (0, arrival.size):
+                by_size.setdefault(size, []).append((waited, placed_at is None))
+    return {size: _waits(waits) for size, waits in sorted(by_size.items()) if waits}
+
+
+def _waits(waits: Sequence[tuple[float, bool]]) -> Waits:
+    mean = statistics.fmean(waited for waited, _ in waits)
+    return Waits(len(waits), mean, sum(unplaced for _, unplaced in waits) / len(waits))
+
+
+@attrs.frozen
+class Summary:
+    """
+    The runs of one contender at one load: means over the seeds.
+
+    Attributes:
+        deviation: standard deviation of the utilisation; 0 for a single run.
+        waits: means over the runs for each size (0: all).
+    """
+
+    contender: str
+    runs: int
+    utilisation: float
+    deviation: float
+    attempts: float
+    waits: Mapping[int, Waits]
+
+
+def summary(outcomes: Iterable[Outcome]) -> Summary:
+    """Return the means of the runs of one contender at one load; there must be at least one."""
+    runs = list(outcomes)
+    utilisations = [outcome.utilisation for outcome in runs]
+    sizes = sorted(set.intersection(*(set(outcome.waits) for outcome in runs)))
+    return Summary(
+        contender=runs[0].contender,
+        runs=len(runs),
+        utilisation=statistics.fmean(utilisations),
+        deviation=statistics.stdev(utilisations) if len(runs) > 1 else 0.0,
+        attempts=statistics.fmean(outcome.attempts for outcome in runs),
+        waits={size: _mean([outcome.waits[size] for outcome in runs]) for size in sizes},
+    )
+
+
+def _mean(values: Sequence[Waits]) -> Waits:
+    mean = statistics.fmean(waits.mean for waits in values)
+    unplaced = statistics.fmean(waits.unplaced for waits in values)
+    return Waits(sum(waits.pods for waits in values), mean, unplaced)
+
+
+def run(scenario: str, *, load: float, contender: str, seed: int, pods: int, demand: Demand) -> Outcome:
     """Return the outcome of a contender on a workload."""
-    made = workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods, demand=demand, lifetimes=lifetimes)
+    made = workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods, demand=demand)
     setting = CONTENDERS[contender].setting(made)
     simulation = Simulation(setting, CONTENDERS[contender].profile(made))
     simulation.run()
@@ -87,7 +179,6 @@ def _arguments() -> Any:
     parser.add_argument("--pods", type=int, default=6_000, help="arrivals in a run")
     parser.add_argument("--cpu", type=float, default=0.0, help="share of a node's cpu that belongs to all its devices")
     parser.add_argument("--memory", type=float, default=0.0, help="the same of memory")
-    parser.add_argument("--trace", type=Path, help="a CSV file of the form of openb's, for other lifetimes")
     parser.add_argument("--record", type=Path, help="file to add a line of JSON to for each run; .svg beside it")
     return parser.parse_args()
 
@@ -95,7 +186,6 @@ def _arguments() -> Any:
 def main() -> None:
     """Run, print and record."""
     arguments = _arguments()
-    lifetimes = Lifetimes.read(arguments.trace) if arguments.trace else OPENB
     demand = Demand(arguments.cpu, arguments.memory)
     outcomes = []
     for scenario in arguments.scenarios:
@@ -104,15 +194,7 @@ def main() -> None:
             began, summaries = time.perf_counter(), []
             for contender in arguments.contenders:
                 runs = [
-                    run(
-                        scenario,
-                        load=load,
-                        contender=contender,
-                        seed=seed,
-                        pods=arguments.pods,
-                        demand=demand,
-                        lifetimes=lifetimes,
-                    )
+                    run(scenario, load=load, contender=contender, seed=seed, pods=arguments.pods, demand=demand)
                     for seed in arguments.seeds
                 ]
                 outcomes += runs
@@ -121,7 +203,7 @@ def main() -> None:
             print("\n".join(table(summaries)), flush=True)
     if arguments.record:
         with arguments.record.open("a") as written:
-            written.writelines(json.dumps(outcome.record()) + "\n" for outcome in outcomes)
+            written.writelines(json.dumps(attrs.asdict(outcome)) + "\n" for outcome in outcomes)
         arguments.record.with_suffix(".svg").write_text(picture(outcomes))
 
 

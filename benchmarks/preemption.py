@@ -13,11 +13,10 @@ import gc
 import itertools
 import random
 import statistics
-import time
 
 import attrs
 
-from benchmarks.decision import SIZES, fleet
+from benchmarks.decision import SIZES, fleet, stepped
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import neuron_request
@@ -28,7 +27,7 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator, Requiremen
 from neuron_scheduler.neuron.topology import Placement, place
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.preemption.comparison import NoPreemption, Preemption
+from neuron_scheduler.scheduling.preemption.comparison import Preemption
 from neuron_scheduler.scheduling.preemption.nominations import confirmed
 from neuron_scheduler.scheduling.preemption.search import search
 
@@ -40,11 +39,10 @@ ASKED = (1, 4, 8, 16)
 
 @attrs.frozen
 class Search:
-    """Milliseconds of one search, of its longest step, and the number of victims."""
+    """Milliseconds of one search and of its longest step."""
 
     total: float
     longest: float
-    victims: int
 
 
 def pod(name: str, devices: int, **fields: object) -> Pod:
@@ -100,20 +98,10 @@ def budgets() -> list[DisruptionBudget]:
 
 def searched(cluster: Cluster, pending: Pod, profile: Profile, refused: FitError) -> tuple[Search, Preemption]:
     """Search to the end and measure the steps."""
-    steps = []
-    result: Preemption | NoPreemption | None = None
-    asking = search(cluster, pending, profile, refused=refused, budgets=budgets())
-    going = True
-    while going:
-        started = time.process_time()
-        try:
-            next(asking)
-        except StopIteration as end:
-            result, going = end.value, False
-        steps.append((time.process_time() - started) * 1e3)
+    result, took = stepped(search(cluster, pending, profile, refused=refused, budgets=budgets()))
     if not isinstance(result, Preemption):
         raise SystemExit(f"there are no victims: {result}")
-    return Search(sum(steps), max(steps), len(result.victims.pods)), result
+    return Search(sum(took), max(took)), result
 
 
 def measure(nodes: int, pods: int) -> list[Search]:

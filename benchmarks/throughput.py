@@ -16,6 +16,7 @@ which API server, etcd and this program share; compare within one label.
 """
 
 import argparse
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from itertools import groupby
 from pathlib import Path
@@ -28,16 +29,39 @@ from benchmarks import report
 from benchmarks.contest import records
 from benchmarks.contest.arena import Arena, run_arena
 from benchmarks.contest.contenders import CONTENDERS
-from benchmarks.contest.matrix import SIZES, cells
 from benchmarks.contest.observer import DisturbedError
 from benchmarks.contest.records import Cell, Record
 from benchmarks.contest.run import measure
-from benchmarks.contest.workloads import WORKLOADS
+from benchmarks.contest.workloads import ALL_WORKLOADS_AT, EVERYWHERE, WORKLOADS
 
+SIZES: Final = (1_000, 5_000, 15_000)
 TRIES: Final = 3
 QUICK_NODES: Final = 320  # at least as many as pods, or those with anti-affinity find no place
 QUICK_PODS: Final = 300
 QUICK_WORKLOADS: Final = ("mix", "spread-hostname")
+
+
+def cells(
+    *, nodes: Sequence[int], rounds: int, workloads: Sequence[str] = (), contenders: Sequence[str] = ()
+) -> list[Cell]:
+    """
+    Return the runs in their order; contenders alternate, so that a drift of the machine affects all of them.
+
+    Args:
+        nodes: the numbers of nodes, each with a control plane of its own.
+        rounds: how often each contender has its turn.
+        workloads: those to run with every number of nodes; without any, all of them with 5,000 nodes, and the first
+            three with other numbers.
+        contenders: those to run; without any, all that take part in the workload.
+    """
+    return [
+        Cell(nodes=count, workload=workload, contender=contender, round=number)
+        for count in nodes
+        for workload in workloads or (WORKLOADS if count == ALL_WORKLOADS_AT else EVERYWHERE)
+        for number in range(rounds)
+        for contender in CONTENDERS
+        if contender in (contenders or CONTENDERS) and CONTENDERS[contender].takes(workload)
+    ]
 
 
 @attrs.frozen(kw_only=True)

@@ -8,6 +8,7 @@ server.
 
 import itertools
 import sys
+from typing import Any
 
 import anyio
 import msgspec
@@ -18,7 +19,6 @@ from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.kube.writes.binder import Binder, Bound
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.annotations import OUR_LEADER
@@ -28,32 +28,13 @@ CONCURRENCY = 48
 POLICY_LEARNS = 0.5  # seconds until the admission policy has the Lease; nothing is measured before
 
 
-class _Collector:
-    """Keeps the objects of a first list."""
-
-    def __init__(self) -> None:
-        self.pods: list[Pod] = []
-
-    def added(self, pod: Pod, /) -> None:
-        """Keep a pod."""
-        if not pod.node_name:
-            self.pods.append(pod)
-
-    def updated(self, _old: Pod, _new: Pod, /) -> None:
-        """Ignore it."""
-
-    def deleted(self, _pod: Pod, /) -> None:
-        """Ignore it."""
-
-    def malformed(self, _found: object, /) -> None:
-        """There is none."""
-
-    def no_longer_malformed(self, _found: object, /) -> None:
-        """There is none."""
-
-
 async def _ready(_: web.Request) -> web.Response:
     return web.Response(text="ok")
+
+
+async def _listed(client: Client, path: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = msgspec.json.decode((await client.request("GET", path)).body)["items"]
+    return items
 
 
 async def main(kubeconfig: str, port: int) -> None:
@@ -65,15 +46,10 @@ async def main(kubeconfig: str, port: int) -> None:
     await web.TCPSite(runner, "127.0.0.1", port).start()
     connection = await auth.load(kubeconfig, None)
     async with Client(connection=connection, bind_concurrency=CONCURRENCY) as client:
-        waiting = _Collector()
-        informer = Informer(client=client, resource=PODS, handler=waiting, on_failure=print, on_unhandled=print)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            await informer.synced.wait()
-            tasks.cancel_scope.cancel()
-        listing = msgspec.json.decode((await client.request("GET", NODES.path)).body)
-        nodes = [item["metadata"]["name"] for item in listing["items"]]
-        work = zip(waiting.pods, itertools.cycle(nodes), strict=False)
+        waiting = [pod["metadata"] for pod in await _listed(client, PODS.path) if "nodeName" not in pod["spec"]]
+        pods = [Pod(uid=pod["uid"], namespace=pod["namespace"], name=pod["name"]) for pod in waiting]
+        nodes = [item["metadata"]["name"] for item in await _listed(client, NODES.path)]
+        work = zip(pods, itertools.cycle(nodes), strict=False)
         leader = LeaderElector(leases=LeaseClient(client=client), lease_duration=15, renew_deadline=10, retry_period=2)
         await leader.acquire()
         await anyio.sleep(POLICY_LEARNS)

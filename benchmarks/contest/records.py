@@ -1,7 +1,7 @@
 """
 The figures of one run of one contender, as one line of JSON, so that a benchmark can be interrupted and continued.
 
-Pure values and a file; they are judged in `bars` and drawn in `plots`.
+Pure values and a file; they are judged and drawn in `benchmarks.report`.
 """
 
 import datetime as dt

@@ -14,11 +14,10 @@ from typing import Final
 
 import anyio
 import anyio.abc
-import attrs
 
 from benchmarks.contest import records
 from benchmarks.contest.arena import EVENTS, PODS, Arena
-from benchmarks.contest.contenders import CONTENDERS, Contender
+from benchmarks.contest.contenders import CONTENDERS
 from benchmarks.contest.observer import Observer
 from benchmarks.contest.workloads import WORKLOADS, Workload, node, pod_name
 from tests.control_plane.objects import create_pod
@@ -32,26 +31,6 @@ CHURN: Final = 100.0  # bound pods deleted per second where there is churn
 CHURN_NODE: Final = 99_999  # the number of the node that comes and goes, once a second
 
 
-@attrs.define(eq=False)
-class _Gauge:
-    """The CPU used by the contender and by the servers at certain moments."""
-
-    arena: Arena
-    contender: Contender
-    first: tuple[float, float] = attrs.field(default=(0.0, 0.0), init=False)
-
-    def now(self) -> tuple[float, float]:
-        return self.contender.cpu_seconds(), self.arena.server_cpu()
-
-    def begin(self) -> None:
-        self.first = self.now()
-
-    def used(self) -> tuple[float, float]:
-        """Return what was used since the first bind."""
-        own, servers = self.now()
-        return own - self.first[0], servers - self.first[1]
-
-
 async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) -> records.Record:
     """Run one contender on one workload, and return the record; clear the arena."""
     workload = WORKLOADS[cell.workload]
@@ -59,13 +38,18 @@ async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) ->
     if workload.filled:
         await arena.fill(cell.nodes)
     version = await arena.create_pods(() if workload.paced else workload.manifests(pods))
-    gauge = _Gauge(arena, contender)
-    observer = Observer(plane=arena.plane, on_first=gauge.begin)
+    first = []
+
+    def cpu() -> tuple[float, float]:
+        return contender.cpu_seconds(), arena.server_cpu()
+
+    observer = Observer(plane=arena.plane, on_first=lambda: first.append(cpu()))
     try:
         async with _watching(observer, version), contender.running():
             latencies = await _contest(arena, workload, observer, pods)
-            bind_cpu, server_cpu = gauge.used()
+            at_last = cpu()
             event_seconds = await _last_event(arena, observer) if contender.events else None
+            before = first[0] if first else at_last
             return records.Record(
                 cell=cell,
                 label=label,
@@ -77,9 +61,9 @@ async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) ->
                 event_seconds=event_seconds,
                 events=await _reasons(arena),
                 events_dropped=await contender.events_dropped(),
-                cpu_seconds=gauge.used()[0],
-                cpu_bind_seconds=bind_cpu,
-                server_cpu_seconds=server_cpu,
+                cpu_seconds=contender.cpu_seconds() - before[0],
+                cpu_bind_seconds=at_last[0] - before[0],
+                server_cpu_seconds=at_last[1] - before[1],
                 peak_bytes=contender.peak_bytes(),
                 latencies=latencies,
                 machine=records.machine(),

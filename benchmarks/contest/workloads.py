@@ -129,6 +129,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     ),
     "paced": Workload(title="arrivals at a fixed pace", pod=_pod, share=3, paced=True),
 }
+ALL_WORKLOADS_AT: Final = 5_000  # nodes
 EVERYWHERE: Final = ("one-shape", "mix", "unlike")  # measured with every number of nodes, and with the Binding loops
 WITH_EXTENDER: Final = ("mix",)
 

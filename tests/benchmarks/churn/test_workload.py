@@ -1,8 +1,10 @@
 """A workload is fixed by its seed, has exactly its load, and has no request that fits no node."""
 
+import random
+
 import pytest
 
-from benchmarks.churn.workload import SCENARIOS, Demand, Workload, nodes_of, serves, workload
+from benchmarks.churn.workload import OPENB, SCENARIOS, Demand, Workload, nodes_of, serves, workload
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 
 PODS = 500
@@ -44,3 +46,11 @@ def test_every_pod_fits_some_empty_node(scenario: str) -> None:
             for kind, node in nodes.items()
             if wanted in (None, kind)
         )
+
+
+def test_lifetimes_have_the_mean_of_the_distribution() -> None:
+    """So the load of a run is exact, with any seed."""
+    dealt = OPENB.stratified(20_000, random.Random(1))
+    assert sum(dealt) / len(dealt) == pytest.approx(OPENB.mean, rel=0.01)
+    assert sorted(dealt) == sorted(OPENB.stratified(20_000, random.Random(2)))
+    assert list(OPENB.knots) == sorted(OPENB.knots)
