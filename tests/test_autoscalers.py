@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from neuron_scheduler.controllers.pod_reporter import PodReporter
-from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch
+from neuron_scheduler.kube.writes.condition_writer import WaitingStatus, encode_patch
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod

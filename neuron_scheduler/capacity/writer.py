@@ -22,7 +22,7 @@ from neuron_scheduler.kube.http.client import JSON, STRATEGIC_MERGE_PATCH, Clien
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import pod_wire, wire
-from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
+from neuron_scheduler.kube.writes.condition_writer import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, FencedError, UnreachableError

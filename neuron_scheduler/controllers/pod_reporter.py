@@ -15,9 +15,14 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.kube.http.pacing import TokenBucket
-from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE, ConditionWriter
+from neuron_scheduler.kube.writes.condition_writer import (
+    NUMBERS_PAUSE,
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    ConditionWriter,
+    shape,
+)
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
-from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import numbered

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, PodReporter
-from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, shape
+from neuron_scheduler.kube.writes.condition_writer import WaitingStatus, shape
 from neuron_scheduler.model.nomination import KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES

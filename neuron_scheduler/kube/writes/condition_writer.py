@@ -14,24 +14,32 @@ proxy or a stopped API server delivers late, for which no waiting time would be 
 """
 
 import random as randomness
+import re
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import attrs
+import msgspec
 
 from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.objects.pods import stored_pod
-from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch, status_of
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
-from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
+from neuron_scheduler.model.nomination import CLEAR, KEEP, Clear, Keep, Nominate, NominationChange, change_to
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+_COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
+_NAMES: Final = " Unknown ids: "  # the pods that are named after it change often (`scheduling.cycle.neuron_shortage`)
+_ENDS: Final = re.compile(r"[,.:;]\s*")
 
 NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
 WRITERS: Final = 8
@@ -45,13 +53,82 @@ REFUSED_PAUSE: Final = 120.0  # the same after a refusal: 10,000 refused pods co
 log = logs.logger(__name__)
 
 
+def shape(message: str) -> tuple[str, ...]:
+    """
+    Return a key that is equal for messages that differ only in their numbers or in the pods that they name.
+
+    The plural goes with the number ("1 node", "2 nodes"). The order of the reasons does not count: they are sorted as
+    strings that begin with their count.
+    """
+    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message.partition(_NAMES)[0]))))
+
+
+@attrs.frozen
+class WaitingStatus:
+    """What the status of a waiting pod says, or is to say: its PodScheduled condition and its nominated node."""
+
+    reason: str
+    message: str
+    nomination: NominationChange = KEEP
+
+    @property
+    def shape(self) -> tuple[str, tuple[str, ...], NominationChange]:
+        """A key that is equal for statuses that differ only in numbers."""
+        return self.reason, shape(self.message), self.nomination
+
+
+def status_of(pod: Pod, nomination: NominationChange) -> WaitingStatus | None:
+    """
+    Return what the pod's status says already; None if its condition is absent or not False.
+
+    If `nomination` is KEEP, the node that the status names is left out, so that the two compare equal.
+    """
+    if pod.scheduled is None or pod.scheduled.status != "False":
+        return None
+    named = KEEP if nomination == KEEP else change_to(pod.nominated_node_name)
+    return WaitingStatus(pod.scheduled.reason, pod.scheduled.message, named)
+
+
+def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float, first: bool, version: str = "") -> bytes:
+    """
+    Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
+
+    The version is that of `pod`, or `version` if the pod has been read since.
+
+    `lastTransitionTime` changes only with the status, so it is left out when the condition was False before (`first` is
+    False): the merge then keeps the old one.
+    """
+    condition: dict[str, Any] = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": wanted.reason,
+        "message": wanted.message,
+    }
+    if pod.observed_generation:
+        condition["observedGeneration"] = pod.observed_generation
+    if first:
+        condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    status: dict[str, Any] = {"conditions": [condition]}
+    match wanted.nomination:
+        case Nominate(node_name=node_name):
+            status["nominatedNodeName"] = node_name
+        case Clear():
+            status["nominatedNodeName"] = None
+        case Keep():
+            pass
+    metadata = {"uid": pod.uid}
+    if version or pod.resource_version:
+        metadata["resourceVersion"] = version or pod.resource_version
+    return msgspec.json.encode({"metadata": metadata, "status": status})
+
+
 @attrs.define(eq=False)
 class _Entry:
     """
     One pod: the status that is to be written, and the one that was written last and when.
 
     Attributes:
-        due: time of its turn, None if none is queued; a queued turn with another time is stale.
+        due: the time for which it is queued, None for none; what is queued with another time is stale.
         version: the pod's version, if it was read back after `pod`; else empty.
         outdated: the pod has changed since the version that we know.
         given_up: until the watch shows that the pod has changed: it is bound already, or etcd cannot store it with a
@@ -71,14 +148,6 @@ class _Entry:
     version: str = ""
     outdated: bool = False
     given_up: bool = False
-
-
-@attrs.frozen(eq=False)
-class _Turn:
-    """A moment at which a pod's condition is to be written."""
-
-    entry: _Entry
-    due: float
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -102,10 +171,10 @@ class ConditionWriter:
     writers: int = WRITERS
     written: int = attrs.field(default=0, init=False)
     _entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)
-    _turns: DelayingQueue[_Turn] = attrs.field(init=False)
+    _queue: DelayingQueue[tuple[_Entry, float]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._turns = DelayingQueue(clock=self.clock, share=SHARE)
+        self._queue = DelayingQueue(clock=self.clock, share=SHARE)
 
     def __len__(self) -> int:
         """Pods about which something waits to be written."""
@@ -156,19 +225,20 @@ class ConditionWriter:
         """Write until cancelled."""
         async with anyio.create_task_group() as writers:
             for _ in range(self.writers):
-                writers.start_soon(self._turns.serve, self._write)
+                writers.start_soon(self._queue.serve, self._write)
 
     def _schedule(self, entry: _Entry, due: float) -> None:
         due = max(due, entry.not_before)
         if entry.sending or (entry.due is not None and entry.due <= due):
-            return  # the writer looks again when it is done, or an earlier turn is queued
+            return  # the writer looks again when it is done, or it is queued for an earlier time
         entry.due = due
-        self._turns.add(_Turn(entry, due), entry.pod.namespace, due)
+        self._queue.add((entry, due), entry.pod.namespace, due)
 
-    async def _write(self, turn: _Turn) -> None:
-        """Patch the status once; what cannot be written now gets another turn."""
-        entry, wanted = turn.entry, turn.entry.wanted
-        if entry.due != turn.due or wanted is None or not self._is_current(entry):
+    async def _write(self, queued: tuple[_Entry, float]) -> None:
+        """Patch the status once; what cannot be written now is queued again."""
+        entry, due = queued
+        wanted = entry.wanted
+        if entry.due != due or wanted is None or not self._is_current(entry):
             return
         entry.due, entry.sending = None, True
         try:

@@ -18,10 +18,9 @@ from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.writes.binder import Binder, Bound, Gone, Refused
-from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
+from neuron_scheduler.kube.writes.condition_writer import UNSCHEDULABLE, ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
-from neuron_scheduler.kube.writes.pod_condition import UNSCHEDULABLE
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.nomination import Nominate
 from neuron_scheduler.model.pod import Pod

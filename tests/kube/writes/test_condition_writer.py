@@ -6,12 +6,20 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 import attrs
+import msgspec
 import pytest
 
 from neuron_scheduler.kube.http.pacing import Backoff
-from neuron_scheduler.kube.writes.condition_writer import REFUSED_PAUSE, ConditionWriter
-from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
-from neuron_scheduler.model.nomination import CLEAR, Nominate
+from neuron_scheduler.kube.writes.condition_writer import (
+    REFUSED_PAUSE,
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    ConditionWriter,
+    WaitingStatus,
+    encode_patch,
+    status_of,
+)
+from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod, PodCondition
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
@@ -24,6 +32,8 @@ def stands(*, uid: str = "u1", version: str = "8", node: str = "") -> Answer:
     metadata = {"name": "p", "uid": uid, "resourceVersion": version}
     return answer({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"nodeName": node}})
 
+
+NOMINATED = attrs.evolve(POD, nominated_node_name="n1", scheduled=PodCondition("False", "Unschedulable", "m"))
 
 PATCHED = stands()
 MODIFIED = refuse(409, "Conflict", "the object has been modified", kind="pods", name="p")
@@ -81,7 +91,7 @@ async def pause(writer: ConditionWriter, clock: Clock, tries: int) -> float:
         while entry.tries < tries or entry.due is None:
             await anyio.lowlevel.checkpoint()
     seconds, clock.now = round(entry.due - clock.now, 3), entry.due
-    writer._turns._wake_all()
+    writer._queue._wake_all()
     return seconds
 
 
@@ -451,3 +461,22 @@ async def test_a_refusal_is_final(refusal: Answer) -> None:
         assert len(server.seen) == 1
         writer.set(POD, reason=UNSCHEDULABLE, message="another")
         await settled(server, 2)
+
+
+@pytest.mark.parametrize(
+    ("nomination", "written"),
+    [(Nominate("n2"), {"nominatedNodeName": "n2"}), (CLEAR, {"nominatedNodeName": None}), (KEEP, {})],
+    ids=str,
+)
+def test_the_nominated_node_in_the_patch(nomination: NominationChange, written: dict[str, str | None]) -> None:
+    """A name sets the field, null removes it, and a patch without it leaves it as it is."""
+    patch = msgspec.json.decode(encode_patch(NOMINATED, WaitingStatus("r", "m", nomination), now=0.0, first=False))
+    status = patch["status"]
+    del status["conditions"]
+    assert status == written
+
+
+@pytest.mark.parametrize("nomination", [Nominate("n1"), KEEP], ids=str)
+def test_the_status_that_the_pod_has(nomination: NominationChange) -> None:
+    """It equals the status that is to be written, so that nothing is written."""
+    assert status_of(NOMINATED, nomination) == WaitingStatus("Unschedulable", "m", nomination)

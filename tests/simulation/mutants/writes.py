@@ -28,7 +28,7 @@ MUTANTS: Final = (
         danger="a patch that is delivered late says of a bound pod that it is not scheduled",
         edits=(
             Edit(
-                "kube.writes.pod_condition",
+                "kube.writes.condition_writer",
                 """
                 if version or pod.resource_version:
                 """,
