@@ -27,9 +27,8 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator, Requiremen
 from neuron_scheduler.neuron.topology import Placement, place
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.preemption.comparison import Preemption
 from neuron_scheduler.scheduling.preemption.nominations import confirmed
-from neuron_scheduler.scheduling.preemption.search import search
+from neuron_scheduler.scheduling.preemption.search import Preemption, search
 
 APPS = 30
 PRIORITIES = (-10, 0, 0, 0, 10, 100)

@@ -20,7 +20,7 @@ from neuron_scheduler.neuron.topology import INVALID_TOGETHER, served
 from neuron_scheduler.scheduling.cycle.schedule_pod import ALIAS_HINT, NO_NODES_AVAILABLE
 from neuron_scheduler.scheduling.plugins import dynamic_resources, volume_zone
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.preemption import comparison, search
+from neuron_scheduler.scheduling.preemption import search
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.documented_commands import ROOT, exists
 
@@ -124,7 +124,7 @@ SUMMED_UP: Final = (Cause.CAPACITY, Cause.FRAGMENTATION, Cause.INVALID_COUNT, Ca
 """The causes with which the last sentence of a message may begin."""
 OTHERS: Final = (
     *(ALIAS_HINT, NO_NODES_AVAILABLE, dynamic_resources.REASON, volume_zone.NO_NAMES, volume_zone.NO_VOLUME),
-    *(comparison.NO_VICTIMS, comparison.NOT_HELPFUL, search.NEVER, search.WAITING),
+    *(search.NO_VICTIMS, search.NOT_HELPFUL, search.NEVER, search.WAITING),
     *(f"{cause.capitalize().replace('_', ' ')}:" for cause in SUMMED_UP),
     INVALID_TOGETHER.partition("}")[2].strip(),
 )

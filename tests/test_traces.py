@@ -24,8 +24,11 @@ PACKAGE: Final = f"{Path(neuron_scheduler.__file__).parent}/"
 RECORDED: Final = Path(__file__).with_name("traces.json")
 MOST: Final = {"binding": 75, "refusal": 70}
 """Files."""
-DEVICES: Final = {"binding": 1, "refusal": 99}
-"""What a pod asks for that is bound, and one that no machine has: most filters are not asked about it (decision 22)."""
+DEVICES: Final = {"binding": 1, "refusal": 16}
+"""
+What a pod asks for that is bound, and one that waits behind it for a whole machine: every filter is asked about it, and
+victims are looked for.
+"""
 
 
 @contextmanager

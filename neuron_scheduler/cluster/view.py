@@ -5,7 +5,7 @@ Plugins read the cluster only through this. Does not change anything: that is fo
 Slots and node sets are valid until the next `await` (`tables.nodes` says why).
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from typing import Any, Protocol, Self, TypeVar, cast
 
 import attrs
@@ -15,7 +15,6 @@ from neuron_scheduler.cluster.index.indexes import Derived, Indexes
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
-from neuron_scheduler.cluster.index_requests import IndexRequests, Needs
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.demand import Demand
@@ -65,6 +64,39 @@ overlaid = memoised(maxsize=4096)(_Overlaid)
 
 
 _Data = TypeVar("_Data", Postings, Column)
+
+
+@attrs.frozen(eq=False)
+class Needs:
+    """Definitions of the indexes of nodes and of rows that a question uses, without those under an overlay."""
+
+    of_nodes: tuple[Callable[[Node], Any], ...]
+    of_rows: tuple[Callable[[NodeInfo], Any], ...]
+
+
+@attrs.define(eq=False)
+class IndexRequests:
+    """
+    The indexes that a question has asked for.
+
+    Attributes:
+        of_nodes, of_rows: by definition.
+        lacking: those that are not ready, by definition, with the function that prepares each in steps.
+    """
+
+    of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
+    of_rows: dict[Callable[[NodeInfo], Any], None] = attrs.field(factory=dict)
+    lacking: dict[Hashable, Callable[[], Iterator[None]]] = attrs.field(factory=dict)
+
+    @property
+    def needs(self) -> Needs:
+        """The definitions, to be kept."""
+        return Needs(tuple(self.of_nodes), tuple(self.of_rows))
+
+    def prepared(self) -> Generator[None, None, None]:
+        """Prepare what is lacking; yields when other tasks may run."""
+        for prepare in self.lacking.values():
+            yield from prepare()
 
 
 @attrs.define(eq=False)

@@ -31,9 +31,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.preemption.comparison import Preemption
 from neuron_scheduler.scheduling.preemption.nominations import confirmed, lost_nominations, rebuilt
-from neuron_scheduler.scheduling.preemption.search import search
+from neuron_scheduler.scheduling.preemption.search import Preemption, search
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns

@@ -17,7 +17,7 @@ from neuron_scheduler.explain.placing import Placing, copy_of, place
 from neuron_scheduler.explain.replicated import Replicated
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.resources import NEURON_DEVICE
-from neuron_scheduler.scheduling.cycle.autoscaler_outlook import named_types
+from neuron_scheduler.scheduling.cycle.neuron_shortage import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.what_if import takes
 

@@ -27,8 +27,16 @@ from neuron_scheduler.scheduling.cycle.filters import kept_for_others, nodes_wit
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, diagnosis, refusals, select_node
-from neuron_scheduler.scheduling.cycle.waiting_cause import cause_of, stage
+from neuron_scheduler.scheduling.cycle.schedule_pod import (
+    Decision,
+    FitError,
+    NoNode,
+    cause_of,
+    diagnosis,
+    refusals,
+    select_node,
+    stage,
+)
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of

@@ -24,7 +24,7 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.signature import Signature, signature_of
+from neuron_scheduler.scheduling.queue.unschedulable_pods import Signature, signature_of
 
 PODS_A_STEP: Final = 1000
 MOST_DEVICES: Final = 16

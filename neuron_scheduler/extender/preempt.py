@@ -36,10 +36,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.nominations import is_leaving
 from neuron_scheduler.scheduling.preemption.one_node import victims_instead
-from neuron_scheduler.scheduling.preemption.trials import ByFilters
-from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims, by_importance
+from neuron_scheduler.scheduling.preemption.search import is_leaving
+from neuron_scheduler.scheduling.preemption.victims import ByFilters, Incoming, Victims, by_importance
 from neuron_scheduler.steps import LONGEST_TURN, run_in_turns
 from neuron_scheduler.telemetry import logs
 

@@ -234,7 +234,7 @@ SCHEDULING: Final = (
     ),
     Break(
         "a-pod-that-ends-wakes-nobody",
-        "neuron_scheduler/scheduling/queue/interest.py",
+        "neuron_scheduler/scheduling/queue/events.py",
         "!= (self._counts(selector, after) and not after.terminating)",
         "!= self._counts(selector, after)",
         "A pod that begins to end may help a pod with a spread constraint.",
@@ -242,7 +242,7 @@ SCHEDULING: Final = (
     ),
     Break(
         "a-hint-forgets-the-state-before",
-        "neuron_scheduler/scheduling/queue/hints.py",
+        "neuron_scheduler/scheduling/queue/events.py",
         "return _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)",
         "return not _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)",
         "A node that takes a pod now and did not before wakes it.",

@@ -14,7 +14,7 @@ from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import NodeChange
+from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.builders import node, pod
 from tests.support.preempting import BIG, PROFILE, Requests, World, crowd, half, post_filter, preempting

@@ -31,12 +31,12 @@ from neuron_scheduler.model.pod import Constraints, Pod, placed
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.neuron.catalog import Machine, machine_of
-from neuron_scheduler.scheduling.cycle.autoscaler_outlook import named_types
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.neuron_shortage import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, refusal_of_pod
 from neuron_scheduler.scheduling.cycle.what_if import Placer, takes
-from neuron_scheduler.scheduling.queue.signature import Signature, signature_of
+from neuron_scheduler.scheduling.queue.unschedulable_pods import Signature, signature_of
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50

@@ -5,7 +5,7 @@ It is shaped like the nodes of its type that the cluster has, or else by the cat
 the type with the fewest devices, out of the types that the cluster has; only if none of these would do, out of the
 catalog's. The sentence names the others of the same group. Only for a pod that asks for Neuron: nothing is known of
 other types. Whether Karpenter and Cluster Autoscaler see that they should add a node depends on the reason in the pod's
-condition alone (`scheduling.cycle.autoscaler_outlook`).
+condition alone (`scheduling.cycle.neuron_shortage`).
 """
 
 from collections.abc import Generator, Iterator, Sequence

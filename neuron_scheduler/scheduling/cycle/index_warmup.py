@@ -13,8 +13,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index_requests import Needs
-from neuron_scheduler.cluster.view import View
+from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.neuron_request import neuron_request
 from neuron_scheduler.model.pod import FEW_COMPARISONS, NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container

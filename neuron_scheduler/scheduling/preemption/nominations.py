@@ -19,7 +19,7 @@ from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import takes
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
-from neuron_scheduler.scheduling.preemption.comparison import Preemption
+from neuron_scheduler.scheduling.preemption.search import Preemption, is_leaving
 
 
 def confirmed(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
@@ -80,11 +80,6 @@ def lost_nominations(node_info: NodeInfo, waiting: Callable[[str], Pod | None]) 
         else:
             lost.append(pod)
     return lost
-
-
-def is_leaving(victim: Pod) -> bool:
-    """Return whether a pod is terminating because it was evicted by a scheduler."""
-    return victim.terminating and victim.preempted
 
 
 def _nomination_without(

@@ -21,8 +21,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.preemption.trials import ByFilters
-from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims, by_importance, victims_on
+from neuron_scheduler.scheduling.preemption.victims import ByFilters, Incoming, Victims, by_importance, victims_on
 
 
 def victims_instead(

@@ -147,7 +147,7 @@ class BackoffQueue:
 
     A backoff ends with a whole second, so pods whose backoffs end in the same second enter the active queue together,
     where the priority decides. Unlike upstream, a pod that was refused once has no backoff: the event that wakes it may
-    really help (`pending_events`).
+    really help (`events`).
 
     Attributes:
         initial, longest: seconds; a backoff doubles with each error, or refusal after the first, in a row.

@@ -7,7 +7,7 @@ The pods that wait: active, in backoff, unschedulable, gated.
 Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`. Time is an argument, in seconds of any clock that never
 jumps. Pods of higher priority come first, then older ones: a refused pod keeps its place. Events are only noted when
 they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
-(`pending_events`, `unschedulable_pods`). Events during a long decision are kept for its pod. A pod whose victims are
+(`events`, `unschedulable_pods`). Events during a long decision are kept for its pod. A pod whose victims are
 being asked to leave is held until all of them have been asked. The queue waits for nothing itself: `on_change` says
 when it is worth calling `pop` again. `pop` does a part of the work at a time, so that no step is long with thousands of
 different pods: it returns None where more is left, and `next_time` says that it is time already.
@@ -23,11 +23,16 @@ import attrs
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import NodeChange
-from neuron_scheduler.scheduling.queue.pending_events import InFlightEvents, PendingEvents, RowOf, group_of, unknown_row
+from neuron_scheduler.scheduling.queue.events import (
+    InFlightEvents,
+    NodeChange,
+    PendingEvents,
+    RowOf,
+    group_of,
+    unknown_row,
+)
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
-from neuron_scheduler.scheduling.queue.signature import signature_of
-from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, EventBatch, UnschedulablePods
+from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, EventBatch, UnschedulablePods, signature_of
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""

@@ -5,7 +5,7 @@ import pytest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
-from neuron_scheduler.scheduling.cycle.autoscaler_outlook import new_node_could_help
+from neuron_scheduler.scheduling.cycle.neuron_shortage import new_node_could_help
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal
 

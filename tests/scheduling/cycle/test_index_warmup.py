@@ -13,9 +13,8 @@ from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.postings import Postings
-from neuron_scheduler.cluster.index_requests import Needs
 from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
-from neuron_scheduler.cluster.view import View
+from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup

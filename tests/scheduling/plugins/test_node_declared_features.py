@@ -4,7 +4,7 @@ import pytest
 
 from neuron_scheduler.scheduling.plugins import node_declared_features
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.interest import may_help
+from neuron_scheduler.scheduling.queue.events import may_help
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal, schedule
 

@@ -23,9 +23,8 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.preemption.comparison import NoPreemption, Preemption
 from neuron_scheduler.scheduling.preemption.nominations import confirmed, rebuilt
-from neuron_scheduler.scheduling.preemption.search import search
+from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.scheduling.preemption.victims import victims_on
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod

@@ -17,8 +17,7 @@ from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import legal_sets, place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.preemption.comparison import NoPreemption, Preemption
-from neuron_scheduler.scheduling.preemption.search import search
+from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.steps import run
 from tests.support.builders import machine, node, pod, request
 from tests.support.harness import cluster_of, decide

@@ -17,7 +17,7 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import NodeChange, hint_input_of, may_accept
+from neuron_scheduler.scheduling.queue.events import NodeChange, hint_input_of, may_accept
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support import random_objects
 from tests.support.builders import node, pod

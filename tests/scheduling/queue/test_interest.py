@@ -14,7 +14,7 @@ from neuron_scheduler.model.selectors import (
     SpreadConstraint,
 )
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.interest import MOST_ASKED, PodChange, interest_of, may_help, pod_changes
+from neuron_scheduler.scheduling.queue.events import MOST_ASKED, PodChange, interest_of, may_help, pod_changes
 from tests.support.builders import pod
 
 E = ClusterEvent

@@ -1,0 +1,448 @@
+"""
+The events since the queue last looked, and which waiting pods they may help.
+
+Events come in bursts: they are collected by kind, with the pods, the nodes and the claims that they happened to, and
+evaluated once. Waiting pods are in groups of equal (refusing plugins, hint input, interest in other pods), so that
+hints are asked for groups. An event whose details are unknown, or too many, may help all pods that its plugins refused.
+
+Upstream: queueing hints, `isSchedulableAfter...` of each plugin. Most plugins judge a node by itself, so a change of
+one node changes their answer for that node only, and the new answer follows from the node's row. So the node must pass
+all the plugins that refused the pod and have a hint, and one of the plugins that the change concerns may have refused
+the node before. For plugins that look at other pods, it depends on the pods that the event happened to. Pods of lower
+priority that could be evicted are left out of account, so that a hint may say yes too often, and never no too often.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set as AbstractSet
+from functools import partial
+from typing import Any, Final
+
+import attrs
+
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
+from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.contract import NodeHint, RowHint
+from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY, COUNTING_PODS, COUNTING_VOLUMES, PLUGINS
+from neuron_scheduler.scheduling.queue.places import QueuedPod
+
+_HINTS: Final[Mapping[str, NodeHint[Any] | RowHint[Any]]] = {
+    plugin.name: plugin.hint for plugin in PLUGINS if plugin.hint is not None
+}
+LOCAL: Final = frozenset(_HINTS)
+"""Names of the plugins that have a hint: they judge a node by itself, and look at nothing else in a pod."""
+
+
+@attrs.frozen(cache_hash=True)
+class HintInput:
+    """
+    What the plugins that refused a pod look at in it, and nothing else, so that pods that are alike in it are equal.
+
+    Attributes:
+        by_plugin: names of plugins that have a hint, each with what the plugin looks at.
+        evicts_below: pods below this priority could be evicted for it; None if it never preempts, or has done so.
+    """
+
+    by_plugin: tuple[tuple[str, Hashable], ...] = ()
+    evicts_below: int | None = None
+
+
+NO_HINT_INPUT: Final = HintInput()
+
+
+@attrs.frozen
+class NodeChange:
+    """
+    What happened to a node.
+
+    Attributes:
+        node_info: its row afterwards.
+        before: the node before the change, and before each later change of the burst; None where it did not exist.
+    """
+
+    node_info: NodeInfo
+    before: tuple[Node | None, ...] = (None,)
+
+
+def hint_input_of(pod: Pod, plugins: frozenset[str], *, has_nomination: bool = False) -> HintInput:
+    """Return what these plugins, which refused a pod, look at in it; a pod with a nomination evicts no other pods."""
+    return HintInput(
+        by_plugin=tuple([(name, hint.looks_at(pod)) for name, hint in _HINTS.items() if name in plugins]),
+        evicts_below=None if pod.never_preempts or has_nomination else pod.priority,
+    )
+
+
+def acceptable(hint_input: HintInput, node_info: NodeInfo) -> bool:
+    """Return whether a node passes now all the plugins that refused the pod and have a hint."""
+    if hint_input.evicts_below is not None:
+        node_info = node_info.without_lower_priority(hint_input.evicts_below)
+    return all(_HINTS[name].accepts(looked_at, node_info) for name, looked_at in hint_input.by_plugin)
+
+
+def may_accept(hint_input: HintInput, change: NodeChange, *, concerned: frozenset[str]) -> bool:
+    """
+    Return whether a node that has changed may take a pod.
+
+    Args:
+        hint_input: what the plugins that refused the pod look at in it.
+        change: what happened to the node.
+        concerned: names of those of the plugins that the change concerns; the answer of one must have changed.
+    """
+    return _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)
+
+
+def _may_have_refused(hint_input: HintInput, change: NodeChange, plugins: frozenset[str]) -> bool:
+    """Return whether one of the plugins may have refused the node before; those without a hint always may."""
+    return not plugins <= LOCAL or any(
+        before is None or _HINTS[name].may_have_refused(looked_at, before)
+        for name, looked_at in hint_input.by_plugin
+        if name in plugins
+        for before in change.before
+    )
+
+
+MOST_ASKED = 256
+"""Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
+
+_DEPENDING_ON_PODS = COUNTING_PODS | COUNTING_VOLUMES
+
+
+@attrs.frozen(cache_hash=True)
+class PodChange:
+    """
+    The part of a pod that came, went or changed which can matter to other pods.
+
+    Attributes:
+        before: the same before a change; None for one that came or went.
+    """
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    has_volumes: bool = False
+    terminating: bool = False
+    before: "PodChange | None" = None
+
+
+@attrs.frozen(cache_hash=True)
+class Interest:
+    """
+    How a refused pod selects other pods, and what they may select it by; equal for the replicas of a workload.
+
+    Attributes:
+        asks_much: comparing it with other pods would take longer than needless attempts.
+    """
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+    selectors: tuple[LabelSelector, ...]
+    affinity: tuple[PodAffinityTerm, ...]
+    anti_affinity: tuple[PodAffinityTerm, ...]
+    asks_much: bool = False
+
+    def concerns(self, other: PodChange, event: ClusterEvent) -> bool:
+        """Return whether the other pod may matter; one that is added never helps a pod that must be apart from it."""
+        if self.asks_much:
+            return True  # thousands of such pods may wait, and each event would be compared with each of them
+        if other.before is not None:
+            return self._counts_otherwise(other.before, other)
+        return (
+            any(self._counts(selector, other) for selector in self.selectors)
+            or any(_may_match(term, other.namespace, other.labels) for term in self.affinity)
+            or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._keeps_apart(other))
+        )
+
+    def _counts_otherwise(self, before: PodChange, after: PodChange) -> bool:
+        """Return whether a pod that has changed counts otherwise now; its own terms cannot have changed."""
+
+        def matches(term: PodAffinityTerm, pod: PodChange) -> bool:
+            return _may_match(term, pod.namespace, pod.labels)
+
+        return (
+            any(
+                (self._counts(selector, before) and not before.terminating)
+                != (self._counts(selector, after) and not after.terminating)
+                for selector in self.selectors
+            )
+            or any(matches(term, before) != matches(term, after) for term in self.affinity)
+            or any(matches(term, before) and not matches(term, after) for term in self.anti_affinity)
+        )
+
+    def _counts(self, selector: LabelSelector, other: PodChange) -> bool:
+        return other.namespace == self.namespace and selector.matches(dict(other.labels))
+
+    def _keeps_apart(self, other: PodChange) -> bool:
+        return any(_may_match(term, other.namespace, other.labels) for term in self.anti_affinity) or any(
+            _may_match(term, self.namespace, self.labels) for term in other.anti_affinity
+        )
+
+
+def pod_changes(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[PodChange | None]:
+    """Yield the parts that can matter of the pods that an event happened to: of a change, the pod before and after."""
+    changes = [
+        PodChange(
+            namespace=pod.namespace,
+            labels=frozenset(pod.labels.items()),
+            anti_affinity=pod.constraints.anti_affinity,
+            has_volumes=bool(pod.constraints.volume_claims or pod.constraints.disks),
+            terminating=pod.terminating,
+        )
+        for pod in pods
+    ]
+    if event is ClusterEvent.ASSIGNED_POD_LABELS and len(changes) == 2:
+        before, after = changes
+        yield attrs.evolve(after, before=before)
+    else:
+        yield from changes or (None,)
+
+
+def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
+    """Return which pods matter to a pod that these plugins refused; None if none of the plugins counts pods."""
+    if not plugins & COUNTING_PODS:
+        return None
+    constraints = pod.constraints
+    return Interest(
+        namespace=pod.namespace,
+        labels=frozenset(pod.labels.items()),
+        selectors=tuple({c.selector: None for c in constraints.spread if c.hard and c.selector is not None}),
+        affinity=constraints.affinity,
+        anti_affinity=constraints.anti_affinity,
+        asks_much=constraints.comparisons > FEW_COMPARISONS,
+    )
+
+
+def may_help(
+    event: ClusterEvent,
+    happened_to: AbstractSet[PodChange | None],
+    plugins: frozenset[str],
+    interest: Interest | None,
+    *,
+    local: Callable[[frozenset[str]], bool] = bool,
+) -> bool:
+    """
+    Return whether an event may help a pod that these plugins refused.
+
+    For plugins that count pods, or their volumes, it depends on the pods that it happened to; if these are unknown
+    (None) or too many, it may help. For the other plugins `local` is asked, which knows the nodes it happened to.
+    """
+    if not plugins:
+        return True
+    concerned = plugins & CONCERNED_BY[event]
+    by_node = concerned - _DEPENDING_ON_PODS
+    if len(happened_to) > MOST_ASKED and concerned != by_node:
+        return True
+    if concerned & COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
+        return True
+    if concerned & COUNTING_PODS and any(
+        pod is None or interest is None or interest.concerns(pod, event) for pod in happened_to
+    ):
+        return True
+    return bool(by_node) and local(by_node)
+
+
+def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
+    """Return whether a term may match a pod; a namespace selector always may: namespaces are unknown here."""
+    if term.selector is None or not term.selector.matches(dict(labels)):
+        return False
+    return term.namespace_selector is not None or namespace in term.namespaces
+
+
+_MOST_CHECKS = 20_000
+"""Groups times changed nodes; beyond, the hints cost more than the attempts they save."""
+_MOST_BEFORE = 16
+"""States of one node in one burst of events; beyond, the node counts as new."""
+
+RowOf = Callable[[str], NodeInfo | None]
+"""A node as it is now, by name; None if it is not known."""
+
+
+def unknown_row(_name: str) -> None:
+    """Return None: without a cluster, nodes are taken as they were at the event."""
+
+
+@attrs.frozen(cache_hash=True)
+class Group:
+    """
+    The properties that waiting pods have in common.
+
+    Attributes:
+        plugins: names of those whose answer has to change: that refused them last, or would refuse them even if pods of
+            lower priority left.
+        hint_input: what those of the plugins that have a hint look at in the pods.
+        interest: which other pods matter to them; None if no plugin that counts pods refused them.
+        scheduler_name: their profile.
+        refused_by: names of those that refused them last.
+    """
+
+    plugins: frozenset[str] = frozenset()
+    hint_input: HintInput = NO_HINT_INPUT
+    interest: Interest | None = None
+    scheduler_name: str = ""
+    refused_by: frozenset[str] = frozenset()
+
+
+def group_of(
+    pod: Pod,
+    refused_by: frozenset[str],
+    *,
+    against_preemption: frozenset[str] = frozenset(),
+    has_nomination: bool = False,
+) -> Group:
+    """Return the group of a pod that some plugins refused, and others would refuse whichever pods are preempted."""
+    plugins = refused_by | against_preemption
+    return Group(
+        plugins,
+        hint_input_of(pod, plugins, has_nomination=has_nomination),
+        interest_of(pod, plugins),
+        pod.scheduler_name,
+        refused_by,
+    )
+
+
+@attrs.frozen
+class WakeUp:
+    """
+    An event and a group that it may help.
+
+    Attributes:
+        nodes: names of those that may take a pod of the group; None if they are unknown.
+        claims: only the pods that use one of them; None for all.
+    """
+
+    event: ClusterEvent
+    group: Group
+    nodes: tuple[str, ...] | None = None
+    claims: AbstractSet[str] | None = None
+
+    def concerns(self, pod: Pod) -> bool:
+        """Return whether the event may help this pod of the group."""
+        names = pod.constraints.volume_claims
+        return self.claims is None or any(f"{pod.namespace}/{name}" in self.claims for name in names)
+
+
+@attrs.define(eq=False)
+class PendingEvents:
+    """Events by kind, each with the objects that it happened to; None stands for unknown objects."""
+
+    _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
+    _changes: dict[ClusterEvent, dict[str, NodeChange] | None] = attrs.field(factory=dict)
+    _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._pods or self._claims)
+
+    def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeChange | None, claim: str = "") -> None:
+        """Note an event: with the only claim that it concerns, or with what is known of its pods and its node."""
+        if claim:
+            self._claims.setdefault(event, set()).add(claim)
+            return
+        known = self._pods.setdefault(event, set())
+        if len(known) <= MOST_ASKED:
+            known.update(pod_changes(event, pods))
+        changes = self._changes.setdefault(event, {})
+        if on is None or changes is None or len(changes) > _MOST_CHECKS:
+            self._changes[event] = None
+            return
+        name = on.node_info.node.name
+        earlier = changes.get(name)  # a waiting pod may have been refused before it, or between the two
+        before = on.before if earlier is None else (*earlier.before, *on.before)
+        changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
+
+    def wake_ups(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
+        """Yield for each event and group that the event may help the two, with the nodes as they are now; else None."""
+        for event in sorted(self._pods):
+            yield from self._wake_ups(event, groups, row)
+        for event in sorted(self._claims):
+            for group in groups:
+                concerned = group.plugins & CONCERNED_BY[event]
+                yield WakeUp(event, group, claims=self._claims[event]) if concerned else None
+
+    def _wake_ups(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
+        """Yield for each group how the event may help it; also if a hint fails, as upstream does with an error."""
+        changes = self._changes[event]
+        if changes is not None and len(changes) * len(groups) > _MOST_CHECKS:
+            changes = None
+        if changes is not None:
+            changes = {name: NodeChange(row(name) or known.node_info, known.before) for name, known in changes.items()}
+        for group in groups:
+            try:
+                wake_up = _wake_up(event, self._pods[event], changes, group)
+            except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
+                wake_up = WakeUp(event, group)
+            yield wake_up
+
+
+def _wake_up(
+    event: ClusterEvent,
+    pods: AbstractSet[PodChange | None],
+    changes: Mapping[str, NodeChange] | None,
+    group: Group,
+) -> WakeUp | None:
+    """Return how an event may help a group; None if it does not. `changes` is None if the nodes are not known."""
+    if changes is None:
+        return WakeUp(event, group) if may_help(event, pods, group.plugins, group.interest) else None
+    takers: list[str] = []
+    ask = partial(_takers, group, changes, takers)
+    if not may_help(event, pods, group.plugins, group.interest, local=ask):
+        return None
+    return WakeUp(event, group, tuple(takers) or None)
+
+
+def any_acceptable(group: Group, nodes: list[str], row: RowOf) -> bool:
+    """Return whether one of the nodes may still take a pod of a group; nodes that do not are removed from the list."""
+    while nodes:
+        try:
+            node_info = row(nodes[-1])
+            if node_info is None or acceptable(group.hint_input, node_info):
+                return True
+        except Exception:  # noqa: BLE001 - as above
+            return True
+        nodes.pop()
+    return False
+
+
+def _takers(group: Group, changes: Mapping[str, NodeChange], takers: list[str], concerned: frozenset[str]) -> bool:
+    """Add the names of the nodes that may take a pod of the group now, because a `concerned` plugin may accept it."""
+    takers += [name for name, change in changes.items() if may_accept(group.hint_input, change, concerned=concerned)]
+    return bool(takers)
+
+
+@attrs.define(eq=False)
+class InFlightEvents:
+    """
+    Events for the one pod whose decision takes a while, so that none is missed when it is refused.
+
+    Upstream: `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`, for every popped pod. Here most
+    decisions are one synchronous step, in which no event can come. Only the search for victims takes longer, for one
+    pod at a time.
+
+    Attributes:
+        queued: the pod; None if there is none, and no event needs to be noted.
+        events: what has happened since `begin`.
+    """
+
+    queued: QueuedPod | None = None
+    events: PendingEvents = attrs.field(factory=PendingEvents)
+
+    def begin(self, queued: QueuedPod) -> None:
+        """Note events for this pod from now on."""
+        self.queued, self.events = queued, PendingEvents()
+
+    def end(self, queued: QueuedPod) -> None:
+        """Note no more events if they were for this pod."""
+        if self.queued is queued:
+            self.queued, self.events = None, PendingEvents()
+
+    def note(self, event: ClusterEvent, pods: Sequence[Pod], on: NodeChange | None, claim: str) -> None:
+        """Note an event, unless it happened to the pod itself: space that was kept for it was free for it before."""
+        if self.queued is None:
+            return
+        others = [pod for pod in pods if pod.uid != self.queued.pod.uid]
+        if others or not pods:
+            self.events.note(event, others, on, claim)
+
+    def may_help(self, queued: QueuedPod, group: Group, row: RowOf) -> bool:
+        """Return whether one of the events may help the pod, now that it is known what refused it."""
+        wake_ups = self.events.wake_ups((group,), row) if self.queued is queued else ()
+        return any(wake_up is not None and wake_up.concerns(queued.pod) for wake_up in wake_ups)
