@@ -30,7 +30,7 @@ MUTANTS: Final = (
         danger="a pod that fits sleeps until the next flush",
         edits=(
             Edit(
-                "scheduling.queue.hints",
+                "scheduling.queue.events",
                 """
                 return _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)
                 """,
