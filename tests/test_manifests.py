@@ -120,26 +120,28 @@ def refusal(answer: Object) -> str:
     return str(answer["message"]).rpartition("denied request: ")[2]
 
 
-async def bind_as(api: RestClient, name: str, annotations: Mapping[str, str], **parameters: str) -> tuple[int, Object]:
-    """Bind a pod by name; return status and answer."""
+async def bind_as(
+    api: RestClient, name: str, annotations: Mapping[str, str], *, path: str = "", **parameters: str
+) -> tuple[int, Object]:
+    """Bind a pod by name, by default by its own path; return status and answer."""
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": name, "annotations": dict(annotations)},
         "target": {"kind": "Node", "name": "n1"},
     }
-    return await api.request("POST", f"{PODS}/{name}/binding", binding, **parameters)
+    return await api.request("POST", path or f"{PODS}/{name}/binding", binding, **parameters)
 
 
-async def hold_lease(api: RestClient, holder: str) -> None:
-    """Set the holder of the Lease."""
+async def hold_lease(api: RestClient, holder: str | None) -> None:
+    """Set the holder of the Lease, or leave the field out."""
     metadata = {"name": "my-scheduler", "namespace": "kube-system"}
     await api.apply(
         {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": metadata,
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+            "spec": {"leaseDurationSeconds": 15} | ({} if holder is None else {"holderIdentity": holder}),
         }
     )
 
@@ -383,7 +385,11 @@ async def test_the_account_may_not_do_more(
 
 @pytest.mark.control_plane
 async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
-    """The old holder's Binding is refused after a takeover, and so is one without a holder."""
+    """
+    The old holder's Binding is refused after a takeover, whoever holds the Lease now, and so is one without a holder.
+
+    Also if the field has no value, with which the policy's expression fails: it refuses our account only.
+    """
     token = await plane.token_for("kube-system", "neuron-scheduler")
     for name in ("a", "b", "c"):
         await create_pod(plane.admin, pod_manifest(name))
@@ -403,9 +409,12 @@ async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
         assert (status, refusal(answer)) == (422, "this scheduler does not hold the Lease kube-system/my-scheduler")
         assert (await bind_as(scheduler, "b", {}))[0] == 422
         assert (await bind_as(scheduler, "b", {"neuron-scheduler/leader": "two", **ALLOCATION}))[0] == 201
-        await hold_lease(plane.admin, "")
-        await until(lambda: answers(422, "two", "c"))
-        assert await answers(422, "", "c"), "nobody holds it, so nobody may bind"
+        for nobody in ("", None):
+            await hold_lease(plane.admin, "two")
+            await until(lambda: answers(201, "two", "c"))
+            await hold_lease(plane.admin, nobody)
+            await until(lambda: answers(422, "two", "c"))
+            assert await answers(422, "", "c"), "nobody holds it, so nobody may bind"
     pods = [await plane.admin.get(f"{PODS}/{name}") for name in ("a", "b")]
     assert [pod["metadata"]["annotations"]["neuron-scheduler/leader"] for pod in pods] == ["one", "two"]
     await bind(plane.admin, await plane.admin.get(f"{PODS}/c"), "n1")  # other schedulers bind as before
@@ -413,7 +422,11 @@ async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
 
 @pytest.mark.control_plane
 async def test_without_a_lease_every_scheduler_binds(plane: ControlPlane) -> None:
-    """On a cluster on which the manifests have just been applied, kube-scheduler binds our own Deployment's pods."""
+    """
+    On a cluster on which the manifests have just been applied, kube-scheduler binds our own Deployment's pods.
+
+    So whoever may delete the Lease and bind pods can give them an allocation: the gap that is accepted.
+    """
     await create_pod(plane.admin, pod_manifest("d"))
     await hold_lease(plane.admin, "somebody")
     async with plane.client(await plane.token_for("kube-system", "neuron-scheduler")) as scheduler:
@@ -423,19 +436,21 @@ async def test_without_a_lease_every_scheduler_binds(plane: ControlPlane) -> Non
             return seen == status
 
         await until(lambda: answers(422))
-        await plane.admin.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler")
+        assert (await bind_as(plane.admin, "d", ALLOCATION, dryRun="All"))[0] == 403
+        await plane.admin.delete(LEASE)
         await until(lambda: answers(201))
+    assert (await bind_as(plane.admin, "d", ALLOCATION, dryRun="All"))[0] == 201
     await bind(plane.admin, await plane.admin.get(f"{PODS}/d"), "n1")
 
 
 @pytest.mark.control_plane
 async def test_no_other_account_binds_with_an_allocation(plane: ControlPlane) -> None:
-    """Each of the annotations is refused in another's Binding, the holder's name beside it or not; its own are not."""
+    """By both ways to bind: each of the annotations is refused, the holder's name beside it or not; others are not."""
     await create_pod(plane.admin, pod_manifest("e"))
     await hold_lease(plane.admin, "one")
 
-    async def answers(status: int, annotations: Mapping[str, str]) -> bool:
-        seen, answer = await bind_as(plane.admin, "e", annotations, dryRun="All")
+    async def answers(status: int, annotations: Mapping[str, str], path: str = "") -> bool:
+        seen, answer = await bind_as(plane.admin, "e", annotations, path=path, dryRun="All")
         assert seen != 403 or refusal(answer).startswith("only the Neuron scheduler may give a pod an allocation")
         return seen == status
 
@@ -443,7 +458,9 @@ async def test_no_other_account_binds_with_an_allocation(plane: ControlPlane) ->
     for key in KEYS:
         assert await answers(403, {key: ""}), key
         assert await answers(403, {key: "0", "neuron-scheduler/leader": "one"}), key
-    assert await answers(201, {"own": "1"})
+        assert await answers(403, {key: "0"}, "/api/v1/namespaces/default/bindings"), key
+    for path in ("", "/api/v1/namespaces/default/bindings"):
+        assert await answers(201, {"own": "1"}, path)
 
 
 @pytest.mark.control_plane

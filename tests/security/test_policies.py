@@ -11,7 +11,7 @@ from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import APPLY, MERGE, STRATEGIC, Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import until
-from tests.end_to_end.workload import LEASE, LEASES, PODS
+from tests.end_to_end.workload import LEASE, PODS
 from tests.security.conftest import manifests_of_page
 from tests.support import kustomize
 from tests.support.helm import Helm, values
@@ -120,54 +120,6 @@ async def test_no_way_to_write_a_pod_changes_its_allocation(
         assert status in {200, 403}
         assert status == 200 or "ValidatingAdmissionPolicy 'neuron-scheduler-allocations'" in answer["message"]
         assert (await installed.admin.get(f"{PODS}/p"))["metadata"]["annotations"] == before
-
-
-@pytest.mark.parametrize("path", [f"{PODS}/p/binding", "/api/v1/namespaces/default/bindings"])
-async def test_both_ways_to_bind_are_covered(
-    installed: ControlPlane, empty: RestClient, owner: RestClient, path: str
-) -> None:
-    """A user who may bind pods gives none an allocation; without one the Binding is allowed."""
-    await create_pod(empty, pod_manifest("p", neuron=1, scheduler_name="mine"))
-    await empty.apply(LEASE_OF_OURS | {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}})
-    await until(answered(owner, "p", {IDS: "0"}, 403, path, dryRun="All"))
-    await until(answered(owner, "p", HOLDER, 403, path, dryRun="All"))
-    assert await answered(owner, "p", {}, 201, path)()
-
-
-async def test_a_lease_without_a_holder_stops_our_account_only(
-    installed: ControlPlane, empty: RestClient, owner: RestClient
-) -> None:
-    """Who may write the Lease can stop our Bindings; an expression without a value refuses them, and no other's."""
-    await create_pod(empty, pod_manifest("p", neuron=1, scheduler_name="mine"))
-    await empty.apply(LEASE_OF_OURS | {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}})
-    async with installed.client(await installed.token_for("kube-system", "neuron-scheduler")) as ours:
-        await until(answered(ours, "p", HOLDER, 201, dryRun="All"))
-        await empty.patch(LEASE, {"spec": {"holderIdentity": None}})
-        await until(answered(ours, "p", HOLDER, 422, dryRun="All"))
-    await bind(owner, await empty.get(f"{PODS}/p"), "n1")
-
-
-async def test_a_stolen_lease_stops_our_account_only(
-    installed: ControlPlane, empty: RestClient, owner: RestClient
-) -> None:
-    """A thief who keeps the Lease stops the scheduler's Bindings, and can give no allocation of its own."""
-    await create_pod(empty, pod_manifest("p", neuron=1, scheduler_name="mine"))
-    await empty.apply(LEASE_OF_OURS | {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}})
-    async with installed.client(await installed.token_for("kube-system", "neuron-scheduler")) as ours:
-        await until(answered(ours, "p", HOLDER, 422, dryRun="All"))
-    thief = {"neuron-scheduler/leader": "thief", IDS: "0"}
-    await until(answered(owner, "p", thief, 403, dryRun="All"))
-    await bind(owner, await empty.get(f"{PODS}/p"), "n1")
-
-
-async def test_without_the_lease_binders_may_write_allocations(
-    installed: ControlPlane, empty: RestClient, owner: RestClient
-) -> None:
-    """The gap that is accepted: it takes the right to delete the Lease, and the right to bind pods."""
-    await create_pod(empty, pod_manifest("p", neuron=1, scheduler_name="mine"))
-    await until(answered(owner, "p", {IDS: "0"}, 201, dryRun="All"))
-    await empty.post(LEASES, LEASE_OF_OURS | {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}})
-    await until(answered(owner, "p", {IDS: "0"}, 403, dryRun="All"))
 
 
 async def test_a_policy_against_deletions_by_force(
