@@ -7,13 +7,13 @@ from typing import Final
 import pytest
 
 from tests.control_plane.audit import audit_flags, audited
-from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.objects import create_node, node_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end import rights
 from tests.end_to_end.asking import CAPACITY, PLACEHOLDERS, asking, fragment, grant_capacity, none_left, placeholders
 from tests.end_to_end.process import ACQUIRED
-from tests.end_to_end.workload import PODS, clear, condition_of, events_of, ids_of, placed, refused, remove
+from tests.end_to_end.workload import PODS, clear, condition_of, events_of, ids_of, placed, refused
 
 NO_KUBELET: Final = "--allocate-fence=false"
 """Nothing admits pods here, so no Binding may wait for the pod before it."""
@@ -95,34 +95,6 @@ async def test_a_machine_is_asked_for_and_the_pod_gets_it(
         ("delete", "neuron-scheduler-capacity"),
         ("create", "default"),
     ]
-
-
-async def test_what_the_pod_needs_beside_neuron(empty: RestClient, account: Path, tmp_path: Path) -> None:
-    """
-    The placeholder asks for it as well: network interfaces for EFA are only on a machine that was bought with them.
-
-    It has a finalizer that somebody has added: when it is deleted, it asks for nothing any more.
-    """
-    amounts = {"vpc.amazonaws.com/efa": "2", "hugepages-2Mi": "1Gi", "memory": "2Gi", "ephemeral-storage": "1Gi"}
-    async with asking(account, tmp_path, NO_KUBELET) as scheduler:
-        await scheduler.line(ACQUIRED)
-        await fragment(empty, "a")
-        offered = {"vpc.amazonaws.com/efa": "8", "hugepages-2Mi": "8Gi"}
-        await empty.patch("/api/v1/nodes/a/status", {"status": {"capacity": offered, "allocatable": offered}})
-        pod = pod_manifest("four", neuron=4)
-        pod["spec"]["containers"][0]["resources"]["limits"] |= amounts
-        await create_pod(empty, pod)
-        (placeholder,) = await placeholders(empty, 1)
-        asked = placeholder["spec"]["containers"][0]["resources"]["requests"]
-        assert {name: asked[name] for name in amounts} == amounts
-        path = f"{PLACEHOLDERS}/{placeholder['metadata']['name']}"
-        await empty.patch(path, {"metadata": {"finalizers": ["example.com/kept"]}})
-        await remove(empty, "four")
-        kept = await empty.wait_for(path, lambda pod: condition_of(pod).get("reason") == "SchedulerError")
-        assert kept["metadata"]["deletionTimestamp"]
-        await empty.patch(path, {"metadata": {"finalizers": None}})
-        await none_left(empty)
-        assert await scheduler.stop() == 0
 
 
 async def hinder(api: RestClient, how: str) -> None:

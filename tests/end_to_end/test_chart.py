@@ -215,30 +215,3 @@ async def test_awss_release_loses_nothing(plane: ControlPlane, helm: Helm, aws_c
     await run(helm, "upgrade", "neuron", aws_chart, "--reuse-values")
     assert (await plane.admin.get(DEPLOYMENT))["spec"]["selector"] != AWS_SPEC["selector"]
     await plane.admin.get(f"{IN_KUBE_SYSTEM}/daemonsets/neuron-device-plugin")
-
-
-COMPONENTS = [f"components.{name}=true" for name in ("extenderTls", "requireScheduler", "secureMetrics")]
-CHOICES = {
-    "custom": [],
-    "custom with all components": [*COMPONENTS, "components.setScheduler=true"],
-    "default": ["scheduler.customScheduler.enabled=false", "scheduler.defaultScheduler.enabled=true"],
-    "default with all components": [
-        *COMPONENTS,
-        "scheduler.customScheduler.enabled=false",
-        "scheduler.defaultScheduler.enabled=true",
-    ],
-    "both": ["scheduler.defaultScheduler.enabled=true", "components.kops=false"],
-}
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-async def test_the_api_server_accepts_every_choice(
-    cluster_api: object, control_plane: ControlPlane, tmp_path: Path, choice: str
-) -> None:
-    """Each object is valid, and has no field that the server does not know."""
-    helm = Helm(tmp_path / "helm", control_plane.kubeconfig(tmp_path / "kubeconfig"))
-    flags = [flag for setting in CHOICES[choice] for flag in ("--set", setting)]
-    rendered = await run(helm, "template", RELEASE, CHART, *ON, *flags)
-    strictly = ("--dry-run=server", "--validate=strict", "--filename=-", "--output=name")
-    accepted = await kubectl(helm, "apply", *strictly, given=rendered)
-    assert len(accepted.splitlines()) == len(list(yaml.safe_load_all(rendered)))

@@ -13,6 +13,7 @@ from typing import Any, Final
 import anyio
 
 from tests.control_plane.binaries import require
+from tests.control_plane.objects import pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ROOT, SYNCED, run_scheduler, until
@@ -58,6 +59,20 @@ def without_notes(text: str) -> Any:
     return {key: value for key, value in json.loads(text).items() if key != "notes"}
 
 
+def totals(text: str) -> list[int]:
+    """Return how many replicas of each workload fit."""
+    return [fit["total"] for fit in json.loads(text)["workloads"]]
+
+
+def job(folder: Path) -> str:
+    """Write a Job of twenty pods with four devices each, and return the path."""
+    spec = {**pod_manifest("asked", neuron=4)["spec"], "restartPolicy": "Never"}
+    made = {"kind": "Job", "metadata": {"name": "asked"}, "spec": {"parallelism": 20, "template": {"spec": spec}}}
+    path = folder / "job.json"
+    path.write_text(json.dumps({"apiVersion": "batch/v1", **made}))
+    return str(path)
+
+
 def causes(text: str) -> list[str]:
     """Return what each waiting pod waits for."""
     return [line["cause"] for line in json.loads(text)["pods"]]
@@ -85,6 +100,7 @@ async def test_every_way_gives_the_same_answer(
             (["why", "mine/waits-mine"], 1),
             (["why", "-A"], 1),
             (["fit", "--devices=8", "--replicas=99"], 1),
+            (["fit", "-f", job(tmp_path), "--buy=2xtrn1.32xlarge"], 1),
             (["map"], 0),
         ):
             live = await ask(*question, "-o", "json", kubeconfig=admin, code=code)
@@ -95,7 +111,7 @@ async def test_every_way_gives_the_same_answer(
             if question[-1] == "-A":  # the queue's message also has what preemption came to
                 assert causes(asked) == causes(live) == ["capacity", "capacity"]
             elif question[0] == "fit":
-                assert [fit["total"] for fit in json.loads(asked)["workloads"]] == [0]
+                assert totals(asked) == totals(live)
             else:
                 assert without_notes(asked) == without_notes(live)
         assert "mine/waits-mine" in await ask("why", "waits-mine", "-n", "mine", kubeconfig=admin, code=1)

@@ -15,7 +15,7 @@ from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
 from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SYNCED, SchedulerProcess, run_scheduler
 from tests.end_to_end.workload import LEASE, LEASES, add_nodes, placed
-from tests.faults.calls import binding_of, of_events
+from tests.faults.calls import binding_of
 from tests.faults.proxy import HELD, Fault, run_proxy
 
 
@@ -50,17 +50,6 @@ def without_binding(name: str) -> list[Object]:
     return items
 
 
-async def test_an_unusable_flag(tmp_path: Path) -> None:
-    """The message names an invalid flag and the remedy; the exit code is 2."""
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text("{}")
-    async with run_scheduler(kubeconfig, "--leader-elect-renew-deadline=20s") as scheduler:
-        assert await scheduler.ended() == 2
-    (line,) = scheduler.lines
-    assert line.startswith("neuron-scheduler: --leader-elect-renew-deadline")
-    assert "must be below --leader-elect-lease-duration (15s)" in line
-
-
 async def test_unknown_credentials(plane: ControlPlane, tmp_path: Path) -> None:
     """A token that the API server refuses is a configuration error: exit code 2."""
     async with run_scheduler(plane.kubeconfig(tmp_path / "kubeconfig", token="no-such-token")) as scheduler:
@@ -93,23 +82,6 @@ async def test_a_clean_stop(account: Path, empty: RestClient, number: signal.Sig
     events = await empty.get("/apis/events.k8s.io/v1/namespaces/default/events")
     assert [event["reason"] for event in events["items"]] == ["Scheduled"]
     assert not [line for line in scheduler.lines if line[:1] in "WEF"]
-
-
-async def test_a_second_signal_hurries(plane: ControlPlane, account: Path, empty: RestClient) -> None:
-    """It does not wait for Events without an answer; the Lease is released, and the exit code is still 0."""
-    async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as scheduler:
-        await scheduler.line(ACQUIRED)
-        events = proxy.add(Fault(of_events, HELD))
-        await add_nodes(scheduler, empty, inf2="inf2.xlarge")
-        await placed(empty, "pod", neuron=1)
-        await events.taken.wait()
-        scheduler.send_signal(signal.SIGTERM)
-        await scheduler.line("Stopping")
-        scheduler.send_signal(signal.SIGTERM)
-        assert await scheduler.ended() == 0
-        assert scheduler.lines_with("Released lease")
-        assert scheduler.lines[-1].endswith('"Requested to terminate, exiting"')
-    assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
 
 
 async def test_a_second_signal_leaves_a_binding_behind(plane: ControlPlane, account: Path, empty: RestClient) -> None:
@@ -147,17 +119,6 @@ async def send_for_ever(scheduler: SchedulerProcess) -> None:
         while True:
             scheduler.send_signal(signal.SIGTERM)
             await anyio.lowlevel.checkpoint()
-
-
-async def test_a_follower_that_is_stopped_leaves_the_lease_alone(account: Path, empty: RestClient) -> None:
-    """A process that waits for the Lease ends with 0 and has not changed it."""
-    await held_by(empty, "somebody")
-    before = await empty.get(LEASE)
-    async with run_scheduler(account) as scheduler:
-        await scheduler.line(SYNCED)
-        await scheduler.until(lambda metrics: metrics['leader_election_master_status{name="my-scheduler"}'] == 0)
-        assert await scheduler.stop() == 0
-    assert await empty.get(LEASE) == before
 
 
 async def test_waiting_for_an_api_server_ends_when_asked(plane: ControlPlane, account: Path) -> None:

@@ -11,10 +11,9 @@ from typing import Any, Final
 import pytest
 import trustme
 
-from tests.control_plane.objects import NEURON, create_all, create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, free_port
-from tests.end_to_end import kube_scheduler
 from tests.end_to_end.kube_scheduler import NAME, run_kube_scheduler
 from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SchedulerProcess, run_scheduler
 from tests.end_to_end.workload import (
@@ -140,21 +139,6 @@ async def test_500_pods_and_a_crash_in_the_middle(plane: ControlPlane, account: 
         held_cores((await empty.get(PODS))["items"], types)
 
 
-async def test_both_roads_in_one_cluster(plane: ControlPlane, account: Path, empty: RestClient) -> None:
-    """One process serves its own pods and kube-scheduler's on the same nodes, and no core is given twice."""
-    types, pods = mixed(200, seed=26, scheduler_names=(NAME, "my-scheduler"))
-    await create_all(partial(create_node, empty), (node_manifest(name, kind) for name, kind in types.items()))
-    port = free_port()
-    async with kubelets(empty), extender(account, port, command="run") as process:
-        await process.line(ACQUIRED)
-        async with run_kube_scheduler(plane, f"http://127.0.0.1:{port}"):
-            await create_all(partial(create_pod, empty), pods)
-            await empty.wait_until(PODS, lambda pods: bound(pods) == 200, within=PATIENCE)
-    items = (await empty.get(PODS))["items"]
-    assert {pod["spec"]["schedulerName"] for pod in items} == {NAME, "my-scheduler"}
-    held_cores(items, types)
-
-
 async def test_a_follower_forwards_bindings(plane: ControlPlane, account: Path, empty: RestClient) -> None:
     """kube-scheduler may call any replica: a follower filters itself and lets the leader bind, also a new leader."""
     await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
@@ -239,19 +223,6 @@ async def test_no_victims_are_named_for_two_pods(road: SchedulerProcess, empty: 
         left = await all_placed(empty, high)
     held_cores(left.values(), {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge"})
     assert len(left) == 3 + 32 - 3 * 8, "not one pod more than needed was deleted"
-
-
-async def test_the_manifest_is_what_the_tests_use() -> None:
-    """The manifest names one extender with all four verbs for AWS's three resources."""
-    document = kube_scheduler.configuration("http://127.0.0.1:1", Path("kubeconfig"))
-    [entry] = document["extenders"]
-    assert {entry[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind", "preempt")} == {
-        "filter",
-        "prioritize",
-        "bind",
-        "preempt",
-    }
-    assert NEURON in {resource["name"] for resource in entry["managedResources"]}
 
 
 def mixed(count: int, *, seed: int, scheduler_names: tuple[str, ...] = (NAME,)) -> tuple[dict[str, str], list[Object]]:

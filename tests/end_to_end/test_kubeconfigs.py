@@ -33,19 +33,6 @@ async def test_acting_as_somebody_without_rights(plane: ControlPlane, tmp_path: 
         assert await scheduler.stop() == 0
 
 
-async def test_a_proxy_of_another_kind(tmp_path: Path) -> None:
-    """It is refused in one sentence that does not repeat its password: exit code 2."""
-    cluster = {"server": "https://127.0.0.1:9", "proxy-url": "socks5://me:secret@127.0.0.1:1080"}
-    context = {"name": "here", "context": {"cluster": "here"}}
-    content = {"current-context": "here", "contexts": [context], "clusters": [{"name": "here", "cluster": cluster}]}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(content))
-    async with run_scheduler(kubeconfig) as scheduler:
-        assert await scheduler.ended() == 2
-    (line,) = scheduler.lines
-    assert "proxy-url: 'socks5://***@127.0.0.1:1080' is not the URL of an HTTP proxy" in line
-
-
 async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
     """While a plugin hangs on the next token, the old one is used, and the Lease is renewed."""
     token = await plane.token_for("kube-system", "neuron-scheduler")

@@ -94,25 +94,6 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
     assert metrics["scheduler_preemption_attempts_total"] >= 1
 
 
-async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Lower pods that come while the victim terminates do not get its devices, and no other pod is evicted."""
-    await add_priority_classes(api, **PRIORITIES)
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    async with graceful_kubelets(api):
-        await running(api, "victim", neuron=16, **prior("low", terminationGracePeriodSeconds=2))
-        await create_pod(api, pod_manifest("half", neuron=8, **prior("high")))
-        await api.wait_for(f"{PODS}/half", lambda pod: pod["status"].get("nominatedNodeName") == "trn1")
-        for number in range(3):
-            await create_pod(api, pod_manifest(f"late-{number}", neuron=4, **prior("middle")))
-        half = await placed(api, "half")
-        got = set(ids_of(half))
-        first, second = [await placed(api, name) for name in ("late-0", "late-1")]
-        assert not got & set(ids_of(first)) | got & set(ids_of(second))
-        await refused(api, "late-2", saying="preemption: 0/1 nodes are available")
-    assert (await scheduler.metrics())["scheduler_preemption_victims_sum"] >= 1
-    assert {"half", "late-0", "late-1", "late-2"} == await names(api)
-
-
 async def test_a_pod_that_loses_its_nomination_does_not_loop(api: RestClient, scheduler: SchedulerProcess) -> None:
     """A higher pod takes the freed devices; the nominated pod is updated at once, and evicts no other pod in vain."""
     await add_priority_classes(api, **PRIORITIES)

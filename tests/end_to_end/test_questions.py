@@ -18,7 +18,7 @@ from tests.browser.chromium import Chromium
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
-from tests.end_to_end.process import ACQUIRED, ROOT, SYNCED, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.process import ROOT, SYNCED, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.test_secure_metrics import allowed
 from tests.end_to_end.workload import add_nodes
 
@@ -211,23 +211,6 @@ async def raw(scheduler: SchedulerProcess, request: str) -> bytes:
     answer = await reader.readuntil(b"\r\n\r\n")
     writer.close()
     return answer
-
-
-async def test_leader_and_standby_both_answer(users: Users, account_of_ours: Path, empty: RestClient) -> None:
-    """The standby replica has the same fleet, and says that it decides nothing."""
-    async with run_scheduler(account_of_ours, "--answer-questions") as leader:
-        await leader.line(ACQUIRED)
-        await fill(empty, leader)
-        async with run_scheduler(account_of_ours, "--answer-questions") as standby:
-            await standby.line(SYNCED)
-            answers = [(await Client(of, users.admin).get("/v1/fleet"))[1] for of in (leader, standby)]
-            assert answers[0]["machines"] == answers[1]["machines"]
-            assert [len(answer["notes"]) for answer in answers] == [0, 1]
-            assert "standby" in answers[1]["notes"][0]
-            why = [(await Client(of, users.admin).get("/v1/why?pod=mine/waits-mine"))[1] for of in (leader, standby)]
-            assert why[0]["message"] == why[1]["message"]
-            assert await standby.stop() == 0
-        assert await leader.stop() == 0
 
 
 async def test_the_page_and_its_feed(users: Users, account_of_ours: Path, empty: RestClient) -> None:

@@ -109,16 +109,6 @@ async def secured(plane: ControlPlane, folder: Path, master: str) -> AsyncIterat
         yield scheduler, Scraper(f"https://127.0.0.1:{port}", trusted)
 
 
-async def test_the_right_to_ask_is_asked_for(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
-    """Without manifests/components/secure-metrics the process says at its start what is missing."""
-    await rights.grant(empty, for_us(rights.manifests()))
-    async with secured(plane, tmp_path, plane.server) as (scheduler, _):
-        assert await scheduler.ended() == 2
-    assert "create tokenreviews.authentication.k8s.io" in scheduler.lines[-1]
-    assert "apply manifests/components/questions (for --answer-questions)" in scheduler.lines[-1]
-    assert "manifests/components/secure-metrics" in scheduler.lines[-1]
-
-
 async def test_who_may_read_the_metrics(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
     """A token with the right is admitted, others get 401 or 403; without the API server no new one; health is open."""
     await rights.grant(empty, for_us(rights.manifests()))

@@ -29,10 +29,6 @@ from tests.end_to_end.workload import PODS, create_deep, placed, refused, remove
 
 pytestmark = pytest.mark.control_plane
 
-ONE_POD = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
-)
-
 
 @pytest.fixture(scope="module")
 async def volume_plane() -> AsyncIterator[ControlPlane]:
@@ -138,36 +134,6 @@ async def test_a_provisioner_that_wants_another_node(volumes: RestClient, volume
         await tasks.start(provision, volumes)
         await placed(volumes, "picky")
         tasks.cancel_scope.cancel()
-
-
-async def test_the_zone_of_a_bound_volume(volumes: RestClient) -> None:
-    """A pod whose claim is bound goes to the volume's zone, or waits with kube-scheduler's words."""
-    await add_volume(volumes, "zonal", nodeAffinity=in_zone("y"), claimRef={"namespace": "default", "name": "zonal"})
-    await add_claim(volumes, "zonal", volumeName="zonal")
-    await volumes.wait_for(f"{CLAIMS}/zonal", lambda claim: claim["status"].get("phase") == "Bound")
-    await create_pod(volumes, with_claims("zonal", "zonal"))
-    assert (await placed(volumes, "zonal"))["spec"]["nodeName"] == "b"
-    await volumes.patch("/api/v1/nodes/b", {"spec": {"unschedulable": True}})
-    await create_pod(volumes, with_claims("zonal-2", "zonal"))
-    condition = await refused(volumes, "zonal-2")
-    await volumes.patch("/api/v1/nodes/b", {"spec": {"unschedulable": None}})
-    want = "1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable."
-    assert condition["message"].startswith(f"0/2 nodes are available: {want}")
-    assert condition["reason"] == "Unschedulable"
-    assert (await placed(volumes, "zonal-2"))["spec"]["nodeName"] == "b"
-
-
-async def test_a_claim_for_one_pod(volumes: RestClient) -> None:
-    """The second pod waits until the first has gone."""
-    kept = {"namespace": "default", "name": "alone"}
-    await add_volume(volumes, "alone", claimRef=kept, accessModes=["ReadWriteOncePod"])
-    await add_claim(volumes, "alone", volumeName="alone", accessModes=["ReadWriteOncePod"])
-    await create_pod(volumes, with_claims("holder", "alone"))
-    await placed(volumes, "holder")
-    await create_pod(volumes, with_claims("second", "alone"))
-    assert f"2 {ONE_POD}." in (await refused(volumes, "second"))["message"]
-    await volumes.delete(f"{PODS}/holder", gracePeriodSeconds=0)
-    await placed(volumes, "second")
 
 
 async def test_a_claim_that_comes_later(volumes: RestClient) -> None:
