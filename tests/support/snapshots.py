@@ -10,7 +10,6 @@ from neuron_scheduler import __version__
 from neuron_scheduler.commands.check.subjects.snapshot import (
     Access,
     Lease,
-    NeuronPod,
     Object,
     Policy,
     RoleBinding,
@@ -72,9 +71,9 @@ def nodes(*values: Node) -> tuple[AnnotatedNode, ...]:
     return tuple(map(AnnotatedNode, values))
 
 
-def neuron_pods(*values: Pod) -> tuple[NeuronPod, ...]:
+def neuron_pods(*values: Pod) -> tuple[SeenPod, ...]:
     """Return pods as `check` sees them."""
-    return tuple(map(NeuronPod, values))
+    return tuple(map(SeenPod, values))
 
 
 def ours(name: str, **fields: Any) -> Pod:
@@ -120,8 +119,9 @@ def plugin(**fields: Any) -> SeenWorkload:
 
 def plugin_pod(**fields: Any) -> SeenPod:
     """Return a pod of AWS's device plugin."""
-    standard: dict[str, Any] = {"account": "neuron-device-plugin", "labels": {"name": "neuron-device-plugin-ds"}}
-    return SeenPod(NAMESPACE, "neuron-device-plugin-x", **{**standard, **fields})
+    labels = {"name": "neuron-device-plugin-ds"}
+    plugin_pod = pod("neuron-device-plugin-x", namespace=NAMESPACE, labels=labels)
+    return SeenPod(plugin_pod, **{"account": "neuron-device-plugin", **fields})
 
 
 def named(kind: str, name: str, *, namespace: str = "", release: str = "", labels: Any = None) -> Object:

@@ -110,7 +110,7 @@ async def test_of_pods_only_some_are_kept() -> None:
     assert isinstance(snapshot.pods, tuple)
     assert isinstance(snapshot.system_pods, tuple)
     assert [(each.pod.key, each.readable) for each in snapshot.pods] == [("default/ours", True), ("default/odd", False)]
-    assert [(pod.name, pod.account) for pod in snapshot.system_pods] == [("plugin", "neuron-device-plugin")]
+    assert [(seen.pod.name, seen.account) for seen in snapshot.system_pods] == [("plugin", "neuron-device-plugin")]
     assert snapshot.lease == Lease("my-scheduler-5f6d-x_0a1b", 15, 7.0)
     assert snapshot.cluster.node_of("uid-ours") == "n"
 

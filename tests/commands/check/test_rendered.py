@@ -10,7 +10,7 @@ from neuron_scheduler.commands.check import kinds
 from neuron_scheduler.commands.check.report import SUBJECTS
 from neuron_scheduler.commands.check.subjects import policies
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION
-from neuron_scheduler.commands.check.subjects.snapshot import Lease, Object, Policy, Snapshot
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, Object, Policy, SeenWorkload, Snapshot
 from tests.support.builders import pod
 from tests.support.helm import Helm
 from tests.support.kustomize import ROOT, customized, rendered
@@ -23,16 +23,12 @@ POLICY = "ValidatingAdmissionPolicy"
 def snapshot_of(objects: dict[str, Any]) -> Snapshot:
     """Return a cluster with these objects, whose pods are ready."""
     config_maps = [item.get("data", {}) for item in objects.values() if item["kind"] == "ConfigMap"]
-    deployments = kinds.workloads("Deployment")
+    deployments = kinds.lists("kube-system")["deployments"]
     found = [deployments.decode(encoded(item)).value for item in objects.values() if item["kind"] == "Deployment"]
     ready = [
-        attrs.evolve(
-            listed.workload,
-            ready=listed.workload.replicas,
-            serves=() if listed.workload.mode == "extender" else kinds.scheduler_names(config_maps),
-        )
-        for listed in found
-        if isinstance(listed, kinds.ListedWorkload)
+        attrs.evolve(kinds.configured(workload, config_maps), ready=workload.replicas)
+        for workload in found
+        if isinstance(workload, SeenWorkload)
     ]
     assert len(ready) == 1
     return attrs.evolve(

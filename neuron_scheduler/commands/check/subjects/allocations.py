@@ -6,7 +6,7 @@ Decision 2 says what the scheduler does about them.
 
 from collections.abc import Iterator
 
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.wording import counted
 
@@ -20,9 +20,9 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the unknown holders, and the pods that share a core."""
     for unread in (snapshot.nodes, snapshot.pods):
         if isinstance(unread, Unread):
-            yield Finding("allocations-unknown", Severity.UNCHECKED, f"Allocations are not known: {unread}")
+            yield unknown("allocations-unknown", "Allocations are", unread)
             return
-    unknown: list[str] = []
+    unclear: list[str] = []
     shared: list[str] = []
     holders = 0
     for node_info in snapshot.cluster.view.rows():
@@ -31,7 +31,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             rivals = node_info.conflicts(uid) if node_info.neuron_usage.double_booked else ()
             holders += 1
             if pod_info.cores is None:
-                unknown.append(f"{where}: {pod_info.problem}")
+                unclear.append(f"{where}: {pod_info.problem}")
             shared.extend(f"{where}, and {rival.key}" for rival in rivals if pod_info.pod.key < rival.key)
     if shared:
         yield error(
@@ -40,14 +40,14 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             advice="Delete one pod of each pair; its controller creates it again",
             objects=sorted(shared),
         )
-    if unknown:
+    if unclear:
         yield warning(
             "allocations-unreadable",
-            f"The devices of {counted(len(unknown), 'bound pod')} are unknown",
+            f"The devices of {counted(len(unclear), 'bound pod')} are unknown",
             advice=ADVICE,
-            objects=sorted(unknown),
+            objects=sorted(unclear),
         )
-    if not (shared or unknown):
+    if not (shared or unclear):
         yield (
             ok("allocations", f"{counted(holders, 'bound pod')} with Neuron: ids are readable and do not overlap")
             if holders

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 
 OLDEST: Final = (1, 33)
@@ -17,11 +17,12 @@ _SUPPORTED: Final = f"supported: {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what there is to say about the server."""
     yield from _about_version(snapshot)
-    if snapshot.not_served and not isinstance(snapshot.not_served, Unread):
+    missing = tuple(snapshot.not_served)
+    if missing:
         yield error(
             "kinds-not-served",
-            f"The API server does not serve {', '.join(snapshot.not_served)}; the scheduler does not become ready",
-            objects=snapshot.not_served,
+            f"The API server does not serve {', '.join(missing)}; the scheduler does not become ready",
+            objects=missing,
             advice="Remove what switches it off from kube-apiserver's --runtime-config",
         )
 
@@ -29,7 +30,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
 def _about_version(snapshot: Snapshot) -> Iterator[Finding]:
     version = snapshot.version
     if isinstance(version, Unread):
-        yield Finding("version-unknown", Severity.UNCHECKED, f"Its version is not known: {version} ({_SUPPORTED})")
+        yield unknown("version-unknown", "Its version is", f"{version} ({_SUPPORTED})")
         return
     found = _VERSION.match(version)
     if found is None:

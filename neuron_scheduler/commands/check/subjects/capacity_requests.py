@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import CAPACITY
 from neuron_scheduler.commands.check.subjects.snapshot import Asking, Policy, Snapshot, Unread
 from neuron_scheduler.model.wording import listed
@@ -35,11 +35,7 @@ def _parts(snapshot: Snapshot, asking: Asking) -> Iterator[Finding]:
     command = commands.apply(snapshot)
     for unread in (asking.namespace, asking.priority_class):
         if isinstance(unread, Unread):
-            yield Finding(
-                "capacity-requests-unknown",
-                Severity.UNCHECKED,
-                f"Whether machines can be asked for is not known: {unread}",
-            )
+            yield unknown("capacity-requests-unknown", "Whether machines can be asked for is", unread)
     if asking.namespace is False:
         yield warning(
             "capacity-namespace-missing",
@@ -58,11 +54,7 @@ def _parts(snapshot: Snapshot, asking: Asking) -> Iterator[Finding]:
 
 def _rights(snapshot: Snapshot, asking: Asking) -> Iterator[Finding]:
     if isinstance(asking.rights, Unread):
-        yield Finding(
-            "capacity-rights-unknown",
-            Severity.UNCHECKED,
-            f"Whether the scheduler may ask for machines is not known: {asking.rights}",
-        )
+        yield unknown("capacity-rights-unknown", "Whether the scheduler may ask for machines is", asking.rights)
         return
     missing = [access.right for access in asking.rights or () if not access.allowed]
     if missing:

@@ -8,7 +8,7 @@ an account that is not in `writers`, it cannot mark an allocation as handed out.
 from collections.abc import Iterator, Sequence
 
 from neuron_scheduler.commands.check.subjects import commands, known
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, PLUGIN
 from neuron_scheduler.commands.check.subjects.nodes import has_neuron_type
 from neuron_scheduler.commands.check.subjects.policies import strings_of
@@ -26,17 +26,14 @@ def is_plugin(workload: SeenWorkload) -> bool:
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield whether the plugin is there, and whether its account may write."""
-    sets, pods = snapshot.daemon_sets, snapshot.system_pods
-    plugins = () if isinstance(sets, Unread) else tuple(filter(is_plugin, sets))
-    of_pods = (
-        () if isinstance(pods, Unread) else tuple(pod for pod in pods if known.is_of_plugin(pod.labels, pod.images))
-    )
+    plugins = tuple(filter(is_plugin, snapshot.daemon_sets))
+    of_pods = tuple(seen for seen in snapshot.system_pods if known.is_of_plugin(seen.pod.labels, seen.images))
     for plugin in plugins:
         yield from _state(plugin)
     if not (plugins or of_pods):
         yield from _absent(snapshot)
     accounts = {f"{plugin.object.namespace}/{plugin.account}" for plugin in plugins}
-    yield from _writes(snapshot, sorted(accounts | {f"{pod.namespace}/{pod.account}" for pod in of_pods}))
+    yield from _writes(snapshot, sorted(accounts | {f"{seen.pod.namespace}/{seen.account}" for seen in of_pods}))
 
 
 def _state(plugin: SeenWorkload) -> Iterator[Finding]:
@@ -54,12 +51,9 @@ def _state(plugin: SeenWorkload) -> Iterator[Finding]:
 
 def _absent(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what it means that no DaemonSet and no pod is known as the plugin."""
-    sets, nodes = snapshot.daemon_sets, () if isinstance(snapshot.nodes, Unread) else snapshot.nodes
-    if isinstance(sets, Unread):
-        yield Finding(
-            "device-plugin-unknown", Severity.UNCHECKED, f"Whether the device plugin runs is not known: {sets}"
-        )
-    elif any(machine_of(seen.node) for seen in nodes):
+    if isinstance(snapshot.daemon_sets, Unread):
+        yield unknown("device-plugin-unknown", "Whether the device plugin runs is", snapshot.daemon_sets)
+    elif any(machine_of(seen.node) for seen in snapshot.nodes):
         yield Finding(
             "device-plugin-unfamiliar",
             Severity.UNCHECKED if snapshot.installed else Severity.NOTE,
@@ -67,7 +61,7 @@ def _absent(snapshot: Snapshot) -> Iterator[Finding]:
             " allocations is not known",
             f"Compare its account with {commands.WRITERS}",
         )
-    elif any(has_neuron_type(seen.node) for seen in nodes):
+    elif any(has_neuron_type(seen.node) for seen in snapshot.nodes):
         yield warning("device-plugin-missing", "No DaemonSet is AWS's Neuron device plugin", advice="Install it")
     else:
         yield ok("device-plugin-not-needed", "No device plugin is installed, and no node needs one yet")

@@ -6,6 +6,7 @@ The codes and severities are part of the JSON form, so scripts may depend on the
 
 import enum
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -50,21 +51,16 @@ class Finding:
     objects: tuple[str, ...] = ()
 
 
-def ok(code: str, message: str) -> Finding:
-    """Return a finding that all is well."""
-    return Finding(code, Severity.OK, message)
+def _made(severity: Severity, code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
+    return Finding(code, severity, message, objects=tuple(objects), **rest)
 
 
-def note(code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
-    """Return a finding that needs no action."""
-    return Finding(code, Severity.NOTE, message, objects=tuple(objects), **rest)
+ok = partial(_made, Severity.OK)
+note = partial(_made, Severity.NOTE)
+warning = partial(_made, Severity.WARNING)
+error = partial(_made, Severity.ERROR)
 
 
-def warning(code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
-    """Return a finding that needs action."""
-    return Finding(code, Severity.WARNING, message, objects=tuple(objects), **rest)
-
-
-def error(code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
-    """Return a finding that something is broken."""
-    return Finding(code, Severity.ERROR, message, objects=tuple(objects), **rest)
+def unknown(code: str, what: str, because: object, **rest: str) -> Finding:
+    """Return the finding that something could not be read; `what` ends with its verb."""
+    return _made(Severity.UNCHECKED, code, f"{what} not known: {because}", **rest)

@@ -2,11 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAME, OUR_LABEL, OUR_NAME, has
-from neuron_scheduler.commands.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.commands.check.subjects.snapshot import (
+    Lease,
+    Object,
+    Policy,
+    RoleBinding,
+    SeenWorkload,
+    Snapshot,
+    Unread,
+)
 from neuron_scheduler.model.wording import counted, listed
 
 LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
@@ -17,7 +26,7 @@ PODS = f"kubectl describe pods --namespace {{}} --selector {'='.join(OUR_LABEL)}
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the state of the Deployments and the Lease, then what is wrong with the objects around them."""
     if isinstance(snapshot.deployments, Unread):
-        yield Finding("installation-unknown", Severity.UNCHECKED, f"Deployments are not known: {snapshot.deployments}")
+        yield unknown("installation-unknown", "Deployments are", snapshot.deployments)
     elif not snapshot.ours:
         yield note(
             "not-installed",
@@ -77,10 +86,10 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
 def _lease(snapshot: Snapshot) -> Iterator[Finding]:
     lease, key = snapshot.lease, f"Lease {snapshot.namespace}/{snapshot.lease_name}"
     if isinstance(lease, Unread):
-        yield Finding("lease-unknown", Severity.UNCHECKED, f"Whether a replica holds the {key} is not known: {lease}")
+        yield unknown("lease-unknown", f"Whether a replica holds the {key} is", lease)
         return
     ready = [d for d in snapshot.ours if d.ready and d.object.namespace == snapshot.namespace]
-    electing = [d for d in ready if not d.has_flag("--leader-elect", "false")]
+    electing = [d for d in ready if "false" not in d.values_of("--leader-elect")]
     if not electing:
         return
     place = electing[0].object
@@ -116,11 +125,9 @@ def _not_held(lease: Lease | None) -> str:
 
 def _objects(snapshot: Snapshot) -> Iterator[Object]:
     """Yield every object that was read and has one of our names or our label."""
-    lists = [snapshot.accounts, *snapshot.others]
-    for listing in lists:
-        yield from () if isinstance(listing, Unread) else listing
-    for bearers in (snapshot.role_bindings, snapshot.policies, snapshot.policy_bindings):
-        yield from () if isinstance(bearers, Unread) else (bearer.object for bearer in bearers)
+    yield from chain(snapshot.accounts, *snapshot.others)
+    for bearer in chain[RoleBinding | Policy](snapshot.role_bindings, snapshot.policies, snapshot.policy_bindings):
+        yield bearer.object
 
 
 def _is_ours(seen: Object) -> bool:
@@ -198,7 +205,7 @@ def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
 def _is_kept(snapshot: Snapshot) -> bool:
     """Return whether the new keeper of the watch of Leases is there, so that the older one may be deleted."""
     lists = (snapshot.policies, snapshot.policy_bindings)
-    return all(not isinstance(each, Unread) and any(p.object.name == KEEPER for p in each) for each in lists)
+    return all(any(policy.object.name == KEEPER for policy in each) for each in lists)
 
 
 def _deletion(objects: list[Object]) -> str:

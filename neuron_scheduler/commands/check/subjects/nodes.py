@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, note, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import PLUGIN_LABEL
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.neuron_request import Unit
@@ -49,7 +49,7 @@ def _identity(machine: Machine) -> tuple[str, int, int]:
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the machines, and what is wrong with some nodes."""
     if isinstance(snapshot.nodes, Unread):
-        yield Finding("nodes-unknown", Severity.UNCHECKED, f"Nodes are not known: {snapshot.nodes}")
+        yield unknown("nodes-unknown", "Nodes are", snapshot.nodes)
         return
     found = machines(snapshot.nodes)
     for kind in found:
@@ -76,12 +76,8 @@ def _described(kind: Machines) -> str:
 def _without_plugin(snapshot: Snapshot, silent: list[Node]) -> Iterator[Finding]:
     """Yield the nodes with a Neuron instance type and no capacity: with DRA only, or without the device plugin."""
     slices = snapshot.slices
-    if isinstance(slices, Unread):
-        if silent:
-            yield Finding(
-                "dra-unknown", Severity.UNCHECKED, f"Whether nodes offer Neuron through DRA is not known: {slices}"
-            )
-        slices = frozenset()
+    if isinstance(slices, Unread) and silent:
+        yield unknown("dra-unknown", "Whether nodes offer Neuron through DRA is", slices)
     through_dra = sorted(node.name for node in silent if node.name in slices)
     if through_dra:
         yield note(

@@ -8,7 +8,7 @@ ours, so the two never schedule at the same time, but the one that started first
 from collections.abc import Iterator
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import (
     ALLOCATIONS,
     AWS_ACCOUNTS,
@@ -23,11 +23,11 @@ from neuron_scheduler.commands.check.subjects.policies import strings_of
 from neuron_scheduler.commands.check.subjects.snapshot import (
     Lease,
     RoleBinding,
-    SeenPod,
     SeenWorkload,
     Snapshot,
     Unread,
 )
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted, listed
 
 _ROLES = ("system:auth-delegator",)
@@ -39,9 +39,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     found = [*_schedulers(snapshot), *_holder(snapshot), *_extension(snapshot), *_roles(snapshot)]
     yield from found
     if isinstance(snapshot.deployments, Unread):
-        yield Finding(
-            "schedulers-unknown", Severity.UNCHECKED, f"Other schedulers are not known: {snapshot.deployments}"
-        )
+        yield unknown("schedulers-unknown", "Other schedulers are", snapshot.deployments)
     elif not found:
         yield ok("no-other-scheduler", f"No other Deployment serves {listed(snapshot.scheduler_names)}")
 
@@ -122,34 +120,30 @@ def _extension(snapshot: Snapshot) -> Iterator[Finding]:
             yield note(
                 "extension-beside", f"AWS's extension runs beside as Deployment {deployment.object.key}, and may write"
             )
-    if not extensions and not isinstance(snapshot.system_pods, Unread):
-        pods = [f"{pod.namespace}/{pod.name}" for pod in snapshot.system_pods if _is_extension_pod(pod)]
-        if pods:
-            yield warning(
-                "extension-pods", f"{counted(len(pods), 'pod')} of AWS's scheduler extension run", objects=sorted(pods)
-            )
+    pods = sorted(seen.pod.key for seen in snapshot.system_pods if _is_extension_pod(seen.pod))
+    if pods and not extensions:
+        yield warning("extension-pods", f"{counted(len(pods), 'pod')} of AWS's scheduler extension run", objects=pods)
 
 
 def _writers(snapshot: Snapshot) -> tuple[str, ...] | None:
     """Return who may write allocations; None without the policy."""
-    policies = () if isinstance(snapshot.policies, Unread) else snapshot.policies
-    return next((strings_of(policy.spec, "writers") for policy in policies if policy.object.name == ALLOCATIONS), None)
+    return next(
+        (strings_of(policy.spec, "writers") for policy in snapshot.policies if policy.object.name == ALLOCATIONS), None
+    )
 
 
 def _is_extension(deployment: SeenWorkload) -> bool:
     return deployment.object.name == EXTENDER or has(deployment.labels, EXTENDER_LABEL)
 
 
-def _is_extension_pod(pod: SeenPod) -> bool:
+def _is_extension_pod(pod: Pod) -> bool:
     return has(pod.labels, EXTENDER_LABEL) and not has(pod.labels, OUR_LABEL)
 
 
 def _roles(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield ClusterRoleBindings that give rights to accounts of AWS's removed scheduler, or too many to ours."""
     if isinstance(snapshot.role_bindings, Unread):
-        yield Finding(
-            "role-bindings-unknown", Severity.UNCHECKED, f"Leftover rights are not known: {snapshot.role_bindings}"
-        )
+        yield unknown("role-bindings-unknown", "Leftover rights are", snapshot.role_bindings)
         return
     if isinstance(snapshot.deployments, Unread):
         return

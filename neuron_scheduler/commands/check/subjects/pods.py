@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import EXTENDER, OLDER_NAME
-from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, NeuronPod, Snapshot, Unread
+from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, SeenPod, Snapshot, Unread
 from neuron_scheduler.model.wording import counted, listed
 
 _ALIKE: Final = 0.85  # of difflib's ratio: one letter of a dozen differs
@@ -16,20 +16,20 @@ _ALIKE: Final = 0.85  # of difflib's ratio: one letter of a dozen differs
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the pods of each scheduler name that is not ours."""
     if isinstance(snapshot.pods, Unread):
-        yield Finding("pods-unknown", Severity.UNCHECKED, f"Pods are not known: {snapshot.pods}")
+        yield unknown("pods-unknown", "Pods are", snapshot.pods)
         return
     ours = snapshot.scheduler_names
-    unreadable = sorted(pod.pod.key for pod in snapshot.pods if not (pod.readable or pod.pod.node_name))
+    unreadable = sorted(seen.pod.key for seen in snapshot.pods if not (seen.readable or seen.pod.node_name))
     if unreadable:
         yield warning(
             "unreadable-pods",
             f"{counted(len(unreadable), 'waiting pod')} cannot be read, so no node is looked for",
             objects=unreadable,
         )
-    by_name: dict[str, list[NeuronPod]] = defaultdict(list)
-    for neuron_pod in snapshot.pods:
-        if neuron_pod.readable:
-            by_name[neuron_pod.pod.scheduler_name].append(neuron_pod)
+    by_name: dict[str, list[SeenPod]] = defaultdict(list)
+    for seen in snapshot.pods:
+        if seen.readable:
+            by_name[seen.pod.scheduler_name].append(seen)
     right = sum(len(by_name.pop(name, ())) for name in ours)
     for name, pods in sorted(by_name.items()):
         yield _of_another(snapshot, name, pods)
@@ -39,10 +39,10 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield note("no-neuron-pods", f"No pod asks for Neuron; those that will need schedulerName: {ours[0]}")
 
 
-def _of_another(snapshot: Snapshot, name: str, pods: Sequence[NeuronPod]) -> Finding:
+def _of_another(snapshot: Snapshot, name: str, pods: Sequence[SeenPod]) -> Finding:
     ours = snapshot.scheduler_names
-    keys = sorted(neuron_pod.pod.key for neuron_pod in pods)
-    waiting = sum(not neuron_pod.pod.node_name for neuron_pod in pods)
+    keys = sorted(seen.pod.key for seen in pods)
+    waiting = sum(not seen.pod.node_name for seen in pods)
     who = counted(len(pods), "pod with Neuron has", "pods with Neuron have")
     advice = f"Write schedulerName: {ours[0]} into their templates"
     if name == DEFAULT_SCHEDULER:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import (
     ALLOCATIONS,
     CAPACITY,
@@ -41,7 +41,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what is wrong with each policy, and whether the keeper of the watch is there."""
     for unread in (snapshot.policies, snapshot.policy_bindings):
         if isinstance(unread, Unread):
-            yield Finding("policies-unknown", Severity.UNCHECKED, f"Admission policies are not known: {unread}")
+            yield unknown("policies-unknown", "Admission policies are", unread)
             return
     policies, bindings = _by_name(snapshot.policies), _by_name(snapshot.policy_bindings)
     if not (snapshot.installed or policies.keys() & set(POLICIES)):
@@ -64,7 +64,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _by_name(policies: "tuple[Policy, ...] | Unread") -> dict[str, Policy]:
-    return {} if isinstance(policies, Unread) else {policy.object.name: policy for policy in policies}
+    return {policy.object.name: policy for policy in policies}
 
 
 def _faults(snapshot: Snapshot, policy: Policy, bindings: Mapping[str, Policy]) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def _names(snapshot: Snapshot, policy: Policy) -> Iterator[Finding]:
 
 def _without_election(snapshot: Snapshot) -> Iterator[Finding]:
     for deployment in snapshot.ours:
-        if deployment.has_flag("--leader-elect", "false"):
+        if "false" in deployment.values_of("--leader-elect"):
             yield error(
                 "policy-without-election",
                 f"Deployment {deployment.object.key} has --leader-elect=false, so the policy {LEADER} refuses its"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok
+from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.wording import counted, listed
 
@@ -43,10 +43,10 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
     account = f"{snapshot.namespace}/{snapshot.account}"
     rights = snapshot.rights
     if isinstance(rights, Unread):
-        yield Finding(
+        yield unknown(
             "account-rights-unknown",
-            Severity.UNCHECKED,
-            f"Whether the ServiceAccount {account} has its rights is not known: {rights}",
+            f"Whether the ServiceAccount {account} has its rights is",
+            rights,
             command=f"kubectl auth can-i --list --as {snapshot.username}",
         )
         return

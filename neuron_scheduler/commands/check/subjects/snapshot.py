@@ -5,9 +5,9 @@ Only what some subject looks at is kept, so that a large cluster takes little me
 Neuron and those of schedulers and device plugins. Does not judge anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Never
 
 import attrs
 
@@ -24,7 +24,7 @@ _MODES: Final = ("run", "extender")
 @attrs.frozen
 class Unread:
     """
-    What could not be read.
+    What could not be read; whoever goes through it meets no objects.
 
     Attributes:
         request: verb and resource, such as `list daemonsets.apps`.
@@ -35,27 +35,27 @@ class Unread:
     forbidden: bool = True
     reason: str = ""
 
+    def __iter__(self) -> Iterator[Never]:
+        return iter(())
+
     def __str__(self) -> str:
         return f"you may not {self.request}" if self.forbidden else f"{self.request}: {self.reason}"
 
 
 @attrs.frozen
-class NeuronPod:
-    """A pod that asks for Neuron; if it is not readable, only names, uid and node are known."""
+class SeenPod:
+    """
+    A pod that asks for Neuron, or is of a scheduler, an extension or a device plugin.
+
+    Attributes:
+        account: the name of its ServiceAccount.
+        readable: if it is not, only names, uid and node are known, and it may ask for Neuron.
+    """
 
     pod: Pod
-    readable: bool = True
-
-
-@attrs.frozen
-class SeenPod:
-    """A pod of a scheduler, an extension or a device plugin."""
-
-    namespace: str
-    name: str
-    account: str
+    account: str = "default"
     images: tuple[str, ...] = ()
-    labels: Mapping[str, str] = NO_LABELS
+    readable: bool = True
 
 
 @attrs.frozen
@@ -98,6 +98,7 @@ class SeenWorkload:
     Attributes:
         labels: of its pods.
         account: the name of its pods' ServiceAccount.
+        config_maps: the names of those that its pods mount.
         serves: scheduler names that its configuration has; None if that is unknown, Unread if it may not be read.
         asks: whether a profile in its configuration asks for machines.
     """
@@ -108,6 +109,7 @@ class SeenWorkload:
     account: str = "default"
     labels: Mapping[str, str] = NO_LABELS
     containers: tuple[SeenContainer, ...] = ()
+    config_maps: tuple[str, ...] = ()
     serves: "tuple[str, ...] | Unread | None" = None
     asks: bool = False
 
@@ -125,14 +127,17 @@ class SeenWorkload:
     @property
     def extends_default(self) -> bool:
         """Whether it is our program, and serves the extender protocol to the default scheduler."""
-        return self.mode == "extender" or (bool(self.mode) and self.has_flag("--extender-bind-address"))
+        return self.mode == "extender" or bool(self.mode and self.values_of("--extender-bind-address"))
 
-    def has_flag(self, name: str, value: str = "") -> bool:
-        """Return whether a container has a flag, with this value if one is given."""
-        words = [word for container in self.containers for word in container.words]
-        if value:
-            return f"{name}={value}" in words
-        return any(word == name or word.startswith(f"{name}=") for word in words)
+    def values_of(self, flag: str) -> tuple[str, ...]:
+        """Return the values that a flag has in the containers; without one it is empty."""
+        words = [word.partition("=") for container in self.containers for word in container.words]
+        return tuple(value for name, _, value in words if name == flag)
+
+    @property
+    def flagged_names(self) -> tuple[str, ...]:
+        """The scheduler names that its flags give."""
+        return tuple(filter(None, self.values_of("--scheduler-name")))
 
 
 @attrs.frozen
@@ -228,7 +233,7 @@ class Snapshot:
     given_names: tuple[str, ...] = ()
     program_version: str = ""
     nodes: tuple[AnnotatedNode, ...] | Unread = ()
-    pods: tuple[NeuronPod, ...] | Unread = ()
+    pods: tuple[SeenPod, ...] | Unread = ()
     system_pods: tuple[SeenPod, ...] | Unread = ()
     slices: frozenset[str] | Unread = frozenset()
     deployments: tuple[SeenWorkload, ...] | Unread = ()
@@ -247,29 +252,29 @@ class Snapshot:
     def cluster(self) -> Cluster:
         """The nodes with what their pods hold, as the scheduler itself computes it."""
         cluster = Cluster()
-        for seen in () if isinstance(self.nodes, Unread) else self.nodes:
-            cluster.put_node(seen.node)
-        for neuron_pod in () if isinstance(self.pods, Unread) else self.pods:
-            if neuron_pod.pod.node_name:
-                put = cluster.put_pod if neuron_pod.readable else cluster.put_unreadable_pod
-                put(neuron_pod.pod)
+        for node in self.nodes:
+            cluster.put_node(node.node)
+        for seen in self.pods:
+            if seen.pod.node_name:
+                put = cluster.put_pod if seen.readable else cluster.put_unreadable_pod
+                put(seen.pod)
         return cluster
 
     @cached_property
     def ours(self) -> tuple[SeenWorkload, ...]:
         """The Deployments that run our program."""
-        return () if isinstance(self.deployments, Unread) else tuple(d for d in self.deployments if d.mode)
+        return tuple(d for d in self.deployments if d.mode)
 
     @cached_property
     def foreign(self) -> tuple[SeenWorkload, ...]:
         """The Deployments of other schedulers."""
-        return () if isinstance(self.deployments, Unread) else tuple(d for d in self.deployments if not d.mode)
+        return tuple(d for d in self.deployments if not d.mode)
 
     @property
     def installed(self) -> bool:
         """Whether a Deployment runs our program; if these cannot be read, whether our ServiceAccount exists."""
         if isinstance(self.deployments, Unread):
-            return not isinstance(self.accounts, Unread) and any(a.name == self.account for a in self.accounts)
+            return any(a.name == self.account for a in self.accounts)
         return bool(self.ours)
 
     @cached_property

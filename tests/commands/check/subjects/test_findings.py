@@ -18,7 +18,6 @@ from neuron_scheduler.commands.check.subjects.snapshot import (
     Access,
     Asking,
     Lease,
-    NeuronPod,
     Policy,
     RoleBinding,
     SeenPod,
@@ -72,7 +71,7 @@ def with_nodes(*more: Node) -> Snapshot:
     return sick(nodes=(*HEALTHY.nodes, *nodes(*more)))
 
 
-def with_pods(*more: NeuronPod) -> Snapshot:
+def with_pods(*more: SeenPod) -> Snapshot:
     """Return the healthy cluster with more pods."""
     assert isinstance(HEALTHY.pods, tuple)
     return sick(pods=(*HEALTHY.pods, *more))
@@ -194,7 +193,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "extension-runs": attrs.evolve(BEFORE, deployments=(extension(),)),
     "extension-beside": sick(deployments=(deployment(), extension()), policies=LETTING),
     "extension-pods": sick(
-        system_pods=(SeenPod(NAMESPACE, "x", "default", labels={"component": "k8s-neuron-scheduler"}),)
+        system_pods=(SeenPod(pod("x", namespace=NAMESPACE, labels={"component": "k8s-neuron-scheduler"})),)
     ),
     "role-bindings-unknown": sick(role_bindings=FORBIDDEN),
     "leftover-role-bindings": sick(role_bindings=(AWS_BINDING,)),
@@ -213,7 +212,7 @@ CASES: Final[dict[str, Snapshot]] = {
     # scheduler names
     "pods-unknown": sick(pods=FORBIDDEN),
     "no-neuron-pods": BEFORE,
-    "unreadable-pods": with_pods(NeuronPod(pod("odd"), readable=False)),
+    "unreadable-pods": with_pods(SeenPod(pod("odd"), readable=False)),
     "default-scheduler": attrs.evolve(
         with_pods(*neuron_pods(pod("c", devices=1))),
         deployments=(extension(),),
@@ -310,7 +309,7 @@ def test_every_finding_has_a_case() -> None:
 def codes_in(path: Path) -> set[str]:
     """Return the codes that a module's findings have."""
     known = set()
-    makers = {"ok", "note", "warning", "error", "make", "Finding"}
+    makers = {"ok", "note", "warning", "error", "unknown", "make", "Finding"}
     for call in ast.walk(ast.parse(path.read_text())):
         match call:
             case ast.Call(ast.Name(maker), [ast.Constant(code), *_]) if maker in makers:
