@@ -3,7 +3,7 @@ Prometheus's own parser, storage, query engine and rules, as a program (`engine/
 
 Prometheus itself would scrape in real time, and an alert that must last 30 minutes would take as long. The program has
 its packages, pinned by `engine/go.mod`, without the server around them; it is compiled once (under a minute) and kept
-in the cache folder. Refuses to judge what comes out: the tests do.
+in the cache folder.
 """
 
 import hashlib

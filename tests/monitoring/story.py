@@ -3,7 +3,7 @@ What real processes answered at /metrics in a short story: pods are bound, pods 
 
 The scheduler runs as a process of its own in front of an embedded API server, and its answers are kept as they were
 sent. What such a run cannot show in seconds (a defect, a kubelet's rejection, a lost log line) is counted on the same
-`Metrics` in this process. Refuses to change a number, except that the oldest wait grows while a state lasts.
+`Metrics` in this process. Only the oldest wait grows while a state lasts.
 """
 
 import json
