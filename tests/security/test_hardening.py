@@ -11,49 +11,34 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import until
 from tests.support import kustomize
-from tests.support.helm import Helm, values
 
-pytestmark = pytest.mark.control_plane  # the server, or the built helm and kubectl without one
+pytestmark = pytest.mark.control_plane  # the server, or kubectl without one
 
-ROADS = {
-    "custom": (".", [], {}),
-    "default": (
-        "default-scheduler",
-        [],
-        {"scheduler__customScheduler__enabled": False, "scheduler__defaultScheduler__enabled": True},
-    ),
-    "both": (".", ["extender"], {"scheduler__defaultScheduler__enabled": True}),
-}
-EVERYWHERE = {"requireScheduler": "require-scheduler", "secureMetrics": "secure-metrics", "questions": "questions"}
-WITH_KUBE_SCHEDULER = {"kops": "kops", "extenderTls": "extender-tls"}
+ROADS = {"custom": (".", []), "default": ("default-scheduler", []), "both": (".", ["extender"])}
+EVERYWHERE = ("require-scheduler", "secure-metrics", "questions")
+WITH_KUBE_SCHEDULER = ("kops", "extender-tls")
 RESTRICTED = "restricted"
 PREFIX = "pod-security.kubernetes.io"
 
 
-def variants() -> Iterator[tuple[str, str]]:
+def variants() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each road with no component, and with all: what each one adds is in the second."""
     for road in ROADS:
-        able = {**EVERYWHERE, **({} if road == "custom" else WITH_KUBE_SCHEDULER)}
-        if road == "default":
-            del able["questions"]  # the component is for the Deployment my-scheduler
-        for chosen in ((), tuple(able)):
-            yield road, "+".join(chosen)
+        able = EVERYWHERE if road == "custom" else (*EVERYWHERE, *WITH_KUBE_SCHEDULER)
+        # The component `questions` is for the Deployment my-scheduler.
+        yield from ((road, ()), (road, tuple(name for name in able if road != "default" or name != "questions")))
 
 
-def deployments(road: str, chosen: str, folder: Path) -> Iterator[Object]:
-    """Yield the Deployments of a variant, as kustomize and the chart render them."""
-    where, always, settings = ROADS[road]
-    names = {**EVERYWHERE, **WITH_KUBE_SCHEDULER}
-    components = [name for name in chosen.split("+") if name]
-    switches: dict[str, Any] = {f"components__{name}": name in components for name in names}
-    rendered = [
-        kustomize.rendered(kustomize.customized(where, folder, *always, *(names[name] for name in components))),
-        Helm(folder).rendered(*values(scheduler__enabled=True, npd__enabled=False, **settings, **switches)),
-    ]
-    for items in rendered:
-        found = [item for item in items.values() if item["kind"] == "Deployment"]
-        assert found
-        yield from found
+def installed_by(road: str, folder: Path, *components: str) -> dict[str, Object]:
+    """Return the objects of a variant; `tests/test_chart.py` shows that the chart has the same."""
+    where, always = ROADS[road]
+    return kustomize.rendered(kustomize.customized(where, folder, *always, *components))
+
+
+def deployment_of(items: dict[str, Object]) -> Object:
+    """Return the only Deployment."""
+    (deployment,) = (item for item in items.values() if item["kind"] == "Deployment")
+    return deployment
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +69,12 @@ def pod_of(deployment: Object) -> Object:
 
 
 @pytest.mark.parametrize(("road", "chosen"), [*variants()])
-async def test_every_variant_is_admitted(restricted: RestClient, tmp_path: Path, road: str, chosen: str) -> None:
-    """By kustomize and by the chart, on each road, with each component; the pod keeps its node's network to itself."""
-    for deployment in deployments(road, chosen, tmp_path):
-        status, answer = await create(restricted, pod_of(deployment))
-        assert (status, answer.get("message", "")) == (201, "")
+async def test_every_variant_is_admitted(
+    restricted: RestClient, tmp_path: Path, road: str, chosen: tuple[str, ...]
+) -> None:
+    """On each road, with each component; the pod keeps its node's network to itself."""
+    status, answer = await create(restricted, pod_of(deployment_of(installed_by(road, tmp_path, *chosen))))
+    assert (status, answer.get("message", "")) == (201, "")
 
 
 @pytest.mark.parametrize(
@@ -103,57 +89,39 @@ async def test_a_weaker_pod_is_refused(
     restricted: RestClient, tmp_path: Path, change: dict[str, Any], complaint: str
 ) -> None:
     """So the admission is what admits the others: it knows the standard's rules."""
-    for deployment in deployments("custom", "", tmp_path):
-        pod = pod_of(deployment)
-        pod["spec"] |= change
-        status, answer = await create(restricted, pod)
-        assert status == 403
-        assert complaint in answer["message"]
+    pod = pod_of(deployment_of(installed_by("custom", tmp_path)))
+    pod["spec"] |= change
+    status, answer = await create(restricted, pod)
+    assert status == 403
+    assert complaint in answer["message"]
 
 
 @pytest.mark.parametrize(("road", "chosen"), [*variants()])
-def test_what_the_standard_does_not_ask_for(tmp_path: Path, road: str, chosen: str) -> None:
+def test_what_the_standard_does_not_ask_for(tmp_path: Path, road: str, chosen: tuple[str, ...]) -> None:
     """No writable root, no writable mount, requests and a limit of memory, and a token for this pod only."""
-    for deployment in deployments(road, chosen, tmp_path):
-        spec = deployment["spec"]["template"]["spec"]
-        (container,) = spec["containers"]
-        assert "initContainers" not in spec
-        assert container["securityContext"]["readOnlyRootFilesystem"]
-        assert all(mount["readOnly"] for mount in container["volumeMounts"])
-        assert all({"configMap", "secret"} & volume.keys() for volume in spec["volumes"])
-        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
-        assert container["resources"]["limits"].keys() == {"memory"}
-        assert spec["automountServiceAccountToken"] is True
-        assert not {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"} & spec.keys()
-        assert all("hostPort" not in port for port in container["ports"])
-
-
-@pytest.mark.parametrize("road", [*ROADS])
-def test_only_the_deployment_s_pods_get_the_token(tmp_path: Path, road: str) -> None:
-    """A pod that names the ServiceAccount by mistake has no credentials; the Deployment asks for them."""
-    where, always, settings = ROADS[road]
-    for items in (
-        kustomize.rendered(kustomize.customized(where, tmp_path, *always)),
-        Helm(tmp_path).rendered(*values(scheduler__enabled=True, npd__enabled=False, **settings)),
-    ):
-        assert items["ServiceAccount/neuron-scheduler"]["automountServiceAccountToken"] is False
+    items = installed_by(road, tmp_path, *chosen)
+    spec = deployment_of(items)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert "initContainers" not in spec
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+    assert all({"configMap", "secret"} & volume.keys() for volume in spec["volumes"])
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert container["resources"]["limits"].keys() == {"memory"}
+    assert spec["automountServiceAccountToken"] is True
+    assert items["ServiceAccount/neuron-scheduler"]["automountServiceAccountToken"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"} & spec.keys()
+    assert all("hostPort" not in port for port in container["ports"])
 
 
 @pytest.mark.parametrize("road", [*ROADS])
 def test_the_ports_are_closed_to_other_namespaces(tmp_path: Path, road: str) -> None:
     """The NetworkPolicy lists every port of the pod; only the extender's is open to all."""
-    where, always, settings = ROADS[road]
-    for items in (
-        kustomize.rendered(kustomize.customized(where, tmp_path, *always, "secure-metrics")),
-        Helm(tmp_path).rendered(
-            *values(scheduler__enabled=True, npd__enabled=False, components__secureMetrics=True, **settings)
-        ),
-    ):
-        (deployment,) = (item for item in items.values() if item["kind"] == "Deployment")
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        ingress = items["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"]
-        guarded = {port["port"] for rule in ingress if rule.get("from") for port in rule["ports"]}
-        open_to_all = {port["port"] for rule in ingress if not rule.get("from") for port in rule["ports"]}
-        assert guarded == {10251, 10259}
-        assert open_to_all == (set() if road == "custom" else {12345})
-        assert {port["containerPort"] for port in container["ports"]} == guarded | open_to_all
+    items = installed_by(road, tmp_path, "secure-metrics")
+    (container,) = deployment_of(items)["spec"]["template"]["spec"]["containers"]
+    ingress = items["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"]
+    guarded = {port["port"] for rule in ingress if rule.get("from") for port in rule["ports"]}
+    open_to_all = {port["port"] for rule in ingress if not rule.get("from") for port in rule["ports"]}
+    assert guarded == {10251, 10259}
+    assert open_to_all == (set() if road == "custom" else {12345})
+    assert {port["containerPort"] for port in container["ports"]} == guarded | open_to_all

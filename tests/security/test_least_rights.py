@@ -4,10 +4,8 @@ The rights of the scheduler's account, as the API server's authorizer sees them:
 `tests/end_to_end/test_rights.py` has the other half: a run that uses every right, by the API server's audit log.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import anyio
@@ -24,13 +22,12 @@ from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ACQUIRED, ROOT, run_scheduler, until
 from tests.end_to_end.rights import covers, granted, is_review, needed
 from tests.support import kustomize
-from tests.support.helm import Helm, values
 
-pytestmark = pytest.mark.control_plane  # the server, or the built helm and kubectl without one
+pytestmark = pytest.mark.control_plane  # the server, or kubectl without one
 
 GROUP = "rbac.authorization.k8s.io"
 DELEGATOR = "system:auth-delegator"
-COMPONENTS = {"questions": "questions", "secure-metrics": "secureMetrics"}
+COMPONENTS = ("questions", "secure-metrics")
 OUR_SUBJECT = {"kind": "ServiceAccount", "name": "neuron-scheduler", "namespace": "kube-system"}
 
 
@@ -176,30 +173,20 @@ def roles(items: Mapping[str, Object]) -> tuple[set[str], set[Right]]:
     return names, rights
 
 
-def variants() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
-    """Yield each road with each set of the components that grant something: its folder, components and values."""
-    for road, switches in ((".", {}), ("default-scheduler", {"default": True})):
-        scheduler = {"customScheduler__enabled": False, "defaultScheduler__enabled": True} if switches else {}
-        for chosen in itertools.chain.from_iterable(itertools.combinations(COMPONENTS, n) for n in (0, 1, 2)):
-            settings = {f"scheduler__{name}": value for name, value in scheduler.items()}
-            settings |= {f"components__{COMPONENTS[name]}": True for name in chosen}
-            if road == "." or "questions" not in chosen:  # the component is for the Deployment my-scheduler
-                yield road, [*chosen], settings
-
-
-@pytest.mark.parametrize(("road", "components", "settings"), [*variants()])
-def test_every_way_to_install_grants_the_same(
-    road: str, components: list[str], settings: dict[str, Any], tmp_path: Path
-) -> None:
-    """By kustomize and by the chart, on both roads: these rights, and the two reviews where a component needs them."""
-    helm = Helm(tmp_path)
-    for items in (
-        kustomize.rendered(kustomize.customized(road, tmp_path, *components)),
-        helm.rendered(*values(scheduler__enabled=True, npd__enabled=False, **settings)),
-    ):
-        names, rights = roles(items)
-        assert names == {"neuron-scheduler"} | ({DELEGATOR} if components else set())
-        assert rights == granted()
+@pytest.mark.parametrize(
+    ("road", "components"),
+    [
+        (road, components)
+        for road in (".", "default-scheduler")
+        for components in ((), ("questions",), ("secure-metrics",), ("questions", "secure-metrics"))
+        if road == "." or "questions" not in components  # the component is for the Deployment my-scheduler
+    ],
+)
+def test_every_way_to_install_grants_the_same(road: str, components: tuple[str, ...], tmp_path: Path) -> None:
+    """On both roads: these rights, and the two reviews where a component needs them; the chart has the same objects."""
+    names, rights = roles(kustomize.rendered(kustomize.customized(road, tmp_path, *components)))
+    assert names == {"neuron-scheduler"} | ({DELEGATOR} if components else set())
+    assert rights == granted()
 
 
 def test_the_tests_know_the_account() -> None:

@@ -14,9 +14,8 @@ from tests.end_to_end.process import until
 from tests.end_to_end.workload import LEASE, PODS
 from tests.security.conftest import manifests_of_page
 from tests.support import kustomize
-from tests.support.helm import Helm, values
 
-pytestmark = pytest.mark.control_plane  # the server, or the built helm and kubectl without one
+pytestmark = pytest.mark.control_plane  # the server, or kubectl without one
 
 IDS = "AWS_NEURON_IDS"
 HOLDER = {"neuron-scheduler/leader": "one"}
@@ -25,31 +24,22 @@ LEASE_OF_OURS = {
     "kind": "Lease",
     "metadata": {"name": "my-scheduler", "namespace": "kube-system"},
 }
-KEPT = "neuron-scheduler-lease-watch"
-"""The policy that refuses nothing."""
 
 
 @pytest.mark.parametrize("road", [".", "default-scheduler"])
 def test_they_fail_closed_and_exempt_nobody(road: str, tmp_path: Path) -> None:
     """An expression that fails refuses the request; no namespace, object or resource is left out by a selector."""
-    switches = {} if road == "." else {"customScheduler__enabled": False, "defaultScheduler__enabled": True}
-    settings = {f"scheduler__{name}": value for name, value in switches.items()}
-    for items in (
-        kustomize.rendered(kustomize.customized(road, tmp_path)),
-        Helm(tmp_path).rendered(*values(scheduler__enabled=True, npd__enabled=False, **settings)),
-    ):
-        policies = [item for item in items.values() if item["kind"] == "ValidatingAdmissionPolicy"]
-        bindings = [item for item in items.values() if item["kind"] == "ValidatingAdmissionPolicyBinding"]
-        policies = [policy for policy in policies if policy["metadata"]["name"] != KEPT]
-        bindings = [binding for binding in bindings if binding["metadata"]["name"] != KEPT]
-        assert len(policies) == len(bindings) == 4
-        for policy in policies:
-            assert policy["spec"]["failurePolicy"] == "Fail"
-            assert policy["spec"]["matchConstraints"].keys() == {"resourceRules"}
-        for binding in bindings:
-            assert binding["spec"].keys() <= {"policyName", "paramRef", "validationActions"}
-        denying = {b["metadata"]["name"] for b in bindings if b["spec"]["validationActions"] == ["Deny"]}
-        assert denying == {f"neuron-scheduler-{name}" for name in ("allocations", "leader", "node-name")}
+    items = kustomize.rendered(kustomize.customized(road, tmp_path)).values()
+    policies = [item for item in items if item["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = [item for item in items if item["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert len(policies) == len(bindings) == 4
+    for policy in policies:
+        assert policy["spec"]["failurePolicy"] == "Fail"
+        assert policy["spec"]["matchConstraints"].keys() == {"resourceRules"}
+    for binding in bindings:
+        assert binding["spec"].keys() <= {"policyName", "paramRef", "validationActions"}
+    denying = {b["metadata"]["name"] for b in bindings if b["spec"]["validationActions"] == ["Deny"]}
+    assert denying == {f"neuron-scheduler-{name}" for name in ("allocations", "leader", "node-name")}
 
 
 async def bound_with_allocation(plane: ControlPlane, name: str) -> Object:
