@@ -4,18 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from neuron_scheduler.kube.http.auth import Connection, load
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.telemetry.errors import ApiError
 from tests.control_plane.server import ControlPlane
-from tests.support.patience import PATIENCE
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
-NODES = "/api/v1/nodes"
 
 
 async def acting(plane: ControlPlane, folder: Path, **user: Any) -> Connection:
@@ -46,21 +42,3 @@ async def test_who_the_api_server_takes_us_for(control_plane: ControlPlane, tmp_
         "groups": ["a", "b b", "system:authenticated"],
         "extra": {"example.com/sc%pe": ["x", "y"]},
     }
-
-
-async def test_somebody_without_rights(control_plane: ControlPlane, tmp_path: Path) -> None:
-    """Reads, writes and watches are refused, although the kubeconfig's token is the administrator's."""
-    async with Client(connection=await acting(control_plane, tmp_path, **{"as": "nobody"})) as client:
-        for method, body in (("GET", None), ("POST", b"{}")):
-            with pytest.raises(ApiError, match=r'403.*"nobody" cannot'):
-                await client.request(method, NODES, body=body)
-        with pytest.raises(ApiError, match=r'403.*"nobody" cannot'):
-            async with client.stream(NODES, params={"watch": "1"}, read_timeout=PATIENCE):
-                raise AssertionError
-
-
-async def test_somebody_with_the_rights_of_a_group(control_plane: ControlPlane, tmp_path: Path) -> None:
-    """Groups are sent along."""
-    connection = await acting(control_plane, tmp_path, **{"as": "nobody"}, as_groups=["a", "system:masters"])
-    async with Client(connection=connection) as client:
-        assert (await client.request("GET", NODES)).status == 200

@@ -14,10 +14,10 @@ import trustme
 from aiohttp import web
 
 from neuron_scheduler.kube.http.auth import Connection
-from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.client import READ_TRIES, Client
 from neuron_scheduler.kube.http.credentials import Fixed
 from neuron_scheduler.kube.http.kubeconfig import ExecPlugin
-from neuron_scheduler.kube.http.pools import READ_BUFFER, Pool
+from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, FencedError, UnreachableError
@@ -26,10 +26,6 @@ from tests.support.scripted_server import Answer, answer, hang, refuse, reset, s
 
 WAYS = pytest.mark.parametrize("way", [{}, {"proxied": True}], ids=["directly", "through a proxy"])
 Way = dict[str, Any]
-
-
-async def no_sleep(_seconds: float) -> None:
-    """Take no time."""
 
 
 @WAYS
@@ -73,47 +69,19 @@ async def test_a_refusal_is_an_api_error(way: Way) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        b"<html>bad gateway",
-        b"",
-        b'{"code": "x"}',
-        b"\xff",
-        b'{"message": "\xff"}',
-        b'{"message": "\xed\xa0\x80"}',
-        b'{"x": ' + b"[" * 100_000,
-        b'{"details": {"retryAfterSeconds": ' + b"9" * 5_000 + b"}}",
-    ],
-)
-def test_a_refusal_without_a_status(body: bytes) -> None:
-    """A proxy's page is an error with its status."""
-    assert api_error(502, {}, body).status == 502
-
-
-@pytest.mark.parametrize(
     ("text", "want"),
     [
         ("3", 3.0),
-        (" 3 ", 3.0),
         ("9" * 5_000, LONGEST_PAUSE),
         ("\xb2", None),
         ("-1", None),
-        ("nan", None),
         ("Fri, 31 Dec 9999 23:59:59 GMT", None),
-        ("", None),
         (None, None),
     ],
 )
 def test_retry_after(text: str | None, want: float | None) -> None:
     """Seconds are read, up to a limit; other values are ignored."""
     assert want == api_error(429, {} if text is None else {"retry-after": text}, b"{}").retry_after
-
-
-def test_no_answer_stops_a_pod_for_longer_than_is_promised() -> None:
-    """It is bound within 30 s after the last fault: a pause may take half of that, and the tries the other half."""
-    asked = api_error(503, {"retry-after": "7200"}, b"").retry_after
-    assert asked is not None
-    assert asked <= 30 / 2
 
 
 @pytest.mark.parametrize(("seconds", "want"), [(3, 3.0), (10**30, LONGEST_PAUSE), (-5, 0.0), (0, None)])
@@ -133,7 +101,7 @@ async def test_a_redirect_is_not_followed(way: Way) -> None:
 
 
 async def test_reads_wait_out_429() -> None:
-    """A read is sent again after the server's pause, up to a limit; a write is not."""
+    """A read is sent again after the server's pause, a few times; a write is not."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -141,29 +109,14 @@ async def test_reads_wait_out_429() -> None:
 
     busy = refuse(429, headers={"Retry-After": "2"})
     overloaded = refuse(429, headers={"Retry-After": "9999"})
-    async with scripted(busy, overloaded, answer("ok"), busy, sleep=sleep) as (server, client):
+    async with scripted(busy, overloaded, answer("ok"), *[busy] * 6, sleep=sleep) as (server, client):
         assert (await client.request("GET", "/x")).body == b"ok"
         with pytest.raises(ApiError):
             await client.request("POST", "/x", body=b"")
-
-    assert waits == [2.0, LONGEST_PAUSE]
-    assert len(server.seen) == 4
-
-
-async def test_reads_give_up_on_endless_429() -> None:
-    """A server that is always busy is an error in the end."""
-    async with scripted(*[refuse(429)] * 9, sleep=no_sleep) as (server, client):
+        assert (waits, len(server.seen)) == ([2.0, LONGEST_PAUSE], 4)
         with pytest.raises(ApiError):
             await client.request("GET", "/x")
-
-    assert len(server.seen) == 5
-
-
-async def test_a_hanging_server_is_a_timeout() -> None:
-    """Every call has a time limit."""
-    async with scripted(hang) as (_, client):
-        with pytest.raises(ApiTimeoutError, match="GET /x"):
-            await client.request("GET", "/x", timeout=0.05)
+        assert len(server.seen) == 4 + READ_TRIES
 
 
 @WAYS
@@ -184,41 +137,29 @@ async def test_nobody_there_is_unreachable(free_tcp_port: int) -> None:
 
 
 @WAYS
-async def test_requests_are_counted(way: Way) -> None:
-    """Each request is counted by code and method, also one without an answer."""
+async def test_requests_are_counted_and_timed(way: Way) -> None:
+    """Each request is counted by code and method, also one without an answer; all but streams are timed."""
     counted: list[tuple[str, str]] = []
-
-    def count(code: str, method: str) -> None:
-        counted.append((code, method))
-
-    async with scripted(answer(), refuse(404), reset, on_request=count, **way) as (_, client):
-        await client.request("GET", "/x")
-        with pytest.raises(ApiError):
-            await client.request("PUT", "/x", body=b"")
-        with pytest.raises(UnreachableError):
-            await client.request("POST", "/x", body=b"")
-
-    assert counted == [("200", "GET"), ("404", "PUT"), ("<error>", "POST")]
-
-
-@WAYS
-async def test_requests_are_timed(way: Way) -> None:
-    """The time of each request is told by its method, also of one without an answer, but never of a stream."""
     took: list[str] = []
 
     def told(method: str, seconds: float) -> None:
         assert seconds >= 0
         took.append(method)
 
-    async with scripted(answer(), refuse(404), reset, answer(), on_answer=told, **way) as (_, client):
+    def count(code: str, method: str) -> None:
+        counted.append((code, method))
+
+    script = answer(), refuse(404), reset, answer()
+    async with scripted(*script, on_request=count, on_answer=told, **way) as (_, client):
         await client.request("GET", "/x")
         with pytest.raises(ApiError):
             await client.request("PUT", "/x", body=b"")
         with pytest.raises(UnreachableError):
             await client.request("POST", "/x", body=b"")
-        async with client.stream("/x", params={}, read_timeout=5):
+        async with client.stream("/x", params={}, read_timeout=PATIENCE):
             pass
 
+    assert counted == [("200", "GET"), ("404", "PUT"), ("<error>", "POST"), ("200", "GET")]
     assert took == ["GET", "PUT", "POST"]
 
 
@@ -248,17 +189,6 @@ def plugin(*tokens: str) -> tuple[ExecPlugin, list[str]]:
         return {"token": left.pop(0)}
 
     return ExecPlugin(run, lambda: 0.0), left
-
-
-@WAYS
-async def test_a_401_forces_one_refresh(way: Way) -> None:
-    """A rejected token is replaced once, and the request sent again with the new one."""
-    credentials, left = plugin("old", "new")
-    async with scripted(refuse(401), answer("ok"), credentials=credentials, **way) as (server, client):
-        assert (await client.request("GET", "/x")).body == b"ok"
-
-    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
-    assert not left
 
 
 @WAYS
@@ -295,7 +225,7 @@ async def test_what_is_repeated_after_a_401(way: Way, method: str, refused: Answ
     async with scripted(refused, answer("ok"), credentials=credentials, **way) as (server, client):
         assert (await client.request(method, "/x", body=None if method == "GET" else b"{}")).body == b"ok"
 
-    assert len(server.seen) == 2
+    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
     assert not left
 
 
@@ -393,24 +323,6 @@ async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls() -> Non
     assert isinstance(ended[0], ConnectionResetError)
 
 
-async def test_an_untrusted_server_is_reported_as_such() -> None:
-    """The message names the certificate, not a socket."""
-    authority, other = trustme.CA(), trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    runner = web.AppRunner(web.Application())
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    with other.cert_pem.tempfile() as ca_file:
-        tls = Tls(clock=lambda: 0.0, ca_file=ca_file)
-        async with Client(connection=Connection(f"https://{host}:{port}", "a test", tls=tls)) as client:
-            with pytest.raises(UnreachableError, match="not trusted"):
-                await client.request("GET", "/x")
-    await runner.cleanup()
-
-
 async def test_a_silent_stream_times_out() -> None:
     """A half-open connection is noticed."""
     limit, first = 0.05, b""
@@ -471,16 +383,6 @@ async def test_a_line_of_twelve_mebibytes_is_read() -> None:
         assert await stream.next() == b"next\n"
         assert await stream.next() == b"half"
         assert await stream.next() == b""
-
-
-async def test_a_line_without_an_end() -> None:
-    """It does not fill the memory."""
-    async with (
-        scripted(watching(b"x" * (2 * READ_BUFFER + 1))) as (_, client),
-        client.stream("/x", params={}, read_timeout=PATIENCE) as stream,
-    ):
-        with pytest.raises(UnreachableError):
-            await stream.next()
 
 
 async def test_a_body_is_read_up_to_a_bound() -> None:

@@ -102,15 +102,6 @@ async def test_no_more_connections_than_the_limit() -> None:
     assert (server.connections, server.requests) == (2, 9)
 
 
-async def test_a_connection_with_something_left_over_is_not_used_again() -> None:
-    """A connection with an unfinished answer is not used again."""
-    server = Server(say=OK + b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
-    async with serving(server) as connections:
-        assert [await ask(connections) for _ in range(2)] == [b"hi"] * 2
-
-    assert server.connections == 2
-
-
 async def test_a_connection_with_bytes_that_belong_to_no_request_is_cut() -> None:
     """Bytes between two requests end the connection."""
     server = Server()
@@ -191,29 +182,6 @@ async def test_an_answer_says_how_long_it_is_and_whether_the_connection_stays(sa
         assert [await ask(kept) for _ in range(2)] == [b"hi"] * 2
 
     assert server.connections == connections
-
-
-async def test_an_answer_that_comes_byte_by_byte_is_read() -> None:
-    """The pieces in which it comes mean nothing."""
-    server = Server(say=b"")
-
-    def trickle(writer: asyncio.StreamWriter) -> None:
-        loop = asyncio.get_running_loop()
-        for at in range(len(OK)):
-            loop.call_later(at / 1000, writer.write, OK[at : at + 1])
-
-    server.afterwards = trickle
-    async with serving(server) as connections:
-        assert await ask(connections) == b"hi"
-
-
-async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process does not keep more of it than of the largest answer that there is."""
-    monkeypatch.setattr("neuron_scheduler.kube.http.http1.MOST_BYTES", 1000)
-    async with serving(Server(say=CHUNKED + b"1\r\nx\r\n" * 300)) as connections:
-        with pytest.raises(ValueError, match="more than 1000 bytes"):
-            await ask(connections)
-        assert not connections._idle
 
 
 @pytest.mark.parametrize(

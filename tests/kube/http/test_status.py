@@ -53,16 +53,18 @@ def test_what_is_not_gone(changed: dict[str, object]) -> None:
     [
         b"",
         b"<html/>",
-        b"[]",
         b"{}",
-        b"null",
         b'{"kind": 1}',
+        b"\xff",
+        b'{"message": "\xed\xa0\x80"}',
+        b'{"details": {"retryAfterSeconds": ' + b"9" * 5_000 + b"}}",
         b'{"a":' * 3000 + b"1" + b"}" * 3000,
     ],
 )
 def test_a_foreign_answer_is_no_refusal(body: bytes) -> None:
     """A body that is no Status is not a refusal by the API server, whatever it contains."""
     error = api_error(404, {}, body)
+    assert error.status == 404
     assert not error.refused
     assert not error.is_status
 

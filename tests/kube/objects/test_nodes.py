@@ -3,9 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.model.node import Image, Node
 from neuron_scheduler.model.selectors import Effect, Taint
@@ -81,9 +79,3 @@ def test_an_unknown_taint_effect_refuses_the_node() -> None:
 
     assert isinstance(value, Node)
     assert "unknown effect" in value.refusal
-
-
-@given(st.binary())
-def test_noise_never_raises(noise: bytes) -> None:
-    """Whatever the bytes are, the result is a value."""
-    assert isinstance(NODES.decode(noise).value, Malformed)

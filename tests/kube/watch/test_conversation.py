@@ -1,6 +1,5 @@
 """All requests and watches, once with the embedded API server and once, unchanged, with a real one."""
 
-import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -10,7 +9,6 @@ import attrs
 import msgspec
 import pytest
 
-from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.credentials import Fixed
@@ -20,11 +18,9 @@ from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.writes.binder import Binder, Bound, Gone, Refused
 from neuron_scheduler.kube.writes.condition_writer import UNSCHEDULABLE, ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
-from neuron_scheduler.kube.writes.lease import LeaseClient, Record
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.nomination import Nominate
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.telemetry.errors import ApiError
 from sandbox.server import ApiServer
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ADMIN, ControlPlane
@@ -166,22 +162,6 @@ async def a_pod_that_is_gone_is_not_bound(world: World) -> None:
     assert await binder.bind(pod, "n1", {}) == Gone()
 
 
-async def a_gated_pod_is_refused(world: World) -> None:
-    """The server does not bind a gated pod, and a repeat does not help."""
-    pod = await world.pod("gated", schedulingGates=[{"name": "wait"}])
-    assert pod.gates == ("wait",)
-    outcome = await Binder(client=world.client, may_send=lambda: True, timeout=4.0).bind(pod, "n1", {})
-    assert isinstance(outcome, Refused)
-    assert outcome.status == 409
-
-
-async def an_ended_pod_is_gone(world: World) -> None:
-    """A terminal phase arrives as a deletion."""
-    await world.pod("ended")
-    await patch(world, "/api/v1/namespaces/default/pods/ended/status", {"status": {"phase": "Succeeded"}})
-    await world.pods.until(lambda pods: "ended" not in pods)
-
-
 async def the_condition_is_written(world: World) -> None:
     """The condition is read back as it was written, and replaces the one before."""
     pod = await world.pod("waits")
@@ -218,53 +198,6 @@ async def events_are_accepted(world: World) -> None:
     assert events[0]["reportingController"] == "my-scheduler"
 
 
-async def the_lease_changes_hands(world: World) -> None:
-    """Created, renewed, watched, released and taken over at once; a stale write is a conflict."""
-    lease = LeaseClient(client=world.client, namespace="default", name="test-lease")
-    now = dt.datetime.now(dt.UTC)
-    first, second = (
-        LeaderElector(leases=lease, identity=name, lease_duration=15, renew_deadline=10, retry_period=2)
-        for name in ("one", "two")
-    )
-    await first.acquire()
-    record = await lease.get(within=PATIENCE)
-    assert (record.holder, record.duration, record.transitions) == ("one", 15, 0)
-    assert record.renewed is not None
-    assert abs((record.renewed - now).total_seconds()) < 60
-    with pytest.raises(ApiError, match="409"):
-        await lease.update(Record("three", 15, resource_version="1"), within=PATIENCE)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(second.acquire)
-        while second.holder != "one":
-            await anyio.lowlevel.checkpoint()
-        assert not second.leading
-        assert await first.release()
-        with anyio.fail_after(PATIENCE):
-            while not second.leading:
-                await anyio.lowlevel.checkpoint()
-    taken_over = await lease.get(within=PATIENCE)
-    assert (taken_over.holder, taken_over.transitions) == ("two", 1)
-    assert first.may_bind() is False
-    assert second.may_bind() is True
-
-
-async def a_cluster_of_many_pods_is_listed_in_pages(world: World) -> None:
-    """A second informer sees all pods, more than one page holds."""
-    async with anyio.create_task_group() as tasks:
-        for number in range(520):
-            tasks.start_soon(world.pod, f"many-{number:03}")
-    fresh = Mirror()
-    informer = informer_of(world.client, fresh)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(informer.run)
-        with anyio.fail_after(PATIENCE):
-            await informer.synced.wait()
-            await informer.resync()
-        tasks.cancel_scope.cancel()
-    assert len(informer) == 520
-    assert fresh.known == world.pods.known
-
-
 async def patch(world: World, path: str, body: Any) -> None:
     """A strategic merge patch."""
     media = "application/strategic-merge-patch+json"
@@ -284,12 +217,8 @@ SCENES: Final[dict[str, Scene]] = {
         nodes_come_and_go,
         a_pod_is_bound_once,
         a_pod_that_is_gone_is_not_bound,
-        a_gated_pod_is_refused,
-        an_ended_pod_is_gone,
         the_condition_is_written,
         events_are_accepted,
-        the_lease_changes_hands,
-        a_cluster_of_many_pods_is_listed_in_pages,
     )
 }
 

@@ -67,7 +67,6 @@ def store_of(handler: Any, **options: Any) -> ObjectStore[Pod]:
     return ObjectStore(**({"handler": handler, "kind": PODS.kind, "same": PODS.same, "failed": lambda: None} | options))
 
 
-NAMELESS: Decoded[Pod] = Decoded("", "", "", Malformed("Pod", "", "r"))
 ENDED: Decoded[Pod] = Decoded("d/a", "u1", "2", None)
 LIVES: dict[str, tuple[list[Decoded[Pod] | str], list[str]]] = {
     "added, updated, and deleted with its last state": (
@@ -94,7 +93,6 @@ LIVES: dict[str, tuple[list[Decoded[Pod] | str], list[str]]] = {
         [broken(), broken(node="n1"), seen(node_name="n1")],
         ["malformed u1", "malformed u1", "added u1", "no longer malformed u1"],
     ),
-    "without a name it can never be known to be readable again": ([NAMELESS, NAMELESS], ["malformed ", "malformed "]),
     "a terminal phase counts as a deletion": ([ENDED, seen(), ENDED], ["added u1", "deleted u1"]),
 }
 
@@ -208,20 +206,6 @@ def test_a_report_has_the_kind_of_the_api() -> None:
     store.put(Decoded("d/a", "u1", "1", Workload("u1", "v1", "Service", "d", "a")))
 
     assert handler.bad == {"d/a": Malformed("Service", "d/a", "RuntimeError: before", "u1")}
-
-
-def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
-    """An object that the handler still has counts as present, and must not do so for ever."""
-    handler = Failing(["done", "before"])
-    store = store_of(handler)
-    store.put(seen())
-    store.remove("d/a")
-    assert handler.pods
-
-    for key in store.missing(set()):
-        store.remove(key)
-
-    assert handler.pods == {}
 
 
 def test_a_failure_is_logged_again_for_a_recreated_object(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,6 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder, cut, micro_time
 from neuron_scheduler.model.pod import Pod
 from tests.support.patience import PATIENCE
@@ -209,23 +208,6 @@ async def test_events_that_cannot_be_written_hold_no_writer() -> None:
         assert len(recorder) == 2
         await recorder.drain(0.0)
     assert not dropped
-
-
-async def test_an_exception_that_nobody_expected_is_one_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer goes on with the next one."""
-    sent: list[str] = []
-
-    async def fail(_client: Client, _method: str, path: str, **_: object) -> None:
-        sent.append(path)
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(Client, "request", fail)
-    async with recording(pause=3600.0) as (_, recorder, _):
-        for number in range(2):
-            recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
-        with anyio.fail_after(PATIENCE):
-            while len(sent) < 2:
-                await anyio.lowlevel.checkpoint()
 
 
 async def test_drain_has_a_deadline() -> None:

@@ -4,11 +4,9 @@ import json
 from typing import Any
 
 import anyio
-import attrs
 import pytest
 
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, WriteOutcome, Written
-from neuron_scheduler.model.volumes import ClaimRef
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 from tests.support.storage import claim, volume
@@ -171,8 +169,3 @@ async def test_a_replica_that_may_not_write() -> None:
     outcome, server = await keep(answer(stored_volume()), may_send=False)
     assert outcome == HeldBack()
     assert len(server.seen) == 1
-
-
-def test_the_decision_is_what_is_compared() -> None:
-    """The volume may already have the claim in it."""
-    assert attrs.evolve(VOLUME, claim=ClaimRef("default/data", "uid-data")).may_serve(CLAIM)
