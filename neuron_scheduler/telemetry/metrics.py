@@ -11,8 +11,10 @@ Events are counted when they happen, by the methods and functions of `Metrics`. 
 # ruff: noqa: RUF009 - each declaration returns an attrs field, which ruff cannot see
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
-from typing import Final
+from functools import cache
+from itertools import accumulate, product, repeat
+from operator import mul
+from typing import Any, Final
 
 import attrs
 from prometheus_client import (
@@ -31,13 +33,64 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from neuron_scheduler import __version__
-from neuron_scheduler.telemetry.declaration import counter, counters, exponential, fill, histogram, histograms
 from neuron_scheduler.telemetry.state_metrics import State, StateCollector
 
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 MOST_DISTINCT_ATTEMPTS: Final = 15
 LINES_A_STEP: Final = 100
 _END: Final = b"# EOF\n"  # of an exposition in OpenMetrics
+
+
+def counter(name: str, text: str, *labels: str) -> Any:
+    """Declare a function that adds one to the counter; its arguments are the values of the labels."""
+
+    def create(registry: CollectorRegistry) -> Callable[..., None]:
+        if not labels:
+            return Counter(name, text, registry=registry).inc
+        child = cache(Counter(name, text, labels, registry=registry).labels)
+
+        def count(*values: str) -> None:
+            child(*values).inc()
+
+        return count
+
+    return _field(create)
+
+
+def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Any:
+    """Declare a function that puts its argument into the histogram."""
+    return _field(lambda registry: Histogram(name, text, buckets=buckets, registry=registry).observe)
+
+
+def counters(name: str, text: str, *labels: str) -> Any:
+    """Declare a function from the values of the labels to the counter that has them."""
+    return _field(lambda registry: cache(Counter(name, text, labels, registry=registry).labels))
+
+
+def histograms(name: str, text: str, *labels: str, buckets: tuple[float, ...], large: bool = False) -> Any:
+    """Declare a function from the values of the labels to the histogram that has them; `large`: with many series."""
+
+    def create(registry: CollectorRegistry) -> Callable[..., Any]:
+        return cache(Histogram(name, text, labels, buckets=buckets, registry=registry).labels)
+
+    return _field(create, large=large)
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Return the upper bounds of buckets as `prometheus.ExponentialBuckets` does."""
+    return tuple(accumulate(repeat(factor, count - 1), mul, initial=start))  # in its order, for equal labels
+
+
+def fill(declaring: Any, registry: CollectorRegistry, large: CollectorRegistry) -> None:
+    """Create the metrics that an object's class declares, in one of two registries, and set its fields."""
+    for field in attrs.fields(type(declaring)):
+        if "metric" in field.metadata:
+            chosen = large if field.metadata["large"] else registry
+            setattr(declaring, field.name, field.metadata["metric"](chosen))
+
+
+def _field(create: Callable[[CollectorRegistry], Callable[..., Any]], *, large: bool = False) -> Any:
+    return attrs.field(init=False, metadata={"metric": create, "large": large})
 
 
 @attrs.define(eq=False)
@@ -149,11 +202,9 @@ class Metrics:
     preemption_attempted: Callable[[], None] = counter(
         "scheduler_preemption_attempts", "Attempts to find pods to preempt for a pod that fits nowhere."
     )
-    """Count a search for pods to preempt, whatever its outcome."""
     preempted: Callable[[int], None] = histogram(
         "scheduler_preemption_victims", "Number of pods that were evicted for one pod.", exponential(1, 2, 7)
     )
-    """Count a preemption and the victims that were evicted."""
     extension_point_seconds: Callable[[str, str, str], Histogram] = histograms(
         "scheduler_framework_extension_point_duration_seconds",
         "Latency for running all plugins of a specific extension point. PreFilter, Filter and Score: of one decision in"
@@ -163,7 +214,6 @@ class Metrics:
         "profile",
         buckets=exponential(0.0001, 2, 12),
     )
-    """Return the histogram of (extension point, status, profile)."""
     plugin_seconds: Callable[[str, str, str], Histogram] = histograms(
         "scheduler_plugin_execution_duration_seconds",
         "Duration for running a plugin at a specific extension point, in one decision in ten. A filter is asked about"
@@ -174,7 +224,6 @@ class Metrics:
         buckets=exponential(0.00001, 1.5, 20),
         large=True,
     )
-    """Return the histogram of (plugin, extension point, status)."""
     _volume_errors: Callable[[str], Counter] = counters(
         "scheduler_volume_scheduling_stage_error", "Volume scheduling stage error count.", "operation"
     )
@@ -197,35 +246,29 @@ class Metrics:
         "Objects from the API server that could not be read in full and were skipped.",
         "resource",
     )
-    """Count an object of this resource (`pods`, `nodes`) that could not be read."""
     watch_failed: Callable[[str], None] = counter(
         "neuron_scheduler_watch_failures",
         "Lists and watches that failed, by resource: a few an hour are usual, a few a minute are not.",
         "resource",
     )
-    """Count a list or watch of this resource that failed."""
     unhandled: Callable[[str], None] = counter(
         "neuron_scheduler_unhandled_objects",
         "Objects that were skipped because their handling raised an exception, by resource: a bug of the scheduler.",
         "resource",
     )
-    """Count an object of this resource whose handling raised an exception."""
     event_dropped: Callable[[], None] = counter(
         "neuron_scheduler_events_dropped", "Events not sent because their queue was full."
     )
-    """Count an Event that was not sent."""
     fence_stale: Callable[[], None] = counter(
         "neuron_scheduler_stale_fence_refusals",
         "Bindings that the API server refused because of an old state of the Lease, although this replica held it.",
     )
-    """Count a Binding that was refused by an old state of the Lease."""
     connection_dropped: Callable[[str], None] = counter(
         "neuron_scheduler_connections_dropped",
         "Connections to our own ports that were ended without an answer, by reason: crowded (too many waited), slow"
         " (the client took too long), refused (of the extender: too many, or TLS failed).",
         "reason",
     )
-    """Count a connection to our own endpoints that was ended without an answer: `crowded`, `slow` or `refused`."""
     retried: Callable[[str], None] = counter(
         "neuron_scheduler_write_retries",
         "Writes that are sent again because their outcome is in doubt or the API server was busy.",
@@ -237,24 +280,20 @@ class Metrics:
         "Unexpected exceptions in the work on one pod; each is a defect, and the log has its traceback.",
         "task",
     )
-    """Count an unexpected exception in the work on one pod."""
     rejected: Callable[[str], None] = counter(
         "neuron_scheduler_pods_rejected",
         "Pods that their nodes rejected after they were bound, by the kubelet's reason.",
         "reason",
     )
-    """Count a pod that its node rejected, by one of few reasons."""
     rejection_unread: Callable[[], None] = counter(
         "neuron_scheduler_rejections_unread",
         "Pods that were gone before they started; it is unknown whether their nodes rejected them.",
     )
-    """Count a pod that its node may have rejected; whether it did is unknown."""
     capacity_request_ended: Callable[[str], None] = counter(
         "neuron_scheduler_capacity_requests_ended",
         "Machines that an autoscaler was asked for, by how that ended: served, withdrawn, given_up.",
         "outcome",
     )
-    """Count a request for a machine that has ended."""
     extender_requested: Callable[[str, str], None] = counter(
         "neuron_scheduler_extender_requests",
         "Requests of kube-scheduler to the extender, by verb and HTTP status code; 499: the client hung up.",
@@ -268,13 +307,11 @@ class Metrics:
         "verb",
         buckets=exponential(0.001, 2, 14),
     )
-    """Return the histogram of a verb."""
     extender_bound: Callable[[str], None] = counter(
         "neuron_scheduler_extender_bindings",
         "Calls of kube-scheduler's to bind a pod, by result: bound, or failed with a sentence.",
         "result",
     )
-    """Count an answered call."""
 
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.

@@ -15,16 +15,14 @@ QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
-def _shown(
-    name: str, text: str, *labels: str, family: type[Metric] = GaugeMetricFamily, default: Any = 0, **options: Any
-) -> Any:
+def _shown(name: str, text: str, *labels: str, family: type[Metric] = GaugeMetricFamily, **options: Any) -> Any:
     """
     Declare a field whose value is a metric.
 
     Without labels it is a number; with one it maps the label's values to numbers, with several, tuples of their values.
     """
     metadata = {"family": family, "name": name, "text": text, "labels": labels}
-    return attrs.field(default=default, metadata=metadata, **options)
+    return attrs.field(**{"default": _EMPTY if labels else 0} | options, metadata=metadata)
 
 
 def _all_queues(counts: Mapping[str, int]) -> Mapping[str, int]:
@@ -40,17 +38,13 @@ class State:
     """
 
     pending_pods: Mapping[str, int] = _shown(
-        "scheduler_pending_pods", "Pending pods, by queue.", "queue", default=_EMPTY, converter=_all_queues
+        "scheduler_pending_pods", "Pending pods, by queue.", "queue", converter=_all_queues
     )
     unschedulable_pods: Mapping[tuple[str, str], int] = _shown(
-        "scheduler_unschedulable_pods",
-        "Unschedulable pods, by the plugin that refused them last.",
-        "plugin",
-        "profile",
-        default=_EMPTY,
+        "scheduler_unschedulable_pods", "Unschedulable pods, by the plugin that refused them last.", "plugin", "profile"
     )
     pods_waiting: Mapping[str, int] = _shown(
-        "neuron_scheduler_pods_waiting", "Pending pods, by what they wait for.", "cause", default=_EMPTY
+        "neuron_scheduler_pods_waiting", "Pending pods, by what they wait for.", "cause"
     )
     neuron_pods_waiting: Mapping[tuple[str, str, str], int] = _shown(
         "neuron_scheduler_neuron_pods_waiting",
@@ -59,7 +53,6 @@ class State:
         "cause",
         "unit",
         "size",
-        default=_EMPTY,
     )
     oldest_wait: Mapping[tuple[str, str], float] = _shown(
         "neuron_scheduler_oldest_wait_seconds",
@@ -67,23 +60,18 @@ class State:
         " Neuron request. Counted from when this process saw the pod.",
         "unit",
         "size",
-        default=_EMPTY,
     )
     watch_synced: Mapping[str, int] = _shown(
         "neuron_scheduler_watch_synced",
         "1 if the first list of a resource has been read; until then this replica is not ready.",
         "resource",
-        default=_EMPTY,
     )
     watch_stale: Mapping[str, int] = _shown(
         "neuron_scheduler_watch_stale",
         "1 if a resource has been neither listed nor watched for two minutes: this replica is not ready.",
         "resource",
-        default=_EMPTY,
     )
-    cache_size: Mapping[str, int] = _shown(
-        "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", default=_EMPTY
-    )
+    cache_size: Mapping[str, int] = _shown("scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type")
     leader: bool = _shown(
         "leader_election_master_status",
         "1 if this process is the leader, 0 if it is on standby.",
@@ -99,7 +87,6 @@ class State:
         "Bound pods whose Neuron allocation cannot be read, on the 20 nodes with the most of them; those of all other"
         " nodes together have the value (others).",
         "node",
-        default=_EMPTY,
     )
     conflicting_cores: int = _shown("neuron_scheduler_conflicting_cores", "Neuron cores claimed by more than one pod.")
     binds_in_flight: int = _shown(
@@ -130,7 +117,6 @@ class State:
         "Machines that waiting pods need and an autoscaler does not see, by state: waiting (for the pause between two"
         " rounds), open (it is asked), arriving (the node has joined), limited, refused (by the API server).",
         "state",
-        default=_EMPTY,
     )
     log_lines_dropped: int = _shown(
         "neuron_scheduler_log_lines_dropped",
@@ -143,22 +129,17 @@ class State:
     )
     """If the number grows for hours while no volumes are bound, tasks are left over."""
     free_devices: Mapping[str, int] = _shown(
-        "neuron_scheduler_free_devices",
-        "Neuron devices that a pod could get now, by instance type.",
-        "instance_type",
-        default=_EMPTY,
+        "neuron_scheduler_free_devices", "Neuron devices that a pod could get now, by instance type.", "instance_type"
     )
     used_devices: Mapping[str, int] = _shown(
         "neuron_scheduler_used_devices",
         "Neuron devices that pods hold, wholly or in part, by instance type.",
         "instance_type",
-        default=_EMPTY,
     )
     largest_free_block: Mapping[str, int] = _shown(
         "neuron_scheduler_largest_free_block",
         "Devices in the largest free block of one node, by instance type: a larger request waits.",
         "instance_type",
-        default=_EMPTY,
     )
     free_blocks: Mapping[tuple[str, str], int] = _shown(
         "neuron_scheduler_free_blocks",
@@ -166,7 +147,6 @@ class State:
         " largest size. Blocks times size, summed up, are the free devices.",
         "instance_type",
         "size",
-        default=_EMPTY,
     )
     would_fit: Mapping[tuple[str, str], int] = _shown(
         "neuron_scheduler_would_fit",
@@ -174,27 +154,23 @@ class State:
         " size. The sizes are alternatives: their sum means nothing.",
         "instance_type",
         "size",
-        default=_EMPTY,
     )
     stranded_devices: Mapping[str, int] = _shown(
         "neuron_scheduler_stranded_devices",
         "Free Neuron devices that are left over when blocks are cut into the smallest size that a pod waits for, by"
         " instance type. 0 if no pod lacks devices.",
         "instance_type",
-        default=_EMPTY,
     )
     set_aside_devices: Mapping[str, int] = _shown(
         "neuron_scheduler_set_aside_devices",
         "Free Neuron devices that are used last for a while, because kubelets have rejected pods, by instance type.",
         "instance_type",
-        default=_EMPTY,
     )
     withheld_devices: Mapping[tuple[str, str], int] = _shown(
         "neuron_scheduler_withheld_devices",
         "Neuron devices that no pod holds and no pod can get now, by instance type and reason.",
         "instance_type",
         "reason",
-        default=_EMPTY,
     )
 
 

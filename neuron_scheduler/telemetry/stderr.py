@@ -11,7 +11,6 @@ them at the end, in a second at most.
 import contextlib
 import io
 import os
-import queue
 import select
 import sys
 import threading
@@ -21,8 +20,6 @@ from typing import Final
 MOST_BYTES: Final = 4 << 20
 """Bytes of lines that wait, about ten thousand lines."""
 FLUSH_SECONDS: Final = 1.0
-_AT_ONCE: Final = 1 << 16
-"""Bytes of one write, which is a few hundred lines: while the loop is busy, the thread runs only every 5 ms."""
 _LINGER_SECONDS: Final = 0.01
 """Seconds for which the thread collects lines: waking it for each line costs more than writing the line."""
 
@@ -49,10 +46,10 @@ class UnblockedStderr(io.TextIOBase):
         self._descriptor = descriptor
         self._most_bytes = most_bytes
         self._partial = ""
-        self._waiting: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
-        self._accepted = self._written = 0  # bytes; the second is the thread's
+        self._lines: list[bytes] = []
+        self._size = 0  # bytes of the lines that wait or are being written
         self._gap = 0  # lines that were dropped since the last one that was accepted
-        self._lock = threading.RLock()  # a finalizer may write a line in the middle of another line's write
+        self._changed = threading.Condition()  # its lock can be taken again: a finalizer may write in a write
         self._hurry = threading.Event()  # `drain` waits
         self._thread: threading.Thread | None = None
 
@@ -78,20 +75,15 @@ class UnblockedStderr(io.TextIOBase):
         """Wait until all lines are written, for so many seconds at most; return whether they are."""
         if self._partial:
             self.write("\n")
-        if self._thread is None:
-            return True
-        done = threading.Event()
         self._hurry.set()
-        with self._lock:
+        with self._changed:
             self._say_gap()
-            self._waiting.put(done)
-        return done.wait(seconds)
+            return self._changed.wait_for(lambda: not self._size, seconds)
 
     def _put(self, line: bytes) -> None:
-        with self._lock:
-            waiting = self._accepted - self._written
+        with self._changed:
             most = self._most_bytes // 2 if self._gap else self._most_bytes  # fewer, longer gaps
-            if waiting and waiting + len(line) > most:
+            if self._size and self._size + len(line) > most:
                 self._gap += 1
                 self.dropped += 1
                 return
@@ -108,40 +100,27 @@ class UnblockedStderr(io.TextIOBase):
             self._accept(f"{self.dropped_line(lines)}\n".encode())
 
     def _accept(self, line: bytes) -> None:
-        self._accepted += len(line)
-        self._waiting.put(line)
+        self._lines.append(line)
+        self._size += len(line)
+        self._changed.notify_all()
 
     def _write_out(self) -> None:
         """Write waiting lines for as long as the process lives."""
         while True:
-            item: bytes | threading.Event | None = self._waiting.get()
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines)
             self._hurry.wait(_LINGER_SECONDS)
-            chunk, size = list[bytes](), 0
-            while item is not None:
-                if isinstance(item, bytes):
-                    chunk.append(item)
-                    size += len(item)
-                if size >= _AT_ONCE or isinstance(item, threading.Event):
-                    self._write_chunk(chunk)
-                    chunk, size = [], 0
-                if isinstance(item, threading.Event):
-                    self._hurry.clear()
-                    item.set()
-                item = self._next()
-            self._write_chunk(chunk)
-
-    def _next(self) -> bytes | threading.Event | None:
-        with contextlib.suppress(queue.Empty):
-            return self._waiting.get_nowait()
-        with self._lock:
-            self._say_gap()
-            return None if self._waiting.empty() else self._waiting.get_nowait()
-
-    def _write_chunk(self, lines: list[bytes]) -> None:
-        if lines and not _write(self._descriptor, b"".join(lines)):
-            with self._lock:
-                self.dropped += len(lines)
-        self._written += sum(map(len, lines))
+            self._hurry.clear()
+            with self._changed:
+                lines, self._lines = self._lines, []
+            data = b"".join(lines)
+            written = _write(self._descriptor, data)
+            with self._changed:
+                self._size -= len(data)
+                self.dropped += 0 if written else len(lines)
+                if not self._lines:
+                    self._say_gap()
+                self._changed.notify_all()
 
 
 def _write(descriptor: int, data: bytes) -> bool:

@@ -125,13 +125,6 @@ def test_verbosity() -> None:
     assert (log.enabled, log.v(4).enabled, log.v(5).enabled, log.v(99).enabled) == (True, True, False, False)
 
 
-def test_a_percent_sign_is_no_format() -> None:
-    """AWS's extension has a literal %v in one of its lines."""
-    stream = configured()
-    log.info("Determine if the pod %v is NeuronDevice")
-    assert body(stream.getvalue()) == '"Determine if the pod %v is NeuronDevice"'
-
-
 def test_lines_of_libraries() -> None:
     """A library's warnings are written, unquoted as klog's unstructured lines are."""
     stream = configured()
@@ -175,13 +168,6 @@ def test_json() -> None:
     assert (first["v"], first["n"], first["why"]) == (2, 3, "gone")
     assert (second["severity"], second["err"], "v" in second) == ("error", "a\nb", False)
     assert third["msg"] == "loud 1"
-
-
-def test_configuring_twice_writes_once() -> None:
-    """The last configuration is the one in effect."""
-    first, second = configured(), configured()
-    log.info("m")
-    assert (first.getvalue(), second.getvalue().count("\n")) == ("", 1)
 
 
 def test_once() -> None:

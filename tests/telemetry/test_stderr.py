@@ -11,7 +11,7 @@ import pytest
 
 from neuron_scheduler import cli
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.stderr import UnblockedStderr, unblocked_stderr
+from neuron_scheduler.telemetry.stderr import UnblockedStderr
 from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
@@ -122,17 +122,6 @@ def test_the_gap_is_said_in_the_logs_own_form(pipe: tuple[int, int], monkeypatch
     output = b""
     while sum(map(int, notice.findall(output))) < stream.dropped:
         output += os.read(pipe[0], PIPE)
-
-
-@pytest.mark.usefixtures("patient")
-def test_the_process_s_own_stderr(capfd: pytest.CaptureFixture[str]) -> None:
-    """Inside the block all writes go through the buffer, which is empty when the block ends."""
-    before = sys.stderr
-    with unblocked_stderr():
-        assert isinstance(sys.stderr, UnblockedStderr)
-        sys.stderr.write("a sentence\n")
-    assert sys.stderr is before
-    assert capfd.readouterr().err == "a sentence\n"
 
 
 @pytest.mark.usefixtures("patient")
