@@ -317,7 +317,7 @@ ANSWERS: Final = (
     ),
     Break(
         "check-is-content-without-rights",
-        "neuron_scheduler/commands/check/subjects/rights.py",
+        "neuron_scheduler/commands/check/subjects/installation.py",
         "missing = [access.right for access in rights if not access.allowed]",
         "missing = [access.right for access in rights if not access.right]",
         "`check` names the rights that the scheduler's account lacks.",

@@ -19,19 +19,7 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.commands.check.subjects import (
-    allocations,
-    api_server,
-    capacity_requests,
-    device_plugin,
-    installation,
-    nodes,
-    other_schedulers,
-    pods,
-    policies,
-    rights,
-    usage_maps,
-)
+from neuron_scheduler.commands.check.subjects import api_server, installation, nodes, other_schedulers, pods, policies
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Finding, Severity
 from neuron_scheduler.commands.check.subjects.nodes import machines
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
@@ -64,16 +52,16 @@ class Subject:
 
 SUBJECTS: Final = (
     Subject("api-server", "API server", api_server.findings),
-    Subject("rights", "Rights", rights.findings),
-    Subject("nodes", "Nodes", nodes.findings),
-    Subject("device-plugin", "Device plugin", device_plugin.findings),
-    Subject("installation", "Installation", installation.findings),
+    Subject("rights", "Rights", installation.of_rights),
+    Subject("nodes", "Nodes", nodes.of_nodes),
+    Subject("device-plugin", "Device plugin", nodes.of_plugin),
+    Subject("installation", "Installation", installation.of_installation),
     Subject("policies", "Admission policies", policies.findings),
-    Subject("capacity-requests", "Capacity requests", capacity_requests.findings),
+    Subject("capacity-requests", "Capacity requests", installation.of_asking),
     Subject("other-schedulers", "Other schedulers", other_schedulers.findings),
-    Subject("usage-maps", "Annotations of AWS's extension", usage_maps.findings),
-    Subject("allocations", "Allocations", allocations.findings),
-    Subject("pods", "Scheduler names", pods.findings),
+    Subject("usage-maps", "Annotations of AWS's extension", pods.of_maps),
+    Subject("allocations", "Allocations", pods.of_allocations),
+    Subject("pods", "Scheduler names", pods.of_names),
 )
 
 

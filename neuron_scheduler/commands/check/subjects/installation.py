@@ -1,13 +1,28 @@
-"""Our own objects: the Deployments, the Lease, who manages the objects, and what older versions have left."""
+"""
+Our own objects: Deployments, the Lease, rights, owners, what asking for machines needs, and what older versions left.
+
+Without what asking for machines needs, pods are scheduled as before, and no machine is asked for. So a fault there is a
+warning, no error.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Final
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAME, OUR_LABEL, OUR_NAME, has
+from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown, warning
+from neuron_scheduler.commands.check.subjects.known import (
+    AWS_RELEASE,
+    CAPACITY,
+    KEEPER,
+    OLDER_NAME,
+    OUR_LABEL,
+    OUR_NAME,
+    has,
+)
 from neuron_scheduler.commands.check.subjects.snapshot import (
+    Asking,
     Lease,
     Object,
     Policy,
@@ -23,7 +38,7 @@ USUAL_NAMESPACE = "kube-system"
 PODS = f"kubectl describe pods --namespace {{}} --selector {'='.join(OUR_LABEL)}"
 
 
-def findings(snapshot: Snapshot) -> Iterator[Finding]:
+def of_installation(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the state of the Deployments and the Lease, then what is wrong with the objects around them."""
     if isinstance(snapshot.deployments, Unread):
         yield unknown("installation-unknown", "Deployments are", snapshot.deployments)
@@ -213,3 +228,159 @@ def _deletion(objects: list[Object]) -> str:
     spaces = {seen.namespace for seen in objects if seen.namespace}
     within = f" --namespace {min(spaces)}" if spaces else ""
     return f"kubectl delete{within} " + " ".join(f"{seen.kind.lower()}/{seen.name}" for seen in objects)
+
+
+def of_rights(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what the reader lacks, then what the ServiceAccount lacks."""
+    yield from _of_the_reader(snapshot)
+    yield from _of_the_account(snapshot)
+
+
+def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
+    unread = snapshot.unread
+    forbidden = [one.request for one in unread if one.forbidden]
+    if forbidden:
+        yield Finding(
+            "reader-lacks-rights",
+            Severity.UNCHECKED,
+            f"You lack {counted(len(forbidden), 'right')} that the check uses: {_by_verb(forbidden)}",
+            "Let an administrator run it; what depends on these rights is marked below",
+            objects=tuple(forbidden),
+        )
+    for one in unread:
+        if not one.forbidden:
+            yield Finding("request-failed", Severity.UNCHECKED, f"Could not {one}", "Run the check again")
+    if snapshot.malformed:
+        yield Finding(
+            "unreadable-objects",
+            Severity.UNCHECKED,
+            f"{counted(len(snapshot.malformed), 'object')} cannot be read: {'; '.join(snapshot.malformed[:3])}",
+            objects=snapshot.malformed,
+        )
+    elif not unread:
+        yield ok("reader", "You may read all that is checked")
+
+
+def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
+    account = f"{snapshot.namespace}/{snapshot.account}"
+    rights = snapshot.rights
+    if isinstance(rights, Unread):
+        yield unknown(
+            "account-rights-unknown",
+            f"Whether the ServiceAccount {account} has its rights is",
+            rights,
+            command=f"kubectl auth can-i --list --as {snapshot.username}",
+        )
+        return
+    if rights is None:
+        yield note("rights-not-reviewed", "The API server reviews no rights (authorization.k8s.io is not served)")
+        return
+    missing = [access.right for access in rights if not access.allowed]
+    if missing:
+        yield error(
+            "account-lacks-rights",
+            f"The ServiceAccount {account} lacks {len(missing)} of {counted(len(rights), 'right')}: {_short(missing)}",
+            objects=missing,
+            advice="The scheduler does not start without them",
+            command=commands.apply(snapshot),
+        )
+    elif rights:
+        yield ok("account-rights", f"The ServiceAccount {account} has all {len(rights)} rights that it needs")
+    elif snapshot.ours:
+        yield error(
+            "account-missing",
+            f"The ServiceAccount {account} does not exist, so the scheduler's pods cannot be created",
+            command=commands.apply(snapshot),
+        )
+    else:
+        yield note(
+            "account-not-installed", f"The ServiceAccount {account} is not installed, so its rights are not asked for"
+        )
+
+
+def _by_verb(requests: Iterable[str]) -> str:
+    """Return requests with the resources of one verb together: `list nodes, pods; in namespace a: list roles`."""
+    resources: dict[str, list[str]] = {}
+    for request in requests:
+        verb, _, rest = request.partition(" ")
+        resource, _, namespace = rest.partition(" in namespace ")
+        start = f"in namespace {namespace}: {verb}" if namespace else verb
+        resources.setdefault(start, []).append(resource)
+    return "; ".join(f"{start} {', '.join(sorted(each))}" for start, each in resources.items())
+
+
+def _short(rights: Iterable[str]) -> str:
+    """Return the rights with the verbs of one resource together: `list and watch pods, create pods/binding`."""
+    verbs: dict[str, list[str]] = {}
+    for right in rights:
+        verb, _, resource = right.partition(" ")
+        verbs.setdefault(resource, []).append(verb)
+    return "; ".join(f"{listed(list(dict.fromkeys(each)))} {resource}" for resource, each in verbs.items())
+
+
+COMPONENT: Final = (
+    "Add components/capacity-requests to manifests/kustomization.yaml (Helm: components.capacityRequests=true)"
+)
+
+
+def of_asking(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what is missing."""
+    asking = snapshot.asking
+    if asking is None:
+        return
+    faults = [*_parts(snapshot, asking)]
+    if asking.namespace is not False:  # else nothing in it can be there
+        faults += [*_rights(snapshot, asking), *_policy(snapshot)]
+    yield from faults
+    if not faults:
+        yield ok("capacity-requests", "Machines are asked for, and all that it needs is there")
+
+
+def _parts(snapshot: Snapshot, asking: Asking) -> Iterator[Finding]:
+    command = commands.apply(snapshot)
+    for unread in (asking.namespace, asking.priority_class):
+        if isinstance(unread, Unread):
+            yield unknown("capacity-requests-unknown", "Whether machines can be asked for is", unread)
+    if asking.namespace is False:
+        yield warning(
+            "capacity-namespace-missing",
+            f"A profile has capacityRequests, but there is no namespace {CAPACITY}, so no machine is asked for",
+            advice=COMPONENT,
+            command=command,
+        )
+    if asking.priority_class is False:
+        yield warning(
+            "capacity-priority-class-missing",
+            f"The PriorityClass {CAPACITY} is missing, so placeholders are refused",
+            advice=COMPONENT,
+            command=command,
+        )
+
+
+def _rights(snapshot: Snapshot, asking: Asking) -> Iterator[Finding]:
+    if isinstance(asking.rights, Unread):
+        yield unknown("capacity-rights-unknown", "Whether the scheduler may ask for machines is", asking.rights)
+        return
+    missing = [access.right for access in asking.rights or () if not access.allowed]
+    if missing:
+        yield warning(
+            "capacity-rights-missing",
+            f"The ServiceAccount {snapshot.namespace}/{snapshot.account} may not {listed(missing)}",
+            advice=COMPONENT,
+            command=commands.apply(snapshot),
+            objects=missing,
+        )
+
+
+def _policy(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield that the policy is missing; if policies cannot be read, `policies` says so."""
+    parts: tuple[tuple[Policy, ...] | Unread, ...] = (snapshot.policies, snapshot.policy_bindings)
+    names = [{policy.object.name for policy in part} for part in parts if not isinstance(part, Unread)]
+    if any(CAPACITY not in found for found in names):
+        yield warning(
+            "capacity-policy-missing",
+            f"The policy {CAPACITY} or its binding is missing: whoever may create pods in that namespace can buy"
+            " machines",
+            advice=COMPONENT,
+            command=commands.apply(snapshot),
+        )

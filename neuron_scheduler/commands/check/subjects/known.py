@@ -39,6 +39,11 @@ def has(labels: Mapping[str, str], label: tuple[str, str]) -> bool:
     return labels.get(label[0]) == label[1]
 
 
+def username(account: str) -> str:
+    """Return the user name of a ServiceAccount, from `namespace/name`."""
+    return f"system:serviceaccount:{account.replace('/', ':')}"
+
+
 def is_of_plugin(labels: Mapping[str, str], images: Iterable[str]) -> bool:
     """Return whether pods with these labels and images are the device plugin's."""
     return has(labels, PLUGIN_LABEL) or any(PLUGIN in image for image in images)

@@ -1,14 +1,21 @@
-"""Which machines the nodes are, and which of them offer no Neuron, less than they have, or report a fault."""
+"""
+The nodes that offer Neuron, and AWS's device plugin, which runs there and writes allocations.
+
+The plugin is known by the names of AWS's manifests and by its image. Its account differs between distributions: with
+an account that is not in `writers`, it cannot mark an allocation as handed out.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
 
-from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import PLUGIN_LABEL
-from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
+from neuron_scheduler.commands.check.subjects import commands, known
+from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown, warning
+from neuron_scheduler.commands.check.subjects.known import PLUGIN, PLUGIN_LABEL
+from neuron_scheduler.commands.check.subjects.policies import writers_of
+from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snapshot, Unread
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import NEURON_HEALTH, AnnotatedNode, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
@@ -46,7 +53,7 @@ def _identity(machine: Machine) -> tuple[str, int, int]:
     return machine.instance_type, devices, cores
 
 
-def findings(snapshot: Snapshot) -> Iterator[Finding]:
+def of_nodes(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the machines, and what is wrong with some nodes."""
     if isinstance(snapshot.nodes, Unread):
         yield unknown("nodes-unknown", "Nodes are", snapshot.nodes)
@@ -136,4 +143,80 @@ def _unhealthy(nodes: Iterable[AnnotatedNode]) -> Iterator[Finding]:
             f" (condition {NEURON_HEALTH}) and gets no new pods with Neuron",
             advice="Replace the instance",
             objects=faulty,
+        )
+
+
+DOCUMENTED_ACCOUNT = f"kube-system/{PLUGIN}"
+
+
+def is_plugin(workload: SeenWorkload) -> bool:
+    """Return whether a DaemonSet is the device plugin."""
+    images = (container.image for container in workload.containers)
+    return PLUGIN in workload.object.name or known.is_of_plugin(workload.labels, images)
+
+
+def of_plugin(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield whether the plugin is there, and whether its account may write."""
+    plugins = tuple(filter(is_plugin, snapshot.daemon_sets))
+    of_pods = tuple(seen for seen in snapshot.system_pods if known.is_of_plugin(seen.pod.labels, seen.images))
+    for plugin in plugins:
+        yield from _state(plugin)
+    if not (plugins or of_pods):
+        yield from _absent(snapshot)
+    accounts = {f"{plugin.object.namespace}/{plugin.account}" for plugin in plugins}
+    yield from _writes(snapshot, sorted(accounts | {f"{seen.pod.namespace}/{seen.account}" for seen in of_pods}))
+
+
+def _state(plugin: SeenWorkload) -> Iterator[Finding]:
+    key = f"DaemonSet {plugin.object.key}"
+    if plugin.ready < plugin.replicas:
+        yield warning(
+            "device-plugin-not-ready",
+            f"{key}: {plugin.ready} of {plugin.replicas} pods are ready",
+            advice="Nodes whose plugin is not ready start no pods with Neuron",
+            command=f"kubectl describe daemonset --namespace {plugin.object.namespace} {plugin.object.name}",
+        )
+    else:
+        yield ok("device-plugin", f"{key}: {plugin.ready} of {plugin.replicas} pods are ready")
+
+
+def _absent(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what it means that no DaemonSet and no pod is known as the plugin."""
+    if isinstance(snapshot.daemon_sets, Unread):
+        yield unknown("device-plugin-unknown", "Whether the device plugin runs is", snapshot.daemon_sets)
+    elif any(machine_of(seen.node) for seen in snapshot.nodes):
+        yield Finding(
+            "device-plugin-unfamiliar",
+            Severity.UNCHECKED if snapshot.installed else Severity.NOTE,
+            "Nodes offer Neuron, but no DaemonSet is known to be AWS's device plugin: whether its account may write"
+            " allocations is not known",
+            f"Compare its account with {commands.WRITERS}",
+        )
+    elif any(has_neuron_type(seen.node) for seen in snapshot.nodes):
+        yield warning("device-plugin-missing", "No DaemonSet is AWS's Neuron device plugin", advice="Install it")
+    else:
+        yield ok("device-plugin-not-needed", "No device plugin is installed, and no node needs one yet")
+
+
+def _writes(snapshot: Snapshot, accounts: Sequence[str]) -> Iterator[Finding]:
+    """Yield the accounts of the plugin that the policy on allocations does not let write."""
+    if isinstance(snapshot.policies, Unread):
+        return  # `policies` says so
+    writers = writers_of(snapshot)
+    unusual = [known.username(account) for account in accounts if account != DOCUMENTED_ACCOUNT]
+    for account in accounts:
+        if writers is not None and known.username(account) not in writers:
+            yield error(
+                "device-plugin-may-not-write",
+                f"The policy {known.ALLOCATIONS} does not let the device plugin's account {account} write, so it cannot"
+                " mark devices as handed out",
+                advice=f"Add {known.username(account)!r} to {commands.WRITERS}",
+                command=f"kubectl edit validatingadmissionpolicy {known.ALLOCATIONS}",
+            )
+    if writers is None and unusual:
+        yield warning(
+            "device-plugin-account",
+            "The device plugin's account is not that of AWS's manifests, which our policy on allocations lets write",
+            advice=f"Before you install, add its account to {commands.WRITERS}",
+            objects=unusual,
         )

@@ -18,11 +18,11 @@ from neuron_scheduler.commands.check.subjects.known import (
     OUR_LABEL,
     OUR_NAME,
     has,
+    username,
 )
-from neuron_scheduler.commands.check.subjects.policies import strings_of
+from neuron_scheduler.commands.check.subjects.policies import writers_of
 from neuron_scheduler.commands.check.subjects.snapshot import (
     Lease,
-    RoleBinding,
     SeenWorkload,
     Snapshot,
     Unread,
@@ -68,11 +68,12 @@ def _schedulers(snapshot: Snapshot) -> Iterator[Finding]:
                 + "; its running pods stay as they are (docs/migrating.md has all steps)",
                 command=commands.removal(deployment.object),
             )
-    for one, *more in _twice(snapshot):
+    working = [d.object.key for d in snapshot.ours if d.replicas and d.object.namespace == snapshot.namespace]
+    if len(working) > 1:
         yield error(
             "served-twice",
-            f"{counted(1 + len(more), 'Deployment')} of ours have the Lease {snapshot.namespace}/{snapshot.lease_name},"
-            f" so only one of them works: {listed([one, *more])}",
+            f"{counted(len(working), 'Deployment')} of ours have the Lease {snapshot.namespace}/{snapshot.lease_name},"
+            f" so only one of them works: {listed(working)}",
             advice="Keep one: `run --extender-bind-address` serves both roads",
         )
 
@@ -88,19 +89,12 @@ def _holder(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _twice(snapshot: Snapshot) -> Iterator[list[str]]:
-    """Yield our Deployments in the namespace, if there are several with replicas."""
-    working = [d.object.key for d in snapshot.ours if d.replicas and d.object.namespace == snapshot.namespace]
-    if len(working) > 1:
-        yield working
-
-
 def _extension(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield AWS's extension: it may not write allocations unless the policy lets it."""
     extensions = [deployment for deployment in snapshot.foreign if _is_extension(deployment) and deployment.replicas]
+    writers = writers_of(snapshot)
     for deployment in extensions:
-        user = f"system:serviceaccount:{deployment.object.namespace}:{deployment.account}"
-        writers = _writers(snapshot)
+        user = username(f"{deployment.object.namespace}/{deployment.account}")
         if writers is not None and user not in writers:
             yield error(
                 "extension-may-not-write",
@@ -125,13 +119,6 @@ def _extension(snapshot: Snapshot) -> Iterator[Finding]:
         yield warning("extension-pods", f"{counted(len(pods), 'pod')} of AWS's scheduler extension run", objects=pods)
 
 
-def _writers(snapshot: Snapshot) -> tuple[str, ...] | None:
-    """Return who may write allocations; None without the policy."""
-    return next(
-        (strings_of(policy.spec, "writers") for policy in snapshot.policies if policy.object.name == ALLOCATIONS), None
-    )
-
-
 def _is_extension(deployment: SeenWorkload) -> bool:
     return deployment.object.name == EXTENDER or has(deployment.labels, EXTENDER_LABEL)
 
@@ -151,7 +138,7 @@ def _roles(snapshot: Snapshot) -> Iterator[Finding]:
     left = [
         binding
         for binding in snapshot.role_bindings
-        if not _of_ours(binding)
+        if not has(binding.object.labels, OUR_LABEL)
         and any(key.rpartition("/")[2] in AWS_ACCOUNTS and key not in running for key in binding.accounts)
     ]
     if left:
@@ -177,7 +164,3 @@ def _roles(snapshot: Snapshot) -> Iterator[Finding]:
             advice="Remove the bindings that are not in manifests/base/rbac.yaml",
             objects=[f"{binding.object.name} -> {binding.role}" for binding in more],
         )
-
-
-def _of_ours(binding: RoleBinding) -> bool:
-    return has(binding.object.labels, OUR_LABEL)

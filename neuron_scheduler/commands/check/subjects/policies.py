@@ -183,40 +183,15 @@ def _keeper(policies: Mapping[str, Policy], bindings: Mapping[str, Policy]) -> I
 
 FREE: Final = ("writers", "names")
 """Variables whose lists the person who installs the policy may change."""
-EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
-    "neuron-scheduler-allocations": {
-        "failurePolicy": "21795faf6eb3",
-        "paramKind": "74234e98afe7",
-        "matchConstraints": "9a63cbfac96b",
-        "matchConditions": "2c297c57661b",
-        "variables": "44dbcfebacfb",
-        "validations": "57f714eb94bd",
-    },
-    "neuron-scheduler-leader": {
-        "failurePolicy": "21795faf6eb3",
-        "paramKind": "8516e108a361",
-        "matchConstraints": "d86cf12d9285",
-        "matchConditions": "6a4686f4b271",
-        "variables": "4f53cda18c2b",
-        "validations": "f12e1c233a1a",
-    },
-    "neuron-scheduler-node-name": {
-        "failurePolicy": "21795faf6eb3",
-        "paramKind": "74234e98afe7",
-        "matchConstraints": "0de1ad78e7c6",
-        "matchConditions": "b6095c99abf7",
-        "variables": "4f53cda18c2b",
-        "validations": "e7e922e7ff34",
-    },
-    "neuron-scheduler-name": {
-        "failurePolicy": "21795faf6eb3",
-        "paramKind": "74234e98afe7",
-        "matchConstraints": "0de1ad78e7c6",
-        "matchConditions": "d0f5c1851f66",
-        "variables": "4f53cda18c2b",
-        "validations": "d5fd12db32c6",
-    },
+_PARTS: Final = ("failurePolicy", "paramKind", "matchConstraints", "matchConditions", "variables", "validations")
+_DIGESTS: Final = {
+    "neuron-scheduler-allocations": "21795faf6eb3 74234e98afe7 9a63cbfac96b 2c297c57661b 44dbcfebacfb 57f714eb94bd",
+    "neuron-scheduler-leader": "21795faf6eb3 8516e108a361 d86cf12d9285 6a4686f4b271 4f53cda18c2b f12e1c233a1a",
+    "neuron-scheduler-node-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 b6095c99abf7 4f53cda18c2b e7e922e7ff34",
+    "neuron-scheduler-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 d0f5c1851f66 4f53cda18c2b d5fd12db32c6",
 }
+EXPECTED: Final = {name: dict(zip(_PARTS, text.split(), strict=True)) for name, text in _DIGESTS.items()}
+"""A digest of each part of each policy."""
 
 _ACCOUNT: Final = re.compile(r"system:serviceaccount:[a-z0-9-]+:[a-z0-9.-]+")
 _STRING: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -256,6 +231,13 @@ def strings_of(spec: Mapping[str, Any], variable: str) -> tuple[str, ...]:
         if each.get("name") == variable:
             return tuple(single or double for single, double in _STRING.findall(str(each.get("expression", ""))))
     return ()
+
+
+def writers_of(snapshot: Snapshot) -> tuple[str, ...] | None:
+    """Return the users that may write allocations; None without the policy."""
+    return next(
+        (strings_of(policy.spec, "writers") for policy in snapshot.policies if policy.object.name == ALLOCATIONS), None
+    )
 
 
 def accounts(spec: Mapping[str, Any]) -> frozenset[str]:

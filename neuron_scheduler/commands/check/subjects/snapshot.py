@@ -12,7 +12,7 @@ from typing import Any, Final, Never
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commands.check.subjects.known import OLDER_NAME
+from neuron_scheduler.commands.check.subjects.known import OLDER_NAME, username
 from neuron_scheduler.model.node import AnnotatedNode
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NO_LABELS
@@ -290,7 +290,7 @@ class Snapshot:
     @property
     def username(self) -> str:
         """The user name of that ServiceAccount."""
-        return f"system:serviceaccount:{self.namespace}:{self.account}"
+        return username(f"{self.namespace}/{self.account}")
 
     @cached_property
     def scheduler_names(self) -> tuple[str, ...]:

@@ -7,14 +7,11 @@ import pytest
 
 from neuron_scheduler.commands.check.subjects import (
     commands,
-    device_plugin,
     installation,
     nodes as nodes_subject,
     other_schedulers,
     pods as pods_subject,
     policies as policies_subject,
-    rights,
-    usage_maps,
 )
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME
@@ -119,7 +116,7 @@ def test_aws_release_is_named_with_its_own_namespace() -> None:
     stolen = attrs.evolve(
         named("ClusterRole", "neuron-scheduler", release="neuron-helm-chart"), release_namespace="default"
     )
-    found = one(installation.findings(sick(others=((stolen,),))), "owned-by-aws-release")
+    found = one(installation.of_installation(sick(others=((stolen,),))), "owned-by-aws-release")
     assert found.command == commands.switch_off("neuron-helm-chart", "default")
     assert found.objects == ("ClusterRole neuron-scheduler",)
 
@@ -151,7 +148,7 @@ def test_rights_of_a_running_scheduler_of_aws_are_no_leftover() -> None:
 def test_the_plugins_account_is_known_from_its_pods_too() -> None:
     """If DaemonSets may not be listed, the pods name the account."""
     found = list(
-        device_plugin.findings(
+        nodes_subject.of_plugin(
             sick(daemon_sets=Unread("list daemonsets.apps"), system_pods=(plugin_pod(account="another"),))
         )
     )
@@ -166,7 +163,7 @@ def test_an_account_that_was_added_to_writers_may_write() -> None:
     moved = sick(
         policies=letting, system_pods=(), daemon_sets=(attrs.evolve(plugin(), object=there, account="plugin"),)
     )
-    assert codes(device_plugin.findings(moved)) == {"device-plugin"}
+    assert codes(nodes_subject.of_plugin(moved)) == {"device-plugin"}
     assert not codes(policies_subject.findings(moved)) - {"policies"}
 
 
@@ -177,7 +174,7 @@ def test_the_default_scheduler_is_right_where_we_extend_it(installed: Any) -> No
     letting = rewritten(POLICIES, NAME, "'my-scheduler'", "'my-scheduler', 'default-scheduler'")
     snapshot = sick(deployments=installed, pods=pods, policies=letting)
     assert "default-scheduler" in snapshot.scheduler_names
-    assert codes(pods_subject.findings(snapshot)) == {"scheduler-names"}
+    assert codes(pods_subject.of_names(snapshot)) == {"scheduler-names"}
     assert codes(policies_subject.findings(snapshot)) == {"policies"}
     assert codes(policies_subject.findings(attrs.evolve(snapshot, policies=POLICIES))) == {
         "policy-without-scheduler-name"
@@ -198,24 +195,24 @@ def test_the_default_scheduler_is_right_where_we_extend_it(installed: Any) -> No
 )
 def test_mistyped_or_another_name(name: str, code: str) -> None:
     """A letter or two make it a mistake; a name of its own is another scheduler's."""
-    found = pods_subject.findings(sick(pods=neuron_pods(pod("a", devices=1, scheduler_name=name))))
+    found = pods_subject.of_names(sick(pods=neuron_pods(pod("a", devices=1, scheduler_name=name))))
     assert codes(found) == {code}
 
 
 def test_a_name_that_the_user_gives_is_right() -> None:
     """`--scheduler-name` replaces what the installation says."""
     snapshot = sick(pods=neuron_pods(pod("a", devices=1, scheduler_name="batch")), given_names=("batch",))
-    assert codes(pods_subject.findings(snapshot)) == {"scheduler-names"}
+    assert codes(pods_subject.of_names(snapshot)) == {"scheduler-names"}
 
 
 def test_pods_without_neuron_scheduler_before_the_installation() -> None:
     """AWS's extension of the default scheduler serves pods without a name."""
     pods = neuron_pods(pod("a", devices=1))
     extended = attrs.evolve(BEFORE, pods=pods, deployments=(extension(),))
-    assert codes(pods_subject.findings(extended)) == {"default-scheduler"}
+    assert codes(pods_subject.of_names(extended)) == {"default-scheduler"}
     second = foreign("my-scheduler", serves=("my-scheduler",))
     both = attrs.evolve(extended, deployments=(extension(), second))
-    assert codes(pods_subject.findings(both)) == {"no-scheduler-name"}
+    assert codes(pods_subject.of_names(both)) == {"no-scheduler-name"}
 
 
 def test_a_warning_or_a_refusal_by_the_policy_on_names_is_a_choice() -> None:
@@ -251,7 +248,7 @@ def test_a_policy_for_another_account_says_both() -> None:
 @pytest.mark.parametrize("code", ["not-ready", "partly-ready"])
 def test_why_pods_are_not_ready(code: str) -> None:
     """The Events say so for pods without a node or an image, whose containers have no log."""
-    found = one(installation.findings(sick(deployments=(deployment(ready=int(code == "partly-ready")),))), code)
+    found = one(installation.of_installation(sick(deployments=(deployment(ready=int(code == "partly-ready")),))), code)
     assert found.command == (
         "kubectl describe pods --namespace kube-system --selector app.kubernetes.io/name=neuron-scheduler"
     )
@@ -268,7 +265,7 @@ def test_why_pods_are_not_ready(code: str) -> None:
 )
 def test_a_lease_that_nobody_holds(lease: Lease | None, text: str) -> None:
     """Nothing is scheduled, and the log says why."""
-    found = one(installation.findings(sick(lease=lease)), "lease-not-held")
+    found = one(installation.of_installation(sick(lease=lease)), "lease-not-held")
     assert text in found.message
     assert found.command == "kubectl logs --namespace kube-system deployment/my-scheduler --all-pods"
 
@@ -276,13 +273,13 @@ def test_a_lease_that_nobody_holds(lease: Lease | None, text: str) -> None:
 @pytest.mark.parametrize("age", [30.0, -20.0, None])
 def test_clocks_may_differ_a_little(age: float | None) -> None:
     """A Lease counts as expired after twice its duration; an unreadable time never does."""
-    assert "lease" in codes(installation.findings(sick(lease=Lease("my-scheduler-a-b_c", 15, age))))
+    assert "lease" in codes(installation.of_installation(sick(lease=Lease("my-scheduler-a-b_c", 15, age))))
 
 
 def test_without_election_the_lease_does_not_matter() -> None:
     """A single replica without a Lease."""
     alone = deployment("my-scheduler", "run", "--leader-elect=false")
-    assert codes(installation.findings(sick(deployments=(alone,), lease=None))) == {"deployment"}
+    assert codes(installation.of_installation(sick(deployments=(alone,), lease=None))) == {"deployment"}
 
 
 def test_older_objects_are_deleted_by_kind_and_name() -> None:
@@ -292,7 +289,7 @@ def test_older_objects_are_deleted_by_kind_and_name() -> None:
         (named("RoleBinding", "my-scheduler", namespace="kube-system"),),
         (named("ClusterRole", "my-scheduler", labels={}),),  # AWS's own
     )
-    found = one(installation.findings(sick(others=others)), "older-objects")
+    found = one(installation.of_installation(sick(others=others)), "older-objects")
     assert found.command == (
         "kubectl delete --namespace kube-system clusterrole/my-scheduler clusterrole/my-scheduler-metrics"
         " rolebinding/my-scheduler"
@@ -302,16 +299,16 @@ def test_older_objects_are_deleted_by_kind_and_name() -> None:
 def test_the_older_keeper_is_deleted_only_if_there_is_a_new_one() -> None:
     """Without any policy that has a Lease as parameter the API server would stop watching Leases."""
     older = attrs.evolve(POLICIES[0], object=named("ValidatingAdmissionPolicy", "my-scheduler-lease-watch"))
-    found = one(installation.findings(sick(policies=(*POLICIES, older))), "older-objects")
+    found = one(installation.of_installation(sick(policies=(*POLICIES, older))), "older-objects")
     assert found.command == "kubectl delete validatingadmissionpolicy/my-scheduler-lease-watch"
     alone = sick(policies=(*without(POLICIES, KEEPER), older))
-    assert "older-objects" not in codes(installation.findings(alone))
+    assert "older-objects" not in codes(installation.of_installation(alone))
 
 
 def test_all_missing_rights_are_named() -> None:
     """Verbs of one resource together, and each by itself for scripts."""
     missing = tuple(Access(right, allowed=False) for right in ("list pods", "watch pods", "create pods/binding"))
-    found = one(rights.findings(sick(rights=missing)), "account-lacks-rights")
+    found = one(installation.of_rights(sick(rights=missing)), "account-lacks-rights")
     assert found.message.endswith("lacks 3 of 3 rights: list and watch pods; create pods/binding")
     assert found.objects == ("list pods", "watch pods", "create pods/binding")
 
@@ -320,7 +317,7 @@ def test_what_the_reader_lacks_is_grouped_by_verb() -> None:
     """The resources of one verb and namespace together."""
     others = tuple(Unread(f"list {name} in namespace kube-system") for name in ("roles", "configmaps"))
     found = one(
-        rights.findings(sick(others=others, nodes=Unread("list nodes"), pods=Unread("list pods"))),
+        installation.of_rights(sick(others=others, nodes=Unread("list nodes"), pods=Unread("list pods"))),
         "reader-lacks-rights",
     )
     assert found.message == (
@@ -351,7 +348,7 @@ def test_instance_types_with_neuron(instance_type: str, *, expected: bool) -> No
 def test_a_node_without_the_plugin_is_not_one_with_dra() -> None:
     """Each gets its own finding."""
     silent = nodes(*(node(name, "trn1.32xlarge", devices=0, cores_per_device=0) for name in "ab"))
-    found = list(nodes_subject.findings(sick(nodes=silent, pods=(), slices=frozenset({"b"}))))
+    found = list(nodes_subject.of_nodes(sick(nodes=silent, pods=(), slices=frozenset({"b"}))))
     assert one(found, "nodes-without-device-plugin").objects == ("a",)
     assert one(found, "dra-only-nodes").objects == ("b",)
 
@@ -361,14 +358,14 @@ def test_how_a_usage_map_contradicts_the_pods() -> None:
     maps = {"NEURON_DEV_USAGE_MAP": ",".join(["true"] * 16), "NEURON_CORE_USAGE_MAP": "yes"}
     annotated = (attrs.evolve(nodes(node("trn1-a", "trn1.32xlarge"))[0], usage_maps=maps),)
     snapshot = sick(nodes=annotated, pods=neuron_pods(ours("a", devices=1, on="trn1-a", ids=(0,))))
-    (found,) = usage_maps.findings(snapshot)
+    (found,) = pods_subject.of_maps(snapshot)
     assert found.severity is Severity.NOTE
     assert found.objects == (
         "trn1-a: NEURON_DEV_USAGE_MAP has 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15, the pods hold 0",
         "trn1-a: NEURON_CORE_USAGE_MAP has 'yes', the pods hold 0,1",
     )
     unknown = attrs.evolve(snapshot, pods=neuron_pods(ours("a", devices=1, on="trn1-a")))
-    (found,) = usage_maps.findings(unknown)
+    (found,) = pods_subject.of_maps(unknown)
     assert found.objects == ("trn1-a",)
 
 
