@@ -1,6 +1,6 @@
 """The control plane of the tests is like a user's: a real API server with RBAC on."""
 
-import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,10 +11,7 @@ import pytest
 
 from tests.control_plane import binaries, build
 from tests.control_plane.component import Component, ComponentError
-from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import (
-    NEURON,
-    NOT_READY,
     bind,
     create_node,
     create_pod,
@@ -22,8 +19,8 @@ from tests.control_plane.objects import (
     pod_manifest,
     wipe,
 )
-from tests.control_plane.rest import ApiError, Object, RestClient
-from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.server import ControlPlane
 from tests.support.patience import PATIENCE
 
 POD = "/api/v1/namespaces/default/pods/p"
@@ -45,36 +42,6 @@ async def test_the_server_is_ready_and_of_the_version_that_the_tests_are_written
     assert version["gitVersion"] == binaries.KUBERNETES_VERSION
 
 
-async def test_a_created_node_is_ready_with_its_devices_and_without_the_taint_of_admission(
-    cluster_api: RestClient,
-) -> None:
-    """A node keeps its own taints and reports the given amounts."""
-    own = {"key": NEURON, "effect": "NoSchedule"}
-    node = await create_node(cluster_api, node_manifest("n", "inf2.48xlarge", neuron=11, taints=[own]))
-    assert node["spec"]["taints"] == [own]
-    assert node["status"]["allocatable"]["aws.amazon.com/neuron"] == "11"
-    assert node["status"]["capacity"]["aws.amazon.com/neuroncore"] == "24"
-    assert NOT_READY not in json.dumps(node["spec"])
-
-
-async def test_a_binding_merges_its_annotations_into_the_pod(cluster_api: RestClient) -> None:
-    """The write that commits a decision keeps other clients' annotations."""
-    pod = await create_pod(cluster_api, pod_manifest("p", neuron=1, annotations={"kept": "1", "changed": "1"}))
-    await bind(cluster_api, pod, "n", {"changed": "2", "new": "2"})
-    stored = await cluster_api.wait_for(POD, bound)
-    assert stored["spec"]["nodeName"] == "n"
-    assert stored["metadata"]["annotations"] == {"kept": "1", "changed": "2", "new": "2"}
-
-
-async def test_a_binding_for_another_uid_is_a_conflict(cluster_api: RestClient) -> None:
-    """A late Binding cannot bind a pod that was recreated with the same name."""
-    pod = await create_pod(cluster_api, pod_manifest("p"))
-    pod["metadata"]["uid"] = "7bd0ff6e-0000-4000-8000-000000000000"
-    with pytest.raises(ApiError, match="Precondition failed: UID in precondition") as refusal:
-        await bind(cluster_api, pod, "n")
-    assert refusal.value.status == 409
-
-
 async def test_the_cluster_is_clean_whatever_a_test_left(cluster_api: RestClient) -> None:
     """Wiping deletes bound pods, pods held by a finalizer, nodes, leases and policies."""
     await create_node(cluster_api, node_manifest("n"))
@@ -90,20 +57,6 @@ async def test_the_cluster_is_clean_whatever_a_test_left(cluster_api: RestClient
         assert (await cluster_api.get(collection))["items"] == []
 
 
-async def test_the_fake_kubelet_runs_bound_pods_and_ends_terminating_ones(cluster_api: RestClient) -> None:
-    """A bound pod runs with its PodScheduled condition kept, and is gone after its deletion."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(FakeKubelet(cluster_api).run)
-        await bind(cluster_api, await create_pod(cluster_api, pod_manifest("p")), "n")
-        pod = await cluster_api.wait_for(POD, lambda pod: pod["status"]["phase"] == "Running")
-        assert {condition["type"]: condition["status"] for condition in pod["status"]["conditions"]}[
-            "PodScheduled"
-        ] == "True"
-        await cluster_api.delete(POD)
-        await cluster_api.wait_gone(POD)
-        tasks.cancel_scope.cancel()
-
-
 async def test_waiting_in_vain_shows_the_objects(cluster_api: RestClient) -> None:
     """The error of a wait names the current objects and says where each one stands."""
     await create_pod(cluster_api, pod_manifest("p"))
@@ -112,24 +65,6 @@ async def test_waiting_in_vain_shows_the_objects(cluster_api: RestClient) -> Non
         with pytest.raises(TimeoutError, match=f"did not get there within {within:g} s; ") as ended:
             await cluster_api.wait_for(POD, bound, within=within)
         within, told = 2 * within, str(ended.value)
-
-
-@pytest.mark.control_plane
-async def test_a_whole_control_plane_schedules_a_deployment_and_an_api_server_can_crash(tmp_path: Path) -> None:
-    """With controller manager and scheduler a Deployment's pod is bound, and a killed API server comes back."""
-    async with run_control_plane(with_controller_manager=True, with_scheduler={}) as plane:
-        await create_node(plane.admin, node_manifest("n"))
-        pod = pod_manifest("template", scheduler_name="default-scheduler")
-        template = {"metadata": {"labels": {"app": "web"}}, "spec": pod["spec"]}
-        spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
-        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-        await plane.admin.apply(deployment)
-        await plane.admin.wait_until("/api/v1/pods", lambda pods: any(map(bound, pods.values())))
-        await plane.components["kube-apiserver"].kill()
-        await plane.components["kube-apiserver"].start()
-        assert len((await plane.admin.get("/api/v1/pods"))["items"]) == 1
-        kubeconfig = json.loads(plane.kubeconfig(tmp_path / "kubeconfig").read_text())
-        assert kubeconfig["clusters"][0]["cluster"]["server"] == plane.server
 
 
 async def test_a_component_that_ends_early_shows_its_last_lines(tmp_path: Path) -> None:
@@ -211,3 +146,10 @@ def test_a_build_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(build.BuildError, match=r"building etcd \(1 of 1\) failed(?s:.*)printed nothing for 0 s"):
         build.build_missing(["etcd"])
     assert binaries.find("etcd") is None
+
+
+def test_a_build_that_fails_has_its_last_lines(tmp_path: Path) -> None:
+    """What the compiler said is in the error."""
+    command = [sys.executable, "-c", "import sys; print('undefined: x', file=sys.stderr); sys.exit(3)"]
+    with pytest.raises(build.BuildError, match=r"(?s)undefined: x.*exited with 3"):
+        build.run_in_view(command, tmp_path, os.environ, "building")
