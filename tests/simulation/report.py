@@ -70,7 +70,6 @@ def mutants_table() -> str:
     lines = ["| mutant | taken away | then | caught by | on seed |", "|---|---|---|---|---|"]
     for mutant in MUTANTS:
         catch = catches.get(mutant.name)
-        unseen = f"none: {mutant.masked}" if mutant.masked else "not caught yet"
-        oracles, seeds = (", ".join(catch.oracles), str(catch.seed)) if catch else (unseen, "")
+        oracles, seeds = (", ".join(catch.oracles), str(catch.seed)) if catch else ("not caught yet", "")
         lines.append(f"| `{mutant.name}` | {mutant.away} | {mutant.danger} | {oracles} | {seeds} |")
     return "\n".join(lines) + "\n"

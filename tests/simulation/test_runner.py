@@ -2,12 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
-
-import pytest
 
 from tests.simulation.jobs import Job
-from tests.simulation.reduction import compact, expanded, smallest
 from tests.simulation.runner import ROOT, Runner
 from tests.support.toy_simulation import CRASHES, FAILS, HANGS
 
@@ -48,23 +44,3 @@ def test_a_failing_seed_is_made_small_and_printed() -> None:
     again = command(*replay)
     assert again.returncode == 1
     assert "2 times it rained on 1 replicas and 1 nodes" in again.stdout
-
-
-@pytest.mark.parametrize(("needed", "at_once"), [((), 1), (("d3",), 2), (("d0", "f7", "f8"), 1), (("f0", "f9"), 3)])
-def test_smallest_leaves_out_all_that_is_not_needed(needed: tuple[str, ...], at_once: int) -> None:
-    """Whatever parts a failure needs, these are left, and no others."""
-    parts = tuple(f"{letter}{number}" for letter in "df" for number in range(10))
-
-    def fails(candidates: Sequence[tuple[str, ...]]) -> list[bool]:
-        return [not set(needed) & set(left_out) for left_out in candidates]
-
-    assert set(parts) - set(smallest(parts, fails, at_once=at_once)) == set(needed)
-
-
-def test_names_of_parts_are_short_and_read_back() -> None:
-    """Ranges are written and read."""
-    names = ("f10", "d1", "d2", "d3", "f2", "f1", "r1")
-    assert compact(names) == "d1-d3,f1-f2,f10,r1"
-    assert set(expanded("d1-d3,f1-2,f10,r1")) == set(names)
-    with pytest.raises(ValueError, match="is no part of a scenario"):
-        expanded("d1-f2")

@@ -80,35 +80,6 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
-        name="an-event-ends-the-list",
-        away="that only a list answers a request for one: a version that an event has set in the meantime is enough",
-        danger="the new leader waits for ever for a list that nobody makes",
-        edits=(
-            Edit(
-                "kube.watch.informer",
-                """
-                number = self._resyncs
-                if self._scope is not None:
-                """,
-                """
-                number, self._resource_version = self._resyncs, ""
-                if self._scope is not None:
-                """,
-            ),
-            Edit(
-                "kube.watch.informer",
-                """
-                if not self._resource_version or self._resynced < self._resyncs:
-                """,
-                """
-                if not self._resource_version:
-                """,
-            ),
-        ),
-        where=(r"long step", r"terminated"),
-        masked="the event must come in the 40 us before the takeover; `test_an_event_during_a_resync` tests it",
-    ),
-    Mutant(
         name="an-old-list-is-trusted",
         away="the consistent read: lists ask for any version (resourceVersion=0)",
         danger="an API server that lags hides the last Bindings of the previous leader",

@@ -68,7 +68,6 @@ class Mutant:
         away: what is taken away, as a clause for a table.
         danger: what the oracles see then, as a clause.
         where: regular expressions; in scenarios with parts that match them it may show, so these are tried first.
-        masked: if no history can show it: what else prevents the danger, or what tests it instead, as a clause.
     """
 
     name: str
@@ -76,7 +75,6 @@ class Mutant:
     danger: str
     edits: tuple[Edit, ...]
     where: tuple[str, ...] = ()
-    masked: str = ""
 
     def install(self) -> None:
         """

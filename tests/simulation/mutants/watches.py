@@ -121,26 +121,6 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
-        name="the-last-state-of-a-pod-is-forgotten",
-        away="the last good state of a pod that cannot be read any more",
-        danger="its devices count as free",
-        edits=(
-            Edit(
-                "kube.watch.object_store",
-                """
-                known = self._objects.get(malformed.key)
-                if known is not None and malformed.uid and known.uid != malformed.uid:
-                """,
-                """
-                known = self._objects.get(malformed.key)
-                if known is not None:
-                """,
-            ),
-        ),
-        where=(r"poison|unreadable|cannot be read",),
-        masked="the pod is an unknown holder then, and its node takes no other pod",
-    ),
-    Mutant(
         name="a-poison-object-ends-the-process",
         away="that no object makes the decoder raise",
         danger="every replica ends as soon as it reads the object, again and again",

@@ -176,14 +176,4 @@ MUTANTS: Final = (
         ),
         where=(r"low159",),
     ),
-    Mutant(
-        name="events-are-retried-for-ever",
-        away="the last try of an Event",
-        danger="what waits to be written grows without end",
-        edits=(
-            Edit("kube.writes.event_recorder", "series.tries < TRIES and len(self._retries) < self.capacity", "True"),
-        ),
-        where=(r"(server|proxy|request|answer).*events",),
-        masked="an Event is given up after two minutes, and no history is that long; `test_event_recorder` tests it",
-    ),
 )
