@@ -21,7 +21,7 @@ from neuron_scheduler.capacity.placeholders import MARKER, NAMESPACE
 from neuron_scheduler.kube.http.client import JSON, STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.objects import pod_wire, wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.writes.condition_writer import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.telemetry import logs
@@ -49,7 +49,7 @@ class _Deleted(wire.Wire):
 
 
 _DELETED: Final = msgspec.json.Decoder(_Deleted)
-_POD: Final = msgspec.json.Decoder(pod_wire.PlacedPod)
+_POD: Final = msgspec.json.Decoder(wire.PlacedPod)
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -8,7 +8,7 @@ by SubjectAccessReviews; what follows from the answers, and for how long they co
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -29,7 +29,6 @@ _TIMEOUT: Final = 10.0  # an answer takes milliseconds; what takes longer is a c
 TIMEOUT: Final = 3.0  # seconds for each request about a reader; a client of /metrics waits for two
 
 log = logs.logger(__name__)
-T = TypeVar("T")
 
 
 @attrs.frozen
@@ -116,26 +115,20 @@ class User(wire.Wire):
     extra: dict[str, list[str]] | None = None
 
 
-class _TokenStatus(wire.Wire):
+class _Status(wire.Wire):
+    """What a TokenReview answers, `authenticated` and `user`, and what an access review does."""
+
     authenticated: bool = False
     user: User = msgspec.field(default_factory=User)
-
-
-class _TokenReview(wire.Wire):
-    status: _TokenStatus = msgspec.field(default_factory=_TokenStatus)
-
-
-class _AccessStatus(wire.Wire):
     allowed: bool = False
     denied: bool = False
 
 
-class _AccessReview(wire.Wire):
-    status: _AccessStatus = msgspec.field(default_factory=_AccessStatus)
+class _Review(wire.Wire):
+    status: _Status = msgspec.field(default_factory=_Status)
 
 
-_TOKEN_REVIEW: Final = msgspec.json.Decoder(_TokenReview)
-_ACCESS_REVIEW: Final = msgspec.json.Decoder(_AccessReview)
+_REVIEW: Final = msgspec.json.Decoder(_Review)
 
 
 async def require(client: Client, rights: tuple[Right, ...]) -> None:
@@ -172,7 +165,7 @@ async def _allowed(client: Client, right: Right) -> bool:
     while True:
         try:
             answer = await client.request("POST", _path(_ACCESS, kind), body=body, timeout=_TIMEOUT)
-            return _decoded(answer.body, _ACCESS_REVIEW).status.allowed
+            return _status(answer.body).allowed
         except ApiError as error:
             if error.unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
@@ -193,7 +186,7 @@ class UserReviews:
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a bearer token; None if the API server does not accept it."""
-        status = (await self._post(_TOKENS, "TokenReview", {"token": token}, _TOKEN_REVIEW)).status
+        status = await self._post(_TOKENS, "TokenReview", {"token": token})
         return status.user if status.authenticated and status.user.username else None
 
     async def may_get(self, user: User, path: str) -> bool:
@@ -210,10 +203,10 @@ class UserReviews:
         return await self._is_allowed({"user": username, "groups": [*groups], "resourceAttributes": attributes})
 
     async def _is_allowed(self, spec: object) -> bool:
-        status = (await self._post(_ACCESS, "SubjectAccessReview", spec, _ACCESS_REVIEW)).status
+        status = await self._post(_ACCESS, "SubjectAccessReview", spec)
         return status.allowed and not status.denied
 
-    async def _post(self, group: str, kind: str, spec: object, decoder: msgspec.json.Decoder[T]) -> T:
+    async def _post(self, group: str, kind: str, spec: object) -> _Status:
         path = _path(group, kind)
         try:
             answer = await self.client.request("POST", path, body=_encoded(group, kind, spec), timeout=TIMEOUT)
@@ -221,7 +214,7 @@ class UserReviews:
             if error.refused or error.status not in (401, 403):
                 raise
             raise UnreachableError(f"POST {path}: {error.status}, and not from an API server") from error
-        return _decoded(answer.body, decoder)
+        return _status(answer.body)
 
 
 def _path(group: str, kind: str) -> str:
@@ -232,9 +225,9 @@ def _encoded(group: str, kind: str, spec: object) -> bytes:
     return msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
 
 
-def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+def _status(body: bytes) -> _Status:
     try:
-        return decoder.decode(body)
+        return _REVIEW.decode(body).status
     except (msgspec.MsgspecError, ValueError) as error:
         raise UnreachableError(f"the answer cannot be read: {error}") from error
 

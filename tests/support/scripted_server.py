@@ -11,10 +11,9 @@ import attrs
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.auth import Connection, Proxy
 from neuron_scheduler.kube.http.client import Client, Response
 from neuron_scheduler.kube.http.credentials import NOBODY, Credentials
-from neuron_scheduler.kube.http.proxy import Proxy
 from neuron_scheduler.telemetry.errors import ApiTimeoutError
 from tests.support.patience import PATIENCE
 

@@ -21,7 +21,7 @@ from neuron_scheduler.commands.check.subjects.snapshot import (
     SeenPod,
     SeenWorkload,
 )
-from neuron_scheduler.kube.objects import pod_wire, wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import ANNOTATED_NODES, NODES
 from neuron_scheduler.kube.objects.pods import PODS
@@ -44,11 +44,11 @@ _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
-class _PodSpec(pod_wire.PodSpec):
+class _PodSpec(wire.PodSpec):
     service_account_name: str | None = None
 
 
-class _Pod(pod_wire.Pod):
+class _Pod(wire.Pod):
     spec: _PodSpec
 
 

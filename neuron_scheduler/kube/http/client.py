@@ -107,12 +107,8 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.method} {self.target.partition('?')[0]}"
 
 
-def _ignore(_code: str, _method: str) -> None:
-    """Do nothing."""
-
-
-def _ignore_time(_method: str, _seconds: float) -> None:
-    """Do nothing."""
+def _ignore(*_: object) -> None:
+    """Count nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -133,7 +129,7 @@ class Client:
 
     connection: Connection
     on_request: Callable[[str, str], None] = _ignore
-    on_answer: Callable[[str, float], None] = _ignore_time
+    on_answer: Callable[[str, float], None] = _ignore
     qps: float = 0.0
     burst: int = 1
     bind_concurrency: int = 0

@@ -22,8 +22,6 @@ from aiohappyeyeballs import AddrInfoType
 from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT, KEEPALIVE, SPARE
 from neuron_scheduler.telemetry.errors import FencedError
 
-MOST_BYTES: Final = 256 << 20
-"""Of an answer: an object has 9 MiB at most, and what the scheduler itself says of a large cluster has a hundred."""
 HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried beside the first
 
 _FINAL: Final = 200  # answers with a lower status come before the one that counts
@@ -63,7 +61,6 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Answer] | None = None
         self._read: Answer | None = None
-        self._length = 0
         self._fields: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
         self.on_header = self._fields.__setitem__  # C calls C: there are eight headers
@@ -84,12 +81,9 @@ class _Connection(asyncio.Protocol):
             if self._read is None:
                 self._answer.set_exception(ValueError(f"not an answer of HTTP/1.1: {error!r}"))
                 return
-        self._length += len(data)
         if self._read is not None:
             self.idle_since = self._loop.time()
             self._answer.set_result(self._read)
-        elif self._length > MOST_BYTES:
-            self._answer.set_exception(ValueError(f"the answer has more than {MOST_BYTES} bytes"))
 
     def on_message_begin(self) -> None:
         """Note that something follows an answer that is complete."""
@@ -120,7 +114,7 @@ class _Connection(asyncio.Protocol):
         """Send and wait; if that is given up, abort the connection at once, without the slow end of TLS."""
         if self._transport is None:
             raise ConnectionError("the server closed the connection")
-        self._read, self._length = None, 0
+        self._read = None
         self._answer = self._loop.create_future()
         alarm = self._loop.call_at(deadline, self._give_up)  # costs a tenth of `asyncio.timeout`
         try:

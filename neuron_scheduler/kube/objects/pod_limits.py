@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.wire import Expression, NodeTerm, Quantities, Selector
 from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NEURON_NAMES
 

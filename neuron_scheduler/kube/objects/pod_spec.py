@@ -14,7 +14,7 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
-from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import amounts, byte_bounded_memo, interned, labels, reference, shared
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term, requirement, tolerations
 from neuron_scheduler.kube.objects.storage import in_tree_disk

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, byte_bounded_memo, interned, labels
 from neuron_scheduler.kube.objects.json_scanner import decoded
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions

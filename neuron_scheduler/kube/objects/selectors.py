@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from neuron_scheduler.kube.objects import pod_wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import byte_bounded_memo, interned
-from neuron_scheduler.kube.objects.wire import NodeTerm, Selector
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -30,7 +29,7 @@ _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0
 _SELECTOR_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
 
 
-def label_selector(selector: Selector | None) -> LabelSelector | None:
+def label_selector(selector: wire.Selector | None) -> LabelSelector | None:
     """
     Return the label selector, None if there is none.
 
@@ -50,7 +49,7 @@ def label_selector(selector: Selector | None) -> LabelSelector | None:
     return LabelSelector(read)
 
 
-def node_term(term: NodeTerm) -> NodeSelectorTerm:
+def node_term(term: wire.NodeTerm) -> NodeSelectorTerm:
     """Return the term; if a part of it cannot be read, it matches nothing."""
     expressions = tuple(requirement((e.key, e.operator, tuple(e.values or ()))) for e in term.match_expressions or ())
     fields = tuple(_field(e.key, e.operator, tuple(e.values or ())) for e in term.match_fields or ())
@@ -86,7 +85,7 @@ def _field(key: str, name: str, values: tuple[str, ...]) -> Requirement | None:
     return Requirement(key, operator, (interned(values[0]),))
 
 
-def tolerations(structs: Iterable[pod_wire.Toleration] | None) -> tuple[Toleration, ...]:
+def tolerations(structs: Iterable[wire.Toleration] | None) -> tuple[Toleration, ...]:
     """Return tolerations; an absent operator is Equal, and one that no release has enabled makes it unreadable."""
     return _same(
         tuple(_toleration((t.key or "", t.operator or "Equal", t.value or "", t.effect)) for t in structs or ())

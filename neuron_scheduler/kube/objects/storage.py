@@ -387,32 +387,16 @@ CLAIMS: Final[Resource[PersistentVolumeClaim]] = Resource(
     order=attrgetter("key"),
 )
 VOLUMES: Final[Resource[PersistentVolume]] = Resource(
-    path="/api/v1/persistentvolumes",
-    kind="PersistentVolume",
-    shape=_Volume,
-    read=_volume,
-    order=attrgetter("name"),
+    path="/api/v1/persistentvolumes", kind="PersistentVolume", shape=_Volume, read=_volume, order=attrgetter("name")
 )
 CLASSES: Final[Resource[StorageClass]] = Resource(
-    path=f"{_STORAGE}/storageclasses",
-    kind="StorageClass",
-    shape=_Class,
-    read=_class,
-    order=attrgetter("name"),
+    path=f"{_STORAGE}/storageclasses", kind="StorageClass", shape=_Class, read=_class, order=attrgetter("name")
 )
 CSI_NODES: Final[Resource[CSINode]] = Resource(
-    path=f"{_STORAGE}/csinodes",
-    kind="CSINode",
-    shape=_Node,
-    read=_csi_node,
-    order=attrgetter("name"),
+    path=f"{_STORAGE}/csinodes", kind="CSINode", shape=_Node, read=_csi_node, order=attrgetter("name")
 )
 CSI_DRIVERS: Final[Resource[CSIDriver]] = Resource(
-    path=f"{_STORAGE}/csidrivers",
-    kind="CSIDriver",
-    shape=_Driver,
-    read=_csi_driver,
-    order=attrgetter("name"),
+    path=f"{_STORAGE}/csidrivers", kind="CSIDriver", shape=_Driver, read=_csi_driver, order=attrgetter("name")
 )
 CAPACITIES: Final[Resource[CSIStorageCapacity]] = Resource(
     path=f"{_STORAGE}/csistoragecapacities",

@@ -2,8 +2,8 @@
 What API objects of every kind have in common, as it is spelled on the wire; other fields are skipped while decoding.
 
 `gc=False` keeps the collector out: none of these can be part of a cycle. Optional containers are `X | None`, because an
-explicit `null` would otherwise cost the whole object. The fields of one kind are in its module, those of pods in
-`pod_wire`.
+explicit `null` would otherwise cost the whole object. Fields of pods are here too; those of other kinds are in the
+kind's module.
 """
 
 import datetime as dt
@@ -168,3 +168,207 @@ class Condition(Wire):
     status: str
     reason: str | None = None
     message: str | None = None
+
+
+class PreferredNodeTerm(Wire):
+    """A weighted node selector term."""
+
+    weight: int
+    preference: NodeTerm
+
+
+class NodeAffinity(Wire):
+    """`spec.affinity.nodeAffinity`."""
+
+    required_during_scheduling_ignored_during_execution: NodeTerms | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] | None = None
+
+
+class PodTerm(Wire):
+    """A pod (anti-)affinity term."""
+
+    topology_key: str = ""
+    label_selector: Selector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: Selector | None = None
+
+
+class PreferredPodTerm(Wire):
+    """A weighted pod (anti-)affinity term."""
+
+    weight: int
+    pod_affinity_term: PodTerm
+
+
+class PodAffinity(Wire):
+    """`spec.affinity.podAffinity` or `podAntiAffinity`."""
+
+    required_during_scheduling_ignored_during_execution: list[PodTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredPodTerm] | None = None
+
+
+class Affinity(Wire):
+    """`spec.affinity`."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Spread(Wire):
+    """A topology spread constraint."""
+
+    topology_key: str = ""
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class Toleration(Wire):
+    """A toleration."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class Resources(Wire):
+    """`resources` of a container or pod."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class Port(Wire):
+    """A container's port."""
+
+    container_port: int = 0
+    host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+
+
+class RestartRule(Wire):
+    """One of a container's `restartPolicyRules`."""
+
+    action: str
+
+
+class Container(Wire):
+    """A container or init container."""
+
+    name: str
+    image: str | None = None
+    resources: Resources | None = None
+    ports: list[Port] | None = None
+    restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
+
+
+class Present(Wire):
+    """A source of a volume of which only the presence counts."""
+
+
+class Claim(Wire):
+    """`persistentVolumeClaim` of a volume."""
+
+    claim_name: str
+
+
+class ImageVolume(Wire):
+    """`image` of a volume."""
+
+    reference: str | None = None
+
+
+class Volume(InTree, kw_only=True):
+    """A volume with the sources that can tie the pod to a node or zone."""
+
+    name: str
+    persistent_volume_claim: Claim | None = None
+    ephemeral: Present | None = None
+    image: ImageVolume | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    gce_persistent_disk: Present | None = None
+    iscsi: Present | None = None
+    photon_persistent_disk: Present | None = None
+    portworx_volume: Present | None = None
+    rbd: Present | None = None
+
+
+class Named(Wire):
+    """A scheduling gate or resource claim."""
+
+    name: str
+
+
+class PlacedSpec(Wire):
+    """The part of a pod's `spec` that shows whether it is bound, or can be."""
+
+    node_name: str | None = None
+    scheduling_gates: list[Named] | None = None
+
+
+class PodSpec(Wire):
+    """`spec` of a pod."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    resources: Resources | None = None
+    overhead: Quantities | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[Spread] | None = None
+    volumes: list[Volume] | None = None
+    scheduling_gates: list[Named] | None = None
+    resource_claims: list[Named] | None = None
+    preemption_policy: str | None = None
+
+
+class ContainerStatus(Wire):
+    """The actual resources of a container (in-place resize)."""
+
+    name: str
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class PodStatus(Wire):
+    """`status` of a pod."""
+
+    phase: str | None = None
+    start_time: dt.datetime | None = None
+    nominated_node_name: str | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class Pod(Wire):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec
+    status: PodStatus | None = None
+
+
+class PlacedPod(Wire):
+    """A pod as it is read back after a conflict, to find out whether our own Binding was the one that succeeded."""
+
+    metadata: ObjectMeta
+    spec: PlacedSpec
+    kind: str = ""

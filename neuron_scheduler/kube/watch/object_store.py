@@ -8,7 +8,7 @@ step, so that a pod on a node becomes an unknown holder there. Refuses all I/O: 
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
@@ -33,8 +33,7 @@ class Handler(Protocol[T_contra]):
     Handles what happens to objects; called synchronously and in order.
 
     `malformed` may come again for a key, with other contents; exactly one `no_longer_malformed` with the last of them
-    follows when the object can be read again (after its `added` or `updated`) or is gone. It never follows for an
-    object without a key, which is reported every time it is seen.
+    follows when the object can be read again (after its `added` or `updated`) or is gone.
     """
 
     def added(self, new: T_contra, /) -> None:
@@ -133,19 +132,16 @@ class ObjectStore(Generic[T]):
         known = self._objects.get(malformed.key)
         if known is not None and malformed.uid and known.uid != malformed.uid:
             self._delete(malformed.key, known)
-        if not malformed.key or self._malformed.get(malformed.key) != malformed:
+        if self._malformed.get(malformed.key) != malformed:
             self._report(malformed)
 
     def _report(self, malformed: Malformed) -> None:
-        if malformed.key:
-            self._malformed[malformed.key] = malformed
+        self._malformed[malformed.key] = malformed
         self.handler.malformed(malformed)
 
     def _forget_malformed(self, key: str) -> None:
-        if self._malformed:
-            malformed: Any = self._malformed.pop(key, None)
-            if malformed is not None:
-                self.handler.no_longer_malformed(malformed)
+        if self._malformed and (malformed := self._malformed.pop(key, None)) is not None:
+            self.handler.no_longer_malformed(malformed)
 
     def _delete(self, key: str, old: T) -> None:
         self.handler.deleted(old)

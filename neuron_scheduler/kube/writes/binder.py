@@ -22,7 +22,7 @@ import msgspec
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.pods import annotations_size, stored_pod
 from neuron_scheduler.model.annotations import NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod

@@ -25,7 +25,7 @@ import msgspec
 
 from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pacing import Backoff
-from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.pods import stored_pod
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Clear, Keep, Nominate, NominationChange, change_to

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from neuron_scheduler.kube.http.auth import load
-from neuron_scheduler.kube.http.proxy import Proxy
+from neuron_scheduler.kube.http.auth import Proxy, load
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.kubeconfigs import connect, furnished, kubeconfig
 

@@ -9,11 +9,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.auth import Connection, Proxy
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.http.proxy import Proxy
 from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, UnreachableError
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import refuse, scripted

@@ -172,8 +172,9 @@ CHUNKED: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nh\r
         (OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1), 2),
         (OK.replace(b"HTTP/1.1", b"HTTP/1.0"), 2),
         (OK + b"noise", 2),
+        (OK + OK, 2),
     ],
-    ids=["chunks", "an interim answer", "close", "HTTP/1.0", "noise after it"],
+    ids=["chunks", "an interim answer", "close", "HTTP/1.0", "noise after it", "another answer"],
 )
 async def test_an_answer_says_how_long_it_is_and_whether_the_connection_stays(say: bytes, connections: int) -> None:
     """Every form that servers and proxies send is read."""

@@ -11,10 +11,9 @@ import pytest
 import trustme
 from aiohttp import web
 
-from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.auth import Connection, Proxy, proxy_for, read_proxy, without_password
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.credentials import Fixed
-from neuron_scheduler.kube.http.proxy import Proxy, proxy_for, read_proxy, without_password
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import ConfigurationError, UnreachableError
 from tests.support.scripted_server import answer, scripted

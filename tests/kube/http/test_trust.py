@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.auth import Connection, Proxy
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.http.proxy import Proxy
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import UnreachableError
 from tests.support.certificates import Authority, Issued

@@ -28,9 +28,9 @@ from neuron_scheduler.kube.objects.base import (
     weight_of,
 )
 from neuron_scheduler.kube.objects.pod_spec import constraints
-from neuron_scheduler.kube.objects.pod_wire import PodSpec
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.storage import CLAIMS
+from neuron_scheduler.kube.objects.wire import PodSpec
 from neuron_scheduler.kube.writes.lease import _DECODER as LEASE
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS
 from neuron_scheduler.model.pod import Pod

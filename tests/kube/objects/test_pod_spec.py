@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.pod_spec import constraints, image_name, images
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from neuron_scheduler.kube.objects import pod_wire
+from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.selectors import label_selector, tolerations
 from neuron_scheduler.kube.objects.wire import Selector
 from neuron_scheduler.model.selectors import Effect, Toleration
@@ -31,4 +31,4 @@ def test_tolerations(sentence: str) -> None:
     """A toleration that no release supports tolerates nothing."""
     toleration, want = TOLERATIONS[sentence]
 
-    assert (want,) == tolerations([msgspec.convert(toleration, pod_wire.Toleration)])
+    assert (want,) == tolerations([msgspec.convert(toleration, wire.Toleration)])
