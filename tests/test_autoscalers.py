@@ -173,11 +173,6 @@ def test_an_error_buys_nothing(server: Server, reporter: PodReporter) -> None:
     assert server.seen == (False, False)
 
 
-def test_a_pod_without_our_condition_buys_no_node(server: Server) -> None:
-    """A pod that waits in the queue, gated or not, has no condition of ours."""
-    assert server.seen == (False, False)
-
-
 def test_a_nominated_node_is_waited_for(server: Server, reporter: PodReporter) -> None:
     """While victims leave for the pod Karpenter adds nothing; once the nomination is lost, it does."""
     pending = pod(devices=8)
@@ -194,20 +189,3 @@ def test_a_nominated_node_is_waited_for(server: Server, reporter: PodReporter) -
         pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=CLEAR
     )
     assert server.seen == (True, True)
-
-
-@pytest.mark.parametrize(
-    ("change", "seen"),
-    [
-        pytest.param({"spec": {"nodeName": "a"}}, (False, False), id="bound"),
-        pytest.param(
-            {"metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}}, (False, True), id="of a DaemonSet: Karpenter's"
-        ),
-    ],
-)
-def test_other_grounds(server: Server, reporter: PodReporter, change: dict[str, Any], seen: tuple[bool, bool]) -> None:
-    """We do not write the other fields that the two read."""
-    reporter.unschedulable(pod(), "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False)
-    assert server.seen == (True, True)
-    server.pod |= change
-    assert server.seen == seen

@@ -19,7 +19,6 @@ from neuron_scheduler.settings.arguments import config_and_file
 from neuron_scheduler.settings.capacity_requests import CapacityRequests, path_of
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.file_format import PATHS
-from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.settings.setting import camel, duration
 from tests.control_plane.rest import Object
 from tests.support.helm import CHART, Helm, values
@@ -213,16 +212,6 @@ def test_a_profile_may_limit_the_machines(helm: Helm, tmp_path: Path) -> None:
     assert "capacityRequests of the profile a needs components.capacityRequests=true" in complaint
 
 
-def test_the_image_is_set_in_both(helm: Helm, tmp_path: Path) -> None:
-    """`image.repository` is kustomize's `newName`."""
-    actual = helm.rendered(*ON, "--set", "image.repository=registry.example/neuron-scheduler")
-    folder = customized(".", tmp_path)
-    kustomization = json.loads((folder / "kustomization.yaml").read_text())
-    kustomization["images"][0]["newName"] = "registry.example/neuron-scheduler"
-    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
-    assert without_helms_own(actual)["Deployment/my-scheduler"] == rendered(folder)["Deployment/my-scheduler"]
-
-
 SWITCHES = [
     "scheduler.enabled",
     "scheduler.customScheduler.enabled",
@@ -309,12 +298,6 @@ def test_an_old_cluster_is_refused(helm: Helm) -> None:
     assert "needs Kubernetes 1.36 or newer; this is v1.35.0" in helm.refusal(*flags, "v1.35.0", *sets)
 
 
-def test_the_defaults_are_those_of_the_process(helm: Helm, tmp_path: Path) -> None:
-    """The configuration file of the default values says the defaults."""
-    default = ProfileConfig(scheduler_name=Config().scheduler_name, preferences=tuple(PREFERENCES))
-    assert settings_of(helm.rendered(*ON), tmp_path) == Config(profiles=(default,))
-
-
 def test_the_name_of_aws_users_is_that_of_the_deployment_and_of_the_scheduler(helm: Helm, tmp_path: Path) -> None:
     """As in AWS's chart, except for the Lease and for what has our own name."""
     flags = (*ON, "--set", "scheduler.customScheduler.fullnameOverride=neuron-sched")
@@ -324,24 +307,19 @@ def test_the_name_of_aws_users_is_that_of_the_deployment_and_of_the_scheduler(he
     assert [profile.scheduler_name for profile in config.profiles] == ["neuron-sched"]
     assert config.leader_elect_resource_name == "my-scheduler"
     assert names_in(items) == "['neuron-sched']"
-    with_profiles = helm.rendered(*flags, *values(config__profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}]))
+    profiles = values(config__profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}], components__setScheduler=True)
+    with_profiles = helm.rendered(*flags, *profiles)
     assert [profile.scheduler_name for profile in settings_of(with_profiles, tmp_path).profiles] == ["a", "b"]
     assert names_in(with_profiles) == "['a', 'b']"
     assert "Deployment/neuron-sched" in with_profiles
+    (mutation,) = with_profiles["MutatingAdmissionPolicy/neuron-scheduler-name"]["spec"]["mutations"]
+    assert "schedulerName: 'a'" in mutation["applyConfiguration"]["expression"], "a name that is served"
 
 
 def names_in(items: Mapping[str, Object]) -> str:
     """Return the scheduler names that a pod with Neuron may have."""
     (names,) = items["ValidatingAdmissionPolicy/neuron-scheduler-name"]["spec"]["variables"]
     return str(names["expression"])
-
-
-def test_a_set_scheduler_is_the_first_one(helm: Helm) -> None:
-    """The component sets a name that is served."""
-    profiles = values(config__profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}], components__setScheduler=True)
-    policy = helm.rendered(*ON, *profiles)["MutatingAdmissionPolicy/neuron-scheduler-name"]
-    (mutation,) = policy["spec"]["mutations"]
-    assert mutation["applyConfiguration"]["expression"] == "Object{spec: Object.spec{schedulerName: 'a'}}"
 
 
 def test_values_reach_their_objects(helm: Helm, tmp_path: Path) -> None:
@@ -396,14 +374,6 @@ def test_the_selector_of_a_deployment_never_changes(helm: Helm, road: str, compo
     assert deployment["spec"]["selector"] == {"matchLabels": labels}
 
 
-def test_the_network_policy_can_be_left_out(helm: Helm) -> None:
-    """For clusters with policies of their own."""
-    usual = helm.rendered(*ON)
-    assert usual.keys() - helm.rendered(*ON, "--set", "networkPolicy.enabled=false").keys() == {
-        name for name in usual if name.startswith("NetworkPolicy/")
-    }
-
-
 @pytest.mark.parametrize(("secure", "port", "scheme"), [("false", "http", None), ("true", "https", "https")])
 def test_the_pod_monitor_selects_the_pods_and_their_port(
     helm: Helm, secure: str, port: str, scheme: str | None
@@ -429,36 +399,6 @@ def test_the_monitoring_is_that_of_the_folder(helm: Helm) -> None:
     for name in ("rules.yaml", "dashboard.json"):
         copied = (CHART / "monitoring" / name).read_text()
         assert copied == (ROOT / "manifests" / "monitoring" / name).read_text(), f"copy {name} into {CHART}/monitoring"
-
-
-def test_the_runbook_s_address_and_the_labels_can_be_set(helm: Helm) -> None:
-    """A link in an alert works where operators can reach the page; selectors of operators and sidecars differ."""
-    items = helm.rendered(
-        *ON,
-        *values(
-            prometheusRule__enabled=True,
-            prometheusRule__runbook="https://wiki/neuron",
-            prometheusRule__labels={"release": "prometheus"},
-            dashboard__enabled=True,
-            dashboard__labels={"dashboards": "yes"},
-        ),
-    )
-    rule = items["PrometheusRule/neuron-scheduler"]
-    urls = {one["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for one in group["rules"]}
-    assert rule["metadata"]["labels"]["release"] == "prometheus"
-    assert all(url.startswith("https://wiki/neuron#") for url in urls)
-    assert items["ConfigMap/neuron-scheduler-dashboard"]["metadata"]["labels"]["dashboards"] == "yes"
-
-
-def test_a_change_of_the_settings_restarts_the_pods(helm: Helm) -> None:
-    """And nothing else does."""
-
-    def checksum(*flags: str) -> str:
-        template = helm.rendered(*ON, *flags)["Deployment/my-scheduler"]["spec"]["template"]
-        return str(template["metadata"]["annotations"]["checksum/config"])
-
-    assert checksum() == checksum("--set", "replicas=3")
-    assert checksum() != checksum("--set", "config.verbosity=4")
 
 
 # -- the schema --------------------------------------------------------------------------------------------------------

@@ -102,22 +102,6 @@ def test_the_extender_alone(app: App, tmp_path: Path, arguments: list[str], file
 
 
 @pytest.mark.parametrize(
-    ("argument", "want"),
-    [
-        ("--leader-elect=false", Config(leader_elect=False)),
-        ("--leader-elect=true", Config()),
-        ("-v4", Config(v=4)),
-        ("--v=4", Config(v=4)),
-        ("--logging-format=json", Config(logging_format="json")),
-    ],
-)
-def test_spellings(app: App, argument: str, want: Config) -> None:
-    """Each spelling of a flag means the same."""
-    assert cli.main(["run", argument]) == 0
-    assert app.config == want
-
-
-@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         pytest.param(

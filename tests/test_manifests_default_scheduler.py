@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -18,20 +17,17 @@ from neuron_scheduler.settings.arguments import config_and_file
 from neuron_scheduler.settings.extender_port import DEFAULT as EXTENDER_ADDRESS
 from tests.control_plane.component import Component
 from tests.control_plane.kube_scheduler import kube_scheduler
-from tests.control_plane.objects import bind, create_node, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.support.certificates import Authority
 from tests.support.documented_commands import reader_shell, run_by
 from tests.support.kustomize import ROOT, customized, kubectl, rendered
-from tests.support.patience import PATIENCE
 
 FOLDER = ROOT / "manifests" / "default-scheduler"
 DEPLOYMENT, SERVICE = "Deployment/k8s-neuron-scheduler", "Service/k8s-neuron-scheduler"
 BOTH_ROADS = "Deployment/my-scheduler"
 PORT, NODE_PORT = 12345, 32700
 SERVICE_NAME = "k8s-neuron-scheduler.kube-system.svc"
-PODS = "/api/v1/namespaces/default/pods"
 NAMESPACE = "/api/v1/namespaces/kube-system"
 THIS = "tests/test_manifests_default_scheduler.py"
 PLUGIN_SCORE, STEP = 100, 10  # MaxNodeScore; MaxNodeScore / MaxExtenderPriority: what a weight is multiplied by
@@ -141,19 +137,13 @@ def container(spec: Object) -> Object:
     return only
 
 
-def test_the_pods_ask_for_no_neuron(road: dict[str, Object]) -> None:
-    """So kube-scheduler never needs the extender to place the extender's own pods."""
-    resources = container(road[DEPLOYMENT]["spec"])["resources"]
-    asked = {name for part in resources.values() for name in part}
-    assert asked == {"cpu", "memory"}
-
-
 def test_the_service_selects_the_pods(road: dict[str, Object], both: dict[str, Object]) -> None:
     """On both roads: its labels are on the pods and its port is named in the container; so is the policies' port."""
     for items, name in ((road, DEPLOYMENT), (both, BOTH_ROADS)):
         template = items[name]["spec"]["template"]
         service = items[SERVICE]["spec"]
         assert service["selector"] == template["metadata"]["labels"]
+        assert not service["selector"].items() <= AWS_LABELS.items(), "it does not find the pods of AWS's extension"
         assert service["ports"] == [{"name": "http", "port": PORT, "targetPort": "extender"}]
         assert items["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"][-1] == {"ports": [{"port": PORT}]}
 
@@ -286,60 +276,8 @@ async def test_the_server_accepts_everything(
     assert "service/k8s-neuron-scheduler" in output
 
 
-@pytest.mark.control_plane
-async def test_the_service_finds_our_pods_only(plane: ControlPlane) -> None:
-    """Ready replicas are its endpoints; the pods of AWS's extension, which have the same name label, are not."""
-    path = f"{NAMESPACE}/pods"
-    label = "app.kubernetes.io/component=extender"
-    pods = await plane.admin.wait_until(path, lambda pods: len(pods) == 2, labelSelector=label)
-    assert all(name.startswith("kube-system/k8s-neuron-scheduler-") for name in pods)
-    theirs = pod_manifest("theirs", namespace="kube-system", labels=AWS_LABELS)
-    theirs["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": PORT}]
-    await plane.admin.post(path, theirs)
-    names = [*(name.partition("/")[2] for name in pods), "theirs"]
-    await create_node(plane.admin, node_manifest("n1", "m5.large"))
-    for number, name in enumerate(names, start=1):
-        await bind(plane.admin, await plane.admin.get(f"{path}/{name}"), "n1")  # others are no endpoints
-        address = f"10.1.0.{number}"
-        conditions = [{"type": "Ready", "status": "True"}]
-        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
-        await plane.admin.patch(f"{path}/{name}/status", {"status": status})
-
-    def found(slices: dict[str, Object]) -> bool:
-        endpoints = [endpoint for item in slices.values() for endpoint in item["endpoints"] or ()]
-        ready = sorted(address for each in endpoints for address in each["addresses"])
-        ports = {port["port"] for item in slices.values() for port in item["ports"] or ()}
-        return (ready, ports) == (["10.1.0.1", "10.1.0.2"], {PORT})
-
-    await plane.admin.wait_until(
-        "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices",
-        found,
-        labelSelector="kubernetes.io/service-name=k8s-neuron-scheduler",
-    )
-
-
 # Of the pods of the extension in AWS's Helm chart.
 AWS_LABELS = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/component": "k8s-neuron-scheduler"}
-
-
-@pytest.mark.control_plane
-async def test_a_component_requires_a_scheduler_that_gives_device_ids(plane: ControlPlane, tmp_path: Path) -> None:
-    """With it a pod with Neuron that names another scheduler is refused; the default scheduler needs no naming."""
-    await applied(plane, customized("default-scheduler", tmp_path, "require-scheduler"))
-    with anyio.fail_after(PATIENCE):
-        while await created(plane, "another") != 403:  # noqa: ASYNC110 - the condition is another process's
-            await anyio.sleep(0.02)
-    assert await created(plane, "my-scheduler") == 403
-    assert await created(plane, "") == 201
-    await applied(plane, FOLDER)
-
-
-async def created(plane: ControlPlane, scheduler_name: str) -> int:
-    """Create a pod with Neuron in a dry run; return the status."""
-    pod = pod_manifest("asking", neuron=1, scheduler_name=scheduler_name)
-    if not scheduler_name:
-        del pod["spec"]["schedulerName"]
-    return (await plane.admin.request("POST", PODS, pod, dryRun="All"))[0]
 
 
 @pytest.mark.control_plane
@@ -398,16 +336,6 @@ async def test_kube_scheduler_accepts_the_configuration(plane: ControlPlane, tmp
     assert '"Creating extender"' in log
     assert fields["extenders"][0]["urlPrefix"] in log
     assert not [line for line in log.splitlines() if "deprecated" in line.lower() or "unknown field" in line]
-
-
-@pytest.mark.control_plane
-async def test_kube_scheduler_refuses_a_mistake(plane: ControlPlane, tmp_path: Path) -> None:
-    """A field that it does not know would be refused, so the files have none."""
-    fields: Any = configuration("scheduler-config")
-    fields["extenders"][0]["bindVerbs"] = "bind"
-    done = await anyio.run_process(configured(plane, tmp_path, fields).argv, check=False)
-    assert done.returncode != 0
-    assert 'unknown field \\"extenders[0].bindVerbs' in (done.stdout + done.stderr).decode()
 
 
 @pytest.mark.control_plane

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from tests.support.patience import PATIENCE
 
 TESTS: Final = Path(__file__).parent
@@ -32,9 +30,3 @@ def test_no_test_has_a_short_limit() -> None:
     files = [path for path in TESTS.rglob("*.py") if path != Path(__file__)]
     found = [f"{path.relative_to(TESTS)}:{line}" for path in files for line in short_limits(path.read_text())]
     assert found == []
-
-
-@pytest.mark.parametrize(("limit", "lines"), [("5", [1]), ("0.05", [1]), ("0", []), ("60", []), ("PATIENCE", [])])
-def test_what_is_short(limit: str, lines: list[int]) -> None:
-    """A number of seconds below `PATIENCE`."""
-    assert list(short_limits(f"with anyio.fail_after({limit}): pass")) == lines

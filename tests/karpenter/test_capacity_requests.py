@@ -19,11 +19,10 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
 from tests.end_to_end.asking import asking, fragment, grant_capacity, placeholders
-from tests.end_to_end.claims import CLAIMS, VOLUMES, add_claim, add_classes, add_volume, clear_storage, in_zone
 from tests.end_to_end.fence import in_force
 from tests.end_to_end.process import ACQUIRED, SchedulerProcess, until
-from tests.end_to_end.workload import PODS, all_placed, events_of, ids_of, placed, refused, remove
-from tests.karpenter.cloud import PRICES, TYPE, ZONE, ZONES, node_pool
+from tests.end_to_end.workload import all_placed, events_of, ids_of, placed, refused, remove
+from tests.karpenter.cloud import PRICES, TYPE, node_pool
 from tests.karpenter.karpenter import Karpenter, unschedulable
 from tests.karpenter.kubelets import KARPENTERS, NODES
 from tests.support.kustomize import customized, rendered
@@ -118,57 +117,6 @@ async def test_eight_pods_get_two_machines(karpenter_api: RestClient, karpenter:
         pods = await all_placed(karpenter_api, names)
         where = [pods[name]["spec"]["nodeName"] for name in names]
         assert {name: where.count(name) for name in where} == dict.fromkeys(await machines(karpenter_api), 4)
-        await placeholders(karpenter_api, 0)
-        assert await karpenter.bought() == ["trn1.32xlarge"] * 2
-        assert await scheduler.stop() == 0
-
-
-async def test_each_family_gets_its_smallest_machine(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
-) -> None:
-    """Pods that name different types get a machine each: of their type, and the smallest of those that they name."""
-    await karpenter_api.apply(POOL)
-    await fragment(karpenter_api, "trn")
-    await fragment(karpenter_api, "inf", instance_type="inf2.48xlarge")
-    async with installed() as scheduler:
-        await waiting(karpenter_api, "trn-four", nodeSelector={TYPE: "trn1.32xlarge"})
-        expression = {"key": TYPE, "operator": "In", "values": ["inf2.48xlarge", "inf2.24xlarge"]}
-        required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-        await waiting(karpenter_api, "inf-a", "inf-b", neuron=2, affinity=affinity)
-        await all_placed(karpenter_api, ["trn-four", "inf-a", "inf-b"])
-        await placeholders(karpenter_api, 0)
-        assert await karpenter.bought() == ["inf2.24xlarge", "trn1.32xlarge"]
-        assert await scheduler.stop() == 0
-
-
-async def test_the_machine_is_in_the_zone_of_the_pod(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
-) -> None:
-    """A pod whose volume is in a zone, and one that selects the other zone, each get a machine there."""
-    here, there = ZONES
-    await karpenter_api.apply(POOL)
-    await fragment(karpenter_api, "here", labels={ZONE: here})
-    await fragment(karpenter_api, "there", labels={ZONE: there})
-    await clear_storage(karpenter_api)
-    await add_classes(karpenter_api)
-    claim = await add_claim(karpenter_api, "data", volumeName="data")
-    reference = {"namespace": "default", "name": "data", "uid": claim["metadata"]["uid"]}
-    await add_volume(karpenter_api, "data", nodeAffinity=in_zone(there), claimRef=reference)
-    done = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
-    await karpenter_api.patch(f"{CLAIMS}/data", done)
-    for path in (f"{CLAIMS}/data", f"{VOLUMES}/data"):
-        await karpenter_api.patch(f"{path}/status", {"status": {"phase": "Bound"}})
-    async with installed() as scheduler:
-        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-        await waiting(karpenter_api, "with-volume", volumes=[volume])
-        await waiting(karpenter_api, "selecting", nodeSelector={ZONE: here})
-        pods = await all_placed(karpenter_api, ["with-volume", "selecting"])
-        zones = {}
-        for name in ("with-volume", "selecting"):
-            node = await karpenter_api.get(f"{NODES}/{pods[name]['spec']['nodeName']}")
-            zones[name] = node["metadata"]["labels"][ZONE]
-        assert zones == {"with-volume": there, "selecting": here}
         await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["trn1.32xlarge"] * 2
         assert await scheduler.stop() == 0
@@ -291,25 +239,5 @@ async def test_the_machine_goes_when_its_pods_have_gone(
         await remove(karpenter_api, "four")
         await karpenter_api.wait_until(NODES, lambda nodes: not nodes, labelSelector=KARPENTERS)
         await placeholders(karpenter_api, 0)
-        assert await karpenter.bought() == ["trn1.32xlarge"]
-        assert await scheduler.stop() == 0
-
-
-async def test_consolidation_leaves_a_pod_that_must_not_be_disrupted(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
-) -> None:
-    """Counted, the pod fits into the pieces, and its machine is not needed: the annotation keeps both."""
-    pool = node_pool("neuron", list(PRICES), consolidate_after="0s", policy="WhenEmptyOrUnderutilized")
-    await karpenter_api.apply(pool)
-    await fragment(karpenter_api, "a", "b")
-    async with installed() as scheduler:
-        await waiting(karpenter_api, "four", annotations={"karpenter.sh/do-not-disrupt": "true"})
-        four = await placed(karpenter_api, "four")
-
-        def blocked(events: dict[str, Object]) -> bool:
-            return any(event["reason"] == "DisruptionBlocked" for event in events.values())
-
-        await karpenter_api.wait_until("/api/v1/namespaces/default/events", blocked)
-        assert (await karpenter_api.get(f"{PODS}/four"))["metadata"]["uid"] == four["metadata"]["uid"]
         assert await karpenter.bought() == ["trn1.32xlarge"]
         assert await scheduler.stop() == 0

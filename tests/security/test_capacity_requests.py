@@ -10,29 +10,24 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import anyio
 import pytest
 
 from neuron_scheduler.capacity import placeholders as wire
-from neuron_scheduler.commands.check.subjects.known import CAPACITY
 from neuron_scheduler.kube.objects.pods import PODS as PODS_RESOURCE
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
-from neuron_scheduler.settings.capacity_requests import RESERVED
 from tests.capacity.asked import asked
-from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.objects import pod_manifest
 from tests.control_plane.rest import Object, RestClient
-from tests.control_plane.server import ADMIN, ControlPlane
-from tests.end_to_end.asking import asking, none_left, placeholders
-from tests.end_to_end.process import SchedulerProcess, until
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end.process import until
 from tests.end_to_end.workload import PODS
 from tests.security.conftest import manifests_of_page
 from tests.support.kustomize import customized, kubectl
 
 NAMESPACE: Final = "neuron-scheduler-capacity"
 THERE: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
-POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 QUOTA: Final = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/machines"
 
 
@@ -136,16 +131,6 @@ async def test_nobody_binds_a_placeholder(plane: ControlPlane, ours: RestClient)
     await ours.delete(f"{THERE}/never", {"preconditions": {"uid": uid}})
 
 
-async def test_a_placeholder_is_seen_by_autoscalers(plane: ControlPlane, ours: RestClient) -> None:
-    """Cluster Autoscaler ignores pods below -10; no pod leaves for a placeholder."""
-    created = await ours.post(THERE, placeholder("seen"))
-    assert created["spec"]["priority"] == -10
-    assert created["spec"]["preemptionPolicy"] == "Never"
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    await ours.patch(f"{THERE}/seen/status", {"status": {"conditions": [condition]}})
-    await ours.delete(f"{THERE}/seen")
-
-
 async def test_the_rights_end_at_the_namespace(ours: RestClient) -> None:
     """The scheduler creates pods nowhere else."""
     status, answer = await ours.request("POST", PODS, pod_manifest("elsewhere"))
@@ -189,18 +174,6 @@ async def test_a_quota_limits_machines_at_the_api_server(plane: ControlPlane, ou
     await plane.admin.delete(QUOTA)
 
 
-def test_one_name() -> None:
-    """The namespace, the scheduler name and the PriorityClass have one name, in the package and in the manifests."""
-    names = {
-        RESERVED,
-        CAPACITY,
-        wire.NAMESPACE,
-        wire.SCHEDULER_NAME,
-        wire.PRIORITY_CLASS,
-    }
-    assert names == {NAMESPACE}
-
-
 @pytest.mark.parametrize("namespace", [NAMESPACE, "default", "kube-system"])
 def test_a_placeholder_elsewhere_is_none(namespace: str) -> None:
     """A tenant may write every label and scheduler name: only the namespace, which no tenant writes, decides."""
@@ -209,37 +182,3 @@ def test_a_placeholder_elsewhere_is_none(namespace: str) -> None:
     read = PODS_RESOURCE.decode(json.dumps(forged).encode()).value
     assert isinstance(read, Pod)
     assert wire.is_placeholder(read) is (namespace == NAMESPACE)
-
-
-async def test_below_all_policies(plane: ControlPlane, account: Path, tmp_path: Path) -> None:
-    """With everything installed, the scheduler's account asks for a machine, says so, and stops when it has come."""
-    admin = plane.admin
-    why = {"url": "/v1/why?pod=default/four", "token": ADMIN.token}
-    await create_node(admin, node_manifest("n1"))
-    async with asking(account, tmp_path, "--answer-questions") as scheduler:
-        for number in range(16):
-            await create_pod(admin, pod_manifest(f"one-{number}", neuron=1))
-        for number in range(16):
-            one = await admin.wait_for(f"{PODS}/one-{number}", lambda pod: "nodeName" in pod["spec"])
-            if int(one["metadata"]["annotations"]["AWS_NEURON_IDS"]) % 4:
-                await admin.delete(f"{PODS}/one-{number}", gracePeriodSeconds=0)
-        await create_pod(admin, pod_manifest("four", neuron=4))
-        (asked,) = await placeholders(admin, 1)
-        assert asked["spec"]["containers"][0]["resources"]["requests"]["aws.amazon.com/neuron"] == "16"
-        assert (await said_about(scheduler, **why))["capacityRequest"] == "Asked the autoscaler for 1 trn1.32xlarge."
-        await create_node(admin, node_manifest("n2"))
-        await admin.wait_for(f"{PODS}/four", lambda pod: pod["spec"].get("nodeName") == "n2")
-        await none_left(admin)
-        assert (await said_about(scheduler, **why))["capacityRequest"] == ""
-        assert await scheduler.stop() == 0
-    await admin.delete(PODS, gracePeriodSeconds=0)
-    await admin.delete("/api/v1/nodes")
-
-
-async def said_about(scheduler: SchedulerProcess, *, url: str, token: str) -> Object:
-    """Return the answer of the scheduler's port."""
-    headers = {"Authorization": f"Bearer {token}"}
-    async with aiohttp.request("GET", f"http://127.0.0.1:{scheduler.port}{url}", headers=headers) as answer:
-        assert answer.status == 200
-        found: Object = await answer.json()
-        return found

@@ -16,7 +16,7 @@ from neuron_scheduler.kube.http.auth import load
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.reviews import REVIEWING, Right, require
 from neuron_scheduler.telemetry.errors import ConfigurationError
-from tests.control_plane.audit import ACCOUNT, audited
+from tests.control_plane.audit import audited
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ACQUIRED, ROOT, run_scheduler, until
@@ -187,8 +187,3 @@ def test_every_way_to_install_grants_the_same(road: str, components: tuple[str, 
     names, rights = roles(kustomize.rendered(kustomize.customized(road, tmp_path, *components)))
     assert names == {"neuron-scheduler"} | ({DELEGATOR} if components else set())
     assert rights == granted()
-
-
-def test_the_tests_know_the_account() -> None:
-    """Its name in the audit log is the one in the bindings."""
-    assert "system:serviceaccount:{namespace}:{name}".format(**OUR_SUBJECT) == ACCOUNT
