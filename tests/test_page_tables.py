@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from neuron_scheduler.cli import COMMANDS
-from neuron_scheduler.explain.answers.explanation import ChangeKind
+from neuron_scheduler.explain.answers import ChangeKind
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import INVALID_TOGETHER, served

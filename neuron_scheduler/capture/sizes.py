@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from neuron_scheduler.capture.workloads import Fields, pod_set
-from neuron_scheduler.explain.replicated import Replicated
+from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_NAMES
 from neuron_scheduler.telemetry.errors import ConfigurationError

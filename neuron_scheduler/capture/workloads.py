@@ -14,7 +14,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.capture.documents import documents
-from neuron_scheduler.explain.replicated import PodSet, Replicated
+from neuron_scheduler.explain.fit import PodSet, Replicated
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource
 from neuron_scheduler.kube.objects.pods import PODS

@@ -17,7 +17,7 @@ import msgspec
 
 from neuron_scheduler.commands.arguments import connecting, kubeconfig_of
 from neuron_scheduler.commands.reading import DEFAULT_NAMESPACE, in_time, run_async
-from neuron_scheduler.explain.answers.json_form import from_json
+from neuron_scheduler.explain.answers import from_json
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client

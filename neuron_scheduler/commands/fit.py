@@ -20,8 +20,8 @@ from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.fit_text import FitText
 from neuron_scheduler.commands.reading import Reading, answering, read
-from neuron_scheduler.explain.answers.fit import Fit, Fits
-from neuron_scheduler.explain.replicated import Replicated
+from neuron_scheduler.explain.answers import Fit, Fits
+from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.settings.arguments import reader

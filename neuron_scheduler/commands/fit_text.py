@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.explain.answers.fit import Fit, Limit, PlacedPod, Purchase
+from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod, Purchase
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.telemetry.line_formats import printable

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.explain.answers.fleet import CoreState, Holder, MachinePicture
+from neuron_scheduler.explain.answers import CoreState, Holder, MachinePicture
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import BOLD, GREEN, RED, YELLOW
 

@@ -13,7 +13,7 @@ from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.map_text import BY, PATH, lines_of, picture
 from neuron_scheduler.commands.reading import answering, read
-from neuron_scheduler.explain.answers.fleet import Fleet
+from neuron_scheduler.explain.answers import Fleet
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.settings.setting import duration
 from neuron_scheduler.telemetry.errors import ConfigurationError

@@ -29,7 +29,7 @@ from neuron_scheduler.commands.machine_panel import (
     rendered,
     state_of,
 )
-from neuron_scheduler.explain.answers.fleet import CoreState, Fleet, MachinePicture
+from neuron_scheduler.explain.answers import CoreState, Fleet, MachinePicture
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.steps import run

@@ -24,7 +24,7 @@ from neuron_scheduler.commands.reading import (
     in_time,
     run_async,
 )
-from neuron_scheduler.explain.answers.fleet import Fleet
+from neuron_scheduler.explain.answers import Fleet
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.stopping import interruptible
 from neuron_scheduler.telemetry.terminal import terminal, write_out

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from neuron_scheduler.explain.answers.json_form import to_json
+from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import write_out
 

@@ -17,8 +17,7 @@ from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.reading import Reading, answering, read
 from neuron_scheduler.commands.why_text import WaitingText, WhyText
-from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation, Verdict
-from neuron_scheduler.explain.answers.lists import Waiting
+from neuron_scheduler.explain.answers import Explanation, NodeExplanation, Verdict, Waiting
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError

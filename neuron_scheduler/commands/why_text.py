@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.explain.answers.explanation import (
+from neuron_scheduler.explain.answers import (
     Change,
     Explanation,
     FilterVerdict,
@@ -21,8 +21,9 @@ from neuron_scheduler.explain.answers.explanation import (
     NodeHolder,
     PodSummary,
     Verdict,
+    Waiting,
+    WaitingPod,
 )
-from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
 from neuron_scheduler.model.wording import clipped, counted, few_names
 from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.scheduling.plugins.cause import Cause

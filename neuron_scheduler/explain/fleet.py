@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.index.labels import domain_of
 from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain import inventory
-from neuron_scheduler.explain.answers.fleet import CoreState, Fleet, Holder, MachinePicture, TypeSummary
+from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
 from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import BETA_ZONE_LABEL, ZONE_LABEL, Node

@@ -13,8 +13,8 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
-from neuron_scheduler.explain.subject import summary_of
+from neuron_scheduler.explain.answers import Waiting, WaitingPod
+from neuron_scheduler.explain.why import summary_of
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.capability import size_of

@@ -7,8 +7,8 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers.lists import RecentDecision
-from neuron_scheduler.explain.subject import ids_text, summary_of
+from neuron_scheduler.explain.answers import RecentDecision
+from neuron_scheduler.explain.why import ids_text, summary_of
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile

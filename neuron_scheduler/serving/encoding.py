@@ -15,7 +15,7 @@ import attrs
 import msgspec
 from aiohttp import web
 
-from neuron_scheduler.explain.answers.json_form import in_json, to_json
+from neuron_scheduler.explain.answers import in_json, to_json
 from neuron_scheduler.serving.lane import Turn
 
 JSON: Final = "application/json"

@@ -20,11 +20,17 @@ import attrs
 import msgspec
 from aiohttp import web
 
-from neuron_scheduler.explain.answers.fleet import Fleet, TypeSummary
-from neuron_scheduler.explain.answers.json_form import to_json
-from neuron_scheduler.explain.answers.lists import RecentDecision, RecentDecisions, Waiting, WaitingPod
+from neuron_scheduler.explain.answers import (
+    Fleet,
+    RecentDecision,
+    RecentDecisions,
+    TypeSummary,
+    Waiting,
+    WaitingPod,
+    to_json,
+)
 from neuron_scheduler.explain.fleet import Sums, ranked_machines
-from neuron_scheduler.explain.subject import summary_of
+from neuron_scheduler.explain.why import summary_of
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.serving.access import Names, Reader

@@ -13,8 +13,7 @@ from aiohttp import web
 
 from neuron_scheduler.capture.sizes import counts, purchases, sized
 from neuron_scheduler.capture.workloads import read_workloads
-from neuron_scheduler.explain.fit import how_many_of
-from neuron_scheduler.explain.replicated import Replicated
+from neuron_scheduler.explain.fit import Replicated, how_many_of
 from neuron_scheduler.serving.access import Reader
 from neuron_scheduler.serving.asked import Asked
 from neuron_scheduler.serving.encoding import replied

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from neuron_scheduler.explain.answers.explanation import (
+from neuron_scheduler.explain.answers import (
     Change,
     Explanation,
     FilterVerdict,

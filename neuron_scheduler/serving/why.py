@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation, Verdict
+from neuron_scheduler.explain.answers import Explanation, NodeExplanation, Verdict
 from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause

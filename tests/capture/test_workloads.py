@@ -10,7 +10,7 @@ import yaml
 
 from neuron_scheduler.capture import documents as documents_module
 from neuron_scheduler.capture.workloads import read_workloads
-from neuron_scheduler.explain.replicated import Replicated
+from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.telemetry.errors import ConfigurationError

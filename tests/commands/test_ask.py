@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler import cli
-from neuron_scheduler.explain.answers.explanation import Explanation, PodSummary, Verdict
-from neuron_scheduler.explain.answers.json_form import to_json
-from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
+from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict, Waiting, WaitingPod, to_json
 from tests.support.beside import beside
 from tests.support.scripted_server import Answer, answer, refuse, scripted
 

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.commands.fit_text import FitText, autoscaler_sentence, headline, purchase_sentence
-from neuron_scheduler.explain.answers.fit import Fit, Limit, PlacedPod, Purchase
+from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod, Purchase
 from neuron_scheduler.telemetry.terminal import Paragraphs
 
 LIMIT = Limit(

@@ -10,7 +10,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
 from neuron_scheduler.commands.map_text import MOST_LINES, MOST_PICTURES, MapText, grouped, sums
-from neuron_scheduler.explain.answers.fleet import Fleet, Holder
+from neuron_scheduler.explain.answers import Fleet, Holder
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod

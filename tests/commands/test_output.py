@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given
 
 from neuron_scheduler.commands import output
-from neuron_scheduler.explain.answers.explanation import Explanation, PodSummary, Verdict
-from neuron_scheduler.explain.answers.json_form import from_json
+from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict, from_json
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 VALUES = st.recursive(

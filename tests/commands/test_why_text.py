@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WaitingText, WhyText, age
-from neuron_scheduler.explain.answers.explanation import (
+from neuron_scheduler.explain.answers import (
     Change,
     ChangeKind,
     Explanation,
@@ -19,8 +19,9 @@ from neuron_scheduler.explain.answers.explanation import (
     NodeHolder,
     PodSummary,
     Verdict,
+    Waiting,
+    WaitingPod,
 )
-from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.telemetry.terminal import Paragraphs
 from sandbox.apiserver.table import human_duration

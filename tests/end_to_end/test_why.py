@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from neuron_scheduler.explain.answers.explanation import Explanation, Verdict
-from neuron_scheduler.explain.answers.json_form import from_json
+from neuron_scheduler.explain.answers import Explanation, Verdict, from_json
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import SchedulerProcess

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from neuron_scheduler.explain import inventory
-from neuron_scheduler.explain.fit import how_many
+from neuron_scheduler.explain.fit import PodSet, Replicated, how_many_of
 from neuron_scheduler.explain.waiting import waiting_pods
 from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
@@ -35,7 +35,9 @@ def test_fit_and_the_metrics_agree(seed: int) -> None:
     for (name, size), count in counted.items():
         if name != "unknown":  # pods cannot select nodes without the label
             asking = pod(devices=int(size), tolerations=USUAL, node_selector={INSTANCE_TYPE_LABEL: name})
-            assert run(how_many(cluster, asking, PROFILE, replicas=0, suggest=False)).fitting == count, (name, size)
+            assert (
+                run(how_many_of(cluster, Replicated(0, (PodSet(asking),)), PROFILE, suggest=False)).fitting == count
+            ), (name, size)
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))

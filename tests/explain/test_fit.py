@@ -11,10 +11,8 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase
-from neuron_scheduler.explain.answers.json_form import from_json, to_json
-from neuron_scheduler.explain.fit import how_many, how_many_of, how_many_of_each
-from neuron_scheduler.explain.replicated import PodSet, Replicated
+from neuron_scheduler.explain.answers import Fit, PlacedPod, Purchase, from_json, to_json
+from neuron_scheduler.explain.fit import PodSet, Replicated, how_many_of, how_many_of_each
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
@@ -41,7 +39,7 @@ Joined = Sequence[tuple[FreshNode, int]]
 
 def answer(cluster: Cluster, template: Pod, replicas: int = 0, **rest: Any) -> Fit:
     """Return the answer for replicas of one pod."""
-    return run(how_many(cluster, template, PROFILE, replicas=replicas, **rest))
+    return run(how_many_of(cluster, Replicated(replicas, (PodSet(template),)), PROFILE, **rest))
 
 
 @attrs.define
@@ -342,7 +340,7 @@ def test_a_step_builds_one_index(rest: dict[str, Any]) -> None:
     ]
     cluster = cluster_of(nodes, [pod("p", on="n0", devices=1, ids=(0,), labels={"app": "web"})])
     template = pod("t", devices=16, cpu=1, memory=1, labels={"app": "web"}, **rest)
-    steps = how_many(cluster, template, PROFILE, replicas=152, buy=((2, TRN1),))
+    steps = how_many_of(cluster, Replicated(152, (PodSet(template),)), PROFILE, buy=((2, TRN1),))
     built = []
     with counted_index_work() as work:
         for _ in steps:

@@ -9,7 +9,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
 from neuron_scheduler.explain import inventory
-from neuron_scheduler.explain.answers.fleet import CoreState, Fleet, Holder, MachinePicture
+from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE

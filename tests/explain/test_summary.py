@@ -1,7 +1,7 @@
 """A pod in a line."""
 
-from neuron_scheduler.explain.answers.explanation import PodSummary
-from neuron_scheduler.explain.subject import summary_of
+from neuron_scheduler.explain.answers import PodSummary
+from neuron_scheduler.explain.why import summary_of
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from tests.support.builders import pod
 

@@ -6,11 +6,16 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers.explanation import Explanation, FilterCount, NodeExplanation, NodeHolder, Verdict
-from neuron_scheduler.explain.answers.json_form import from_json, to_json
-from neuron_scheduler.explain.reasons import MOST_ALIKE, MOST_NAMED
-from neuron_scheduler.explain.subject import DELETED
-from neuron_scheduler.explain.why import explain_on_node, explain_pod
+from neuron_scheduler.explain.answers import (
+    Explanation,
+    FilterCount,
+    NodeExplanation,
+    NodeHolder,
+    Verdict,
+    from_json,
+    to_json,
+)
+from neuron_scheduler.explain.why import DELETED, MOST_ALIKE, MOST_NAMED, explain_on_node, explain_pod
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile

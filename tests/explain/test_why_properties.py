@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers.explanation import Explanation, NodeGroup, Verdict
+from neuron_scheduler.explain.answers import Explanation, NodeGroup, Verdict
 from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node

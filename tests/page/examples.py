@@ -1,16 +1,22 @@
 """Fleets and pods for the tests of the page."""
 
-from neuron_scheduler.explain.answers.explanation import (
+from neuron_scheduler.explain.answers import (
     Change,
     ChangeKind,
     Explanation,
+    Fleet,
+    Holder,
     LeavingPod,
+    MachinePicture,
     NodeGroup,
     PodSummary,
+    RecentDecision,
+    RecentDecisions,
+    TypeSummary,
     Verdict,
+    Waiting,
+    WaitingPod,
 )
-from neuron_scheduler.explain.answers.fleet import Fleet, Holder, MachinePicture, TypeSummary
-from neuron_scheduler.explain.answers.lists import RecentDecision, RecentDecisions, Waiting, WaitingPod
 
 BOTH = ("device", "core")
 MESSAGE = (

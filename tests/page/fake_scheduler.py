@@ -14,10 +14,7 @@ import attrs
 import msgspec
 from aiohttp import web
 
-from neuron_scheduler.explain.answers.explanation import Explanation, PodSummary
-from neuron_scheduler.explain.answers.fleet import Fleet
-from neuron_scheduler.explain.answers.json_form import to_json
-from neuron_scheduler.explain.answers.lists import RecentDecisions, Waiting
+from neuron_scheduler.explain.answers import Explanation, Fleet, PodSummary, RecentDecisions, Waiting, to_json
 from neuron_scheduler.serving.page import page_files
 from neuron_scheduler.serving.pages import Page, text
 from neuron_scheduler.serving.server import Endpoints, serving

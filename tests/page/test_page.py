@@ -5,9 +5,16 @@ from collections.abc import AsyncIterator
 import attrs
 import pytest
 
-from neuron_scheduler.explain.answers.explanation import PodSummary
-from neuron_scheduler.explain.answers.fleet import Fleet, Holder, TypeSummary
-from neuron_scheduler.explain.answers.lists import RecentDecision, RecentDecisions, Waiting, WaitingPod
+from neuron_scheduler.explain.answers import (
+    Fleet,
+    Holder,
+    PodSummary,
+    RecentDecision,
+    RecentDecisions,
+    TypeSummary,
+    Waiting,
+    WaitingPod,
+)
 from tests.browser.chromium import Chromium, Tab
 from tests.page import examples
 from tests.page.fake_scheduler import NO_NAMES, TOKEN, FakeScheduler

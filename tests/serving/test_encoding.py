@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from neuron_scheduler.explain.answers.json_form import to_json
+from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.serving import encoding
 from neuron_scheduler.serving.encoding import accepts_gzip, answered, has_it, packed, pieces_of, tag, unchanged
 from tests.support.web_requests import body_of, request

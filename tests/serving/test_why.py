@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuron_scheduler.explain.answers.json_form import to_json
+from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.serving.asked import BESIDE_KUBE_SCHEDULER, STANDBY

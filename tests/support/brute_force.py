@@ -14,7 +14,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers.explanation import Change
+from neuron_scheduler.explain.answers import Change
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -223,7 +223,7 @@ def _shapes(origin: Cluster, world: World, name: str) -> list[FreshNode]:
     shapes = list(fresh_nodes(origin.view, name))
     zone = world.pending.constraints.node_selector.get(ZONE_LABEL)
     if zone is not None and zone not in {fresh.zone for fresh in shapes}:
-        for fresh in shapes[:1]:
+        for fresh in shapes.copy():
             there = attrs.evolve(fresh.node, labels={**fresh.node.labels, ZONE_LABEL: zone})
             shapes.append(attrs.evolve(fresh, node=there))
     return shapes

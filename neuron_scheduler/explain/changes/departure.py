@@ -25,8 +25,8 @@ import attrs
 
 from neuron_scheduler.cluster.index.nodeset import Slot, less, membership
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pods
-from neuron_scheduler.explain.answers.explanation import Change, ChangeKind, LeavingPod
-from neuron_scheduler.explain.changes.question import Found, Note, Question, kubectl
+from neuron_scheduler.explain.answers import Change, ChangeKind, LeavingPod
+from neuron_scheduler.explain.changes.refused_pod import Found, Note, RefusedPod, kubectl
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few, few_names
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
@@ -86,11 +86,11 @@ class Ending(Incoming):
         return sum(other.requests.get(name, 0) / amount for name, amount in self.pod.requests.items() if amount > 0)
 
 
-def find(question: Question) -> Iterator[Found]:
+def find_departure(refused: RefusedPod) -> Iterator[Found]:
     """Yield the pods of one node whose end would do, if there are any."""
-    yield from question.refusal_warmed_up()
-    ending = Ending(question.pod, question.profile, question.disruption_allowance)
-    places, too_many = yield from _counted(question, ending)
+    yield from refused.refusal_warmed_up()
+    ending = Ending(refused.pod, refused.profile, refused.disruption_allowance)
+    places, too_many = yield from _counted(refused, ending)
     best, name, uids = None, "", list[str]()
     for number, (counted, _, place) in enumerate(places):
         if best is not None and counted >= best:
@@ -98,7 +98,7 @@ def find(question: Question) -> Iterator[Found]:
         if number == _MOST_TRIED:
             yield _CUT_OFF
             break
-        victims = _victims(question, ending, place, best)
+        victims = _victims(refused, ending, place, best)
         if victims is not None and len(victims.pods) <= MOST_GONE:
             best, name, uids = ending.cost(victims), place, [pod.uid for pod in victims.pods]
         too_many |= victims is not None and len(victims.pods) > MOST_GONE
@@ -109,18 +109,18 @@ def find(question: Question) -> Iterator[Found]:
         return
     for uid in tuple(uids):
         rest = [other for other in uids if other != uid]
-        if rest and _change(question, ending, name, rest) is not None:
+        if rest and _change(refused, ending, name, rest) is not None:
             uids = rest
         yield None
-    yield _change(question, ending, name, uids) or _CHANGED
+    yield _change(refused, ending, name, uids) or _CHANGED
 
 
-def _counted(question: Question, ending: Ending) -> Generator[None, None, tuple[list[_Place], bool]]:
+def _counted(refused: RefusedPod, ending: Ending) -> Generator[None, None, tuple[list[_Place], bool]]:
     """Return where pods could go, the cheapest first by counting, and whether some node would have to lose too many."""
     places, too_many = list[_Place](), False
-    for slot, name in _helpful(question):
-        node_info = question.cluster.node(name)
-        victims = None if node_info is None else counted_victims(_full(question, node_info), ending)
+    for slot, name in _helpful(refused):
+        node_info = refused.cluster.node(name)
+        victims = None if node_info is None else counted_victims(_full(refused, node_info), ending)
         if victims is not None and len(victims.pods) <= MOST_GONE:
             places.append((ending.cost(victims), slot, name))
         too_many |= victims is not None and len(victims.pods) > MOST_GONE
@@ -128,12 +128,12 @@ def _counted(question: Question, ending: Ending) -> Generator[None, None, tuple[
     return sorted(places), too_many
 
 
-def _helpful(question: Question) -> list[tuple[Slot, str]]:
+def _helpful(refused: RefusedPod) -> list[tuple[Slot, str]]:
     """Return the nodes where fewer pods could help: no filter says that they would not, whatever the others say."""
-    view, pod = question.cluster.view, question.pod
+    view, pod = refused.cluster.view, refused.pod
     nodes = view.live
-    with question.cluster.without_nomination(pod.uid):
-        for step in question.profile.plan(pod).filters:
+    with refused.cluster.without_nomination(pod.uid):
+        for step in refused.profile.plan(pod).filters:
             for refusal in step.refuse(view, pod, nodes):
                 if refusal.unresolvable:
                     nodes = less(nodes, refusal.nodes)
@@ -142,48 +142,48 @@ def _helpful(question: Question) -> list[tuple[Slot, str]]:
     return [(slot, view.row(slot).node.name) for slot in map(Slot, range(size)) if is_one(slot)]
 
 
-def _full(question: Question, node_info: NodeInfo) -> NodeInfo:
+def _full(refused: RefusedPod, node_info: NodeInfo) -> NodeInfo:
     """Return the row with the pods on it for which space is kept that the pod may not take."""
-    pod = question.pod
+    pod = refused.pod
     kept = tuple(nomination for nomination in node_info.nominations if nomination.pod.uid != pod.uid)
     row = node_info if len(kept) == len(node_info.nominations) else attrs.evolve(node_info, nominations=kept)
     return attrs.evolve(row.with_nominated(pod.priority), nominations=()) if kept else row
 
 
-def _victims(question: Question, ending: Ending, name: str, limit: Cost | None) -> Victims | None:
+def _victims(refused: RefusedPod, ending: Ending, name: str, limit: Cost | None) -> Victims | None:
     """Return the cheapest pods of a node without which the filters accept the pod; None if the limit is reached."""
-    cluster = question.cluster
+    cluster = refused.cluster
     slot = cluster.view.slot(name)
     if slot is None:
         return None
-    with cluster.row_replaced(slot, _full(question, cluster.view.row(slot))):
+    with cluster.row_replaced(slot, _full(refused, cluster.view.row(slot))):
         found = victims_on(cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
     return found if isinstance(found, Victims) and found.pods else None
 
 
-def _change(question: Question, ending: Ending, name: str, uids: Collection[str]) -> Change | None:
+def _change(refused: RefusedPod, ending: Ending, name: str, uids: Collection[str]) -> Change | None:
     """Return the end of these pods as a change, if they are still there and their node then takes the pod."""
-    node_info = question.cluster.node(name)
+    node_info = refused.cluster.node(name)
     if node_info is None:
         return None
-    gone = [pod for pod in ending.leavers(_full(question, node_info)) if pod.uid in uids]
+    gone = [pod for pod in ending.leavers(_full(refused, node_info)) if pod.uid in uids]
     kept = tuple(nomination for nomination in node_info.nominations if nomination.pod.uid not in uids)
     row = without_pods(node_info, [uid for uid in uids if uid in node_info.pod_infos])
     row = row if len(kept) == len(row.nominations) else attrs.evolve(row, nominations=kept)
-    if len(gone) < len(uids) or question.decision_with(row) is None:
+    if len(gone) < len(uids) or refused.decision_with(row) is None:
         return None
-    return _change_of(question, node_info, gone)
+    return _change_of(refused, node_info, gone)
 
 
-def _change_of(question: Question, node_info: NodeInfo, gone: Sequence[Pod]) -> Change:
+def _change_of(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> Change:
     """Return the end of these pods of a node as a change; those that must be ended come first, by importance."""
     live = by_importance(pod for pod in gone if not pod.terminating)
     ending = by_importance(pod for pod in gone if pod.terminating)
-    violating = question.disruption_allowance.violating(live)
-    pods = tuple(_leaving(question, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending))
+    violating = refused.disruption_allowance.violating(live)
+    pods = tuple(_leaving(refused, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending))
     return Change(
         ChangeKind.DEPARTURE,
-        " ".join(_sentences(question, node_info, live, ending, pods)),
+        " ".join(_sentences(refused, node_info, live, ending, pods)),
         command=_command(live),
         node_name=node_info.node.name,
         pods=pods,
@@ -191,9 +191,9 @@ def _change_of(question: Question, node_info: NodeInfo, gone: Sequence[Pod]) -> 
     )
 
 
-def _leaving(question: Question, node_info: NodeInfo, pod: Pod, *, violates: bool) -> LeavingPod:
+def _leaving(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates: bool) -> LeavingPod:
     info = node_info.pod_infos.get(pod.uid)
-    budgets = question.disruption_allowance.budgets
+    budgets = refused.disruption_allowance.budgets
     return LeavingPod(
         pod.namespace,
         pod.name,
@@ -202,12 +202,12 @@ def _leaving(question: Question, node_info: NodeInfo, pod: Pod, *, violates: boo
         asks=asked(pod.neuron),
         budgets=tuple(budget.name for budget in budgets if budget.counts(pod)),
         violates=violates,
-        evictable=info is not None and not info.unreadable and pod.priority < question.pod.priority,
+        evictable=info is not None and not info.unreadable and pod.priority < refused.pod.priority,
     )
 
 
 def _sentences(
-    question: Question, node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod], pods: Sequence[LeavingPod]
+    refused: RefusedPod, node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod], pods: Sequence[LeavingPod]
 ) -> Iterator[str]:
     """Yield what is to be done, and what whoever does it should know."""
     name = node_info.node.name
@@ -223,7 +223,7 @@ def _sentences(
         which = f"the disruption budget{_s(budgets)} {few_names(list(budgets))}"
         yield f"This goes beyond what {which} allow{_s(budgets, 's', '')}."
     their = _s(live, "Its", "Their")
-    if all(pod.evictable for pod in pods[: len(live)]) and not question.pod.never_preempts:
+    if all(pod.evictable for pod in pods[: len(live)]) and not refused.pod.never_preempts:
         them = _s(live, "it", "them")
         yield f"{their} priority is lower, so the scheduler may evict {them} itself."
     if any(pod.owner is not None for pod in live):

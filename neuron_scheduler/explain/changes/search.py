@@ -2,7 +2,7 @@
 The smallest changes that would let a refused pod in, of every kind.
 
 The kinds are asked one after the other, in the order in which their changes are shown. The search pauses, and runs on
-the live cluster (`question` says why): each change was true when it was found, and its names are valid afterwards.
+the live cluster (`refused_pod` says why): each change was true when it was found, and its names are valid afterwards.
 Does not combine kinds: where no single change suffices, a note says so.
 """
 
@@ -10,9 +10,11 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers.explanation import Change
-from neuron_scheduler.explain.changes import count, departure, instance_type, new_node, selector, toleration, uncordon
-from neuron_scheduler.explain.changes.question import Kind, Note, Question
+from neuron_scheduler.explain.answers import Change
+from neuron_scheduler.explain.changes.departure import find_departure
+from neuron_scheduler.explain.changes.nodes import find_new_node, find_uncordon
+from neuron_scheduler.explain.changes.pod_spec import find_count, find_instance_type, find_selector, find_toleration
+from neuron_scheduler.explain.changes.refused_pod import Kind, Note, RefusedPod
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
@@ -21,13 +23,13 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
 KINDS: Final[tuple[Kind, ...]] = (
-    count.find,
-    departure.find,
-    uncordon.find,
-    toleration.find,
-    selector.find,
-    instance_type.find,
-    new_node.find,
+    find_count,
+    find_departure,
+    find_uncordon,
+    find_toleration,
+    find_selector,
+    find_instance_type,
+    find_new_node,
 )
 """In the order of `ChangeKind`."""
 NONE_ALONE: Final = "No single change of the kinds that were tried lets the pod in."
@@ -62,11 +64,11 @@ def changes(
         return (), (NONE_HELPS,)
     if asks_much(pod):
         return (), (ASKS_MUCH,)
-    question = Question(cluster, pod, profile, refused, DisruptionAllowance(budgets), now)
+    refused_pod = RefusedPod(cluster, pod, profile, refused, DisruptionAllowance(budgets), now)
     found: list[Change] = []
     notes: dict[str, None] = {}
     for kind in KINDS:
-        for item in kind(question):
+        for item in kind(refused_pod):
             if isinstance(item, Change):
                 found.append(item)
             elif isinstance(item, Note):

@@ -5,13 +5,15 @@ Each pod is decided by the functions that decide real ones, so devices, spread c
 as they do for real pods.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, row_of
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.neuron.catalog import machine_of
@@ -79,3 +81,48 @@ def has_room(fresh: FreshNode, request: NeuronRequest) -> bool:
     if machine is None or illegal_count(machine, request) is not None:
         return False
     return place(machine, machine.all_cores, request) is not None
+
+
+def prepared_for_fresh(view: View) -> Iterator[None]:
+    """Build in steps the indexes that find nodes by type and by zone, from which new nodes get their shape."""
+    return view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
+
+
+def fresh_that_take(
+    cluster: Cluster, pods: Sequence[Pod], profile: Profile, considered: Callable[[FreshNode], bool], *, zone: str = ""
+) -> Generator[None, None, list[list[FreshNode]]]:
+    """
+    Return by type the new nodes that take at least one of the pods, the type with the fewest devices first.
+
+    Args:
+        cluster: the same afterwards; it may change when this yields.
+        pods: with warm indexes.
+        profile: by which it is decided.
+        considered: which new nodes are tried.
+        zone: tried for each type, even if no new node is known to be there.
+    """
+    found: list[list[FreshNode]] = []
+    for instance_type in known_types(cluster.view):
+        of_type: list[FreshNode] = []
+        for fresh in filter(considered, fresh_nodes_with(cluster.view, instance_type, zone)):
+            if any(takes(cluster, fresh, pod, profile) for pod in pods):
+                of_type.append(fresh)
+            yield
+        if of_type:
+            found.append(of_type)
+        yield
+    return sorted(found, key=lambda of_type: (_devices(of_type[0]), of_type[0].node.instance_type))
+
+
+def fresh_nodes_with(view: View, instance_type: str, zone: str) -> tuple[FreshNode, ...]:
+    """Return the shapes of a new node of a type; each also in the zone, if one is given and none is there."""
+    fresh = fresh_nodes(view, instance_type)
+    if not zone or any(each.zone == zone for each in fresh):
+        return fresh
+    nodes = [attrs.evolve(each.node, labels={**each.node.labels, ZONE_LABEL: zone}) for each in fresh]
+    return (*fresh, *(attrs.evolve(each, node=node) for each, node in zip(fresh, nodes, strict=True)))
+
+
+def _devices(fresh: FreshNode) -> int:
+    machine = machine_of(fresh.node)
+    return 0 if machine is None else machine.devices

@@ -18,7 +18,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.app import App
-from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
+from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
+from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.explain.changes.search import NONE_ALONE, changes
 from neuron_scheduler.model.selectors import Effect, Requirement, Taint
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod

@@ -7,8 +7,8 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
-from neuron_scheduler.explain.changes.question import Question
+from neuron_scheduler.explain.answers import Change, ChangeKind
+from neuron_scheduler.explain.changes.refused_pod import RefusedPod
 from neuron_scheduler.explain.changes.search import KINDS
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
@@ -86,7 +86,7 @@ def test_each_change_is_true_when_it_is_yielded(seed: int, some_world: Callable[
         refused = schedule_pod(cluster, world.pending, world.profile)
         if not isinstance(refused, FitError) or world.pending.refusal:
             continue
-        question = Question(cluster, world.pending, world.profile, refused, DisruptionAllowance(()))
+        question = RefusedPod(cluster, world.pending, world.profile, refused, DisruptionAllowance(()))
         for kind in KINDS:
             for item in kind(question):
                 if item is None:

@@ -9,15 +9,15 @@ have to build its indexes again. Does not judge by anything but the filters.
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.explain.answers.explanation import Change
+from neuron_scheduler.explain.answers import Change
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clipped, few
 from neuron_scheduler.scheduling.cycle.filters import fitting
@@ -34,13 +34,17 @@ class Note:
     text: str
 
 
+Found = Change | Note | None
+T = TypeVar("T")
+
+
 @attrs.frozen(eq=False)
-class Question:
+class RefusedPod:
     """
     A refused pod in its cluster.
 
     Attributes:
-        refused: why no node takes it.
+        error: why no node takes it.
         disruption_allowance: what the budgets of the other pods allow.
         now: seconds since the epoch.
     """
@@ -48,7 +52,7 @@ class Question:
     cluster: Cluster
     pod: Pod
     profile: Profile
-    refused: FitError
+    error: FitError
     disruption_allowance: DisruptionAllowance
     now: float = 0.0
 
@@ -83,14 +87,35 @@ class Question:
         with self.cluster.without_nomination(self.pod.uid):
             return fitting(self.cluster, pod, self.profile.plan(pod), among)
 
+    def first_fitting(
+        self, others: Iterable[tuple[T, Pod]], most: int, not_all: Note
+    ) -> Generator[Found, None, tuple[T, str] | None]:
+        """
+        Return the first of other forms of the pod that fits, and its node's name; None if none does.
+
+        Args:
+            others: each with what it is called.
+            most: are tried.
+            not_all: is yielded if there are more.
+        """
+        for number, (what, other) in enumerate(others):
+            if number == most:
+                yield not_all
+                return None
+            yield from self.warmed_up(other)
+            decision = self.decision(other)
+            if decision is not None:
+                return what, decision.node_name
+            yield None
+        return None
+
     @property
     def reads_other_nodes(self) -> bool:
         """Whether the pod's spread depends on which other nodes count, so that a question to all nodes is no proof."""
         return any(constraint.hard for constraint in self.pod.constraints.spread)
 
 
-Found = Change | Note | None
-Kind = Callable[[Question], Iterator[Found]]
+Kind = Callable[[RefusedPod], Iterator[Found]]
 """Searches for the smallest changes of one kind; yields None whenever other tasks may run."""
 
 

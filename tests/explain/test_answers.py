@@ -3,18 +3,22 @@
 import msgspec
 import pytest
 
-from neuron_scheduler.explain.answers.explanation import (
+from neuron_scheduler.explain.answers import (
     Change,
     ChangeKind,
     Explanation,
     FilterCount,
+    Fleet,
+    Holder,
     LeavingPod,
+    MachinePicture,
     NodeGroup,
     PodSummary,
+    TypeSummary,
     Verdict,
+    from_json,
+    to_json,
 )
-from neuron_scheduler.explain.answers.fleet import Fleet, Holder, MachinePicture, TypeSummary
-from neuron_scheduler.explain.answers.json_form import from_json, to_json
 
 ANSWER = Explanation(
     pod=PodSummary("ml", "train-0", "my-scheduler", 5, 1.5, "8 Neuron devices", "aws.amazon.com/neurondevice", 8),

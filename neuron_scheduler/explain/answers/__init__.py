@@ -1,1 +1,0 @@
-"""The answers as frozen values, without the functions that compute them."""
