@@ -100,20 +100,16 @@ class Chromium:
                 self._answers.pop(message["id"]).set_result(message["result"])
 
     @asynccontextmanager
-    async def tab(
-        self, *, width: int = 1280, height: int = 900, media: Mapping[str, str] | None = None
-    ) -> AsyncIterator["Tab"]:
-        """Open an empty tab that shares nothing with others; `media` are features such as `prefers-color-scheme`."""
+    async def tab(self) -> AsyncIterator["Tab"]:
+        """Open an empty tab that shares nothing with others."""
         context = (await self.call("Target.createBrowserContext"))["browserContextId"]
         try:
             target = await self.call("Target.createTarget", url="about:blank", browserContextId=context)
             attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
             tab = self._tabs[attached["sessionId"]] = Tab(self, attached["sessionId"])
-            for domain in ("Page", "Runtime", "Log", "Network", "Audits", "Accessibility"):
+            for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
                 await tab.call(f"{domain}.enable")
-            await tab.resize(width, height)
-            features = [{"name": name, "value": value} for name, value in (media or {}).items()]
-            await tab.call("Emulation.setEmulatedMedia", features=features)
+            await tab.resize(1280, 900)
             yield tab
             del self._tabs[attached["sessionId"]]
         finally:
@@ -205,19 +201,6 @@ class Tab:
     async def write(self, text: str) -> None:
         """Type a text into what has the focus."""
         await self.call("Input.insertText", text=text)
-
-    async def accessible(self) -> list[tuple[str, str, bool]]:
-        """Return role, name and whether it can have the focus, of all that assistive technology is told of."""
-        nodes = (await self.call("Accessibility.getFullAXTree"))["nodes"]
-        return [
-            (
-                node["role"]["value"],
-                node.get("name", {}).get("value", ""),
-                any(item["name"] == "focusable" and item["value"]["value"] for item in node.get("properties", [])),
-            )
-            for node in nodes
-            if not node["ignored"]
-        ]
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, until
-from tests.support.builders import node, pod
+from tests.support.builders import pod
 from tests.support.extender_road import Answer, Road, assert_nothing_is_held, call, serving, torus, turns
 
 
@@ -58,16 +58,6 @@ async def test_a_node_that_does_not_fit_any_more_is_an_error() -> None:
         assert road.counted == ["bound", "failed"]
         assert road.tried == ["first"]
         assert road.cluster.pod_count == 1
-
-
-async def test_a_node_whose_free_devices_are_no_block_is_an_error() -> None:
-    """Enough by count is not enough."""
-    async with serving() as road:
-        for name, ids in (("a", (1, 2)), ("b", (5, 6)), ("c", (9, 10)), ("d", (13, 14))):
-            road.see(pod(name, devices=2, ids=ids, on="n"))
-        road.foreign("p", devices=4)
-        assert "didn't have a free block of Neuron devices" in await road.verb.bind(call("p"))
-        assert road.tried == []
 
 
 async def test_a_flood_of_bad_calls_fills_neither_the_log_nor_the_api_server(
@@ -201,15 +191,6 @@ async def test_a_pod_that_cannot_be_read_is_an_error() -> None:
         assert_nothing_is_held(road)
 
 
-async def test_what_changes_while_a_pod_is_read_counts() -> None:
-    """The newest state is decided: here the pod begins to terminate."""
-    async with serving() as road:
-        road.stored["default/p"] = pod("p", devices=1)
-        road.reading = lambda: road.see(pod("p", devices=1, terminating=True))
-        assert "is being deleted" in await road.verb.bind(call("p"))
-        assert road.tried == []
-
-
 async def test_a_repeated_call_is_a_success() -> None:
     """After the Binding, both before and after the watch shows it; for another node it is an error."""
     async with serving() as road:
@@ -233,18 +214,6 @@ async def test_a_pod_that_another_process_has_bound() -> None:
         assert road.tried == []
 
 
-async def test_a_pod_that_our_own_queue_binds_is_refused_at_every_moment() -> None:
-    """Its Binding may still fail, so a success would be a guess."""
-    async with serving(outcomes={"own": IN_DOUBT}) as road:
-        road.foreign("own", devices=4, scheduler_name="my-scheduler")
-        await until(lambda: road.count("own") > 2)
-        assert "its own queue" in await road.verb.bind(call("own"))
-        road.outcomes["own"] = Bound()
-        await until(lambda: ("own", "n") in road.reports)
-        road.confirm("own")
-        assert "its own queue" in await road.verb.bind(call("own"))
-
-
 async def test_two_calls_share_one_binding() -> None:
     """Both get its outcome; a call for another node meanwhile is an error."""
     async with serving(outcomes={"p": IN_DOUBT}) as road:
@@ -261,19 +230,6 @@ async def test_two_calls_share_one_binding() -> None:
             road.outcomes["p"] = Bound()
         assert (first.text, second.text) == ("", "")
         assert road.held() == 8
-
-
-async def test_two_calls_that_read_the_pod_at_once_share_one_binding() -> None:
-    """The second looks again after it has waited."""
-    async with serving() as road:
-        road.stored["default/p"] = pod("p", devices=4)
-        road.reading = lambda: road.foreign("p", devices=4)
-        first, second = Answer(), Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(first.of, road, "p")
-            tasks.start_soon(second.of, road, "p")
-        assert (first.text, second.text) == ("", "")
-        assert road.tried == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -294,25 +250,6 @@ async def test_a_binding_that_fails_leaves_nothing(outcome: BindOutcome, expecte
         assert_nothing_is_held(road)
         road.outcomes.clear()
         assert await road.verb.bind(call("p")) == ""
-
-
-async def test_devices_of_a_failed_binding_wake_the_queue() -> None:
-    """A pod of our own queue that waits for them is tried again."""
-    async with serving(outcomes={"p": HANG}) as road:
-        road.foreign("p", devices=16)
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await until(lambda: road.count("p") == 1)
-            road.add("own", devices=16)
-            await until(lambda: any("0/1 nodes are available" in message for _, message in road.reports))
-            tasks.cancel_scope.cancel()
-        assert road.held() == 32  # it was sent, so it may succeed
-    async with serving(outcomes={"p": Refused(403, "no", retryable=False)}) as road:
-        road.foreign("p", devices=16)
-        assert await road.verb.bind(call("p")) == "no"
-        road.add("own", devices=16)
-        await until(lambda: ("own", "n") in road.reports)
 
 
 async def test_not_the_leader() -> None:
@@ -364,15 +301,6 @@ async def test_an_exception_is_one_calls_error(part: str) -> None:
             assert_nothing_is_held(road)
         road.breaks.clear()
         assert await road.verb.bind(call("p")) == ""
-
-
-async def test_a_node_of_another_kind_has_no_place_for_neuron() -> None:
-    """A pod with Neuron never lands on a node without it."""
-    async with serving() as road:
-        road.nodes.added(node("plain"))
-        road.foreign("p", devices=1)
-        assert "Insufficient aws.amazon.com/neuron" in await road.verb.bind(call("p", "plain"))
-        assert_nothing_is_held(road)
 
 
 async def test_space_that_is_nominated_is_not_given_away() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from neuron_scheduler.kube.writes.binder import Bound, Fenced, Refused
+from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.selectors import Effect, Taint
 from tests.controllers.test_binding_cycle import IN_DOUBT, until
 from tests.support.builders import pod
@@ -149,18 +149,6 @@ async def test_what_happens_at_the_fence_is_an_error_for_the_caller(case: str) -
         assert road.tried == ["first"]
         assert road.cluster.node_of("uid-p") is None
         assert road.verb.under_way == 0
-
-
-async def test_the_lease_is_lost_at_the_fence() -> None:
-    """The Binding is held back at the last moment, and the caller is told to try again."""
-    async with serving() as road:
-        road.outcomes["p"] = Fenced()  # what the binder returns without the Lease
-        async with waiting(road) as answer:
-            road.leads = False
-            road.change("first", admitted=True)
-        assert answer.text
-        assert "may not bind any more" in answer.text
-        assert road.held() == 8
 
 
 async def test_both_roads_share_the_fence() -> None:

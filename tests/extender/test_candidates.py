@@ -13,7 +13,6 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
 from neuron_scheduler.extender.candidates import (
     ELSEWHERE,
-    MOST_LATE,
     UNKNOWN_NODE,
     Filtered,
     concerns_us,
@@ -28,15 +27,13 @@ from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle import schedule_pod
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain
-from neuron_scheduler.scheduling.plugins import neuron_topology
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_node
 from tests.support.thoroughness import examples
 
 OURS = extender_profile()
-QUEUE = default_profile("my-scheduler")
 AS_IN_OUR_QUEUE = default_profile("", preferences=("AvoidRejectingNodes", "SmallestBlock"))
 SEVEN = (
     "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices."
@@ -89,28 +86,6 @@ def test_filter_is_the_schedulers_own(dice: Random) -> None:
             refusals = [r for r in refusals_of(cluster, slot, pending, OURS) if r.nodes >> slot & 1]
             assert failed.get(name, "") in ({r.reason for r in refusals} or {""})
             assert (name in filtered.unresolvable) == any(r.unresolvable for r in refusals)
-
-
-@settings(max_examples=examples(100))
-@given(st.randoms(use_true_random=False))
-def test_what_our_queue_places_passes(dice: Random) -> None:
-    """A node that passes all filters of our queue passes, and one that it refuses for our reasons fails for them."""
-    cluster, pending, names = random_cluster(dice), pending_pod(dice, "p"), sorted(NAMES)
-    if any(name not in ("cpu", "memory") and "neuron" not in name for name in pending.requests):
-        pending = attrs.evolve(pending, requests={})
-    passing, by_reason = explain(cluster, pending, QUEUE)
-    filtered = filter_nodes(cluster, pending, OURS, names)
-    failed = reasons(filtered)
-
-    for name in names:
-        slot = cluster.view.slot(name)
-        if slot is None or not concerns_us(pending):
-            continue
-        if passing >> slot & 1:
-            assert name not in failed
-        [reason] = [reason for reason, nodes in by_reason.items() if nodes >> slot & 1] or [""]
-        if reason in {neuron_topology.UNKNOWN, neuron_topology.UNHEALTHY, *neuron_topology.NO_BLOCK.values()}:
-            assert failed[name] == reason
 
 
 @settings(max_examples=examples(100))
@@ -280,12 +255,3 @@ def test_the_pods_of_many_nodes_are_counted_in_steps() -> None:
     cluster.remove_pod("uid-full-n219")
     cluster.remove_node("n218")
     assert finish(steps) == ["n219"]
-
-
-def test_where_kube_scheduler_does_not_count_devices() -> None:
-    """It sends all full nodes: the search ends as soon as they are more than a late watch explains."""
-    cluster, names = observed(200, pod("full", devices=16, ids=range(16), on="n"))
-    assert len(finish(counted_otherwise(cluster, pod(devices=4), names[:MOST_LATE], ()))) == MOST_LATE
-    cluster.rows_read = 0
-    assert len(finish(counted_otherwise(cluster, pod(devices=4), names, ()))) == MOST_LATE + 1
-    assert cluster.rows_read == MOST_LATE + 1

@@ -130,15 +130,6 @@ async def test_a_leader_that_does_not_answer() -> None:
     assert "gives no answer" in await sentence_of(Forward(leader=lambda: server.url))
 
 
-@pytest.mark.parametrize("victims", [{}, None])
-async def test_victims_of_the_leader(victims: dict[str, str] | None) -> None:
-    """An answer without a node is one, too."""
-    async with scripted(answer({"NodeNameToMetaVictims": victims})) as (server, _):
-        forward = Forward(leader=lambda: server.url)
-        assert (await forward.send("preempt", BODY))[0] == 200
-        forward.close()
-
-
 @attrs.frozen
 class Files:
     """A replica's certificate files."""
@@ -180,20 +171,12 @@ async def serving(own: Files, client_ca_file: str = "") -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def test_with_tls_the_leader_shows_the_certificate_that_all_replicas_share(tmp_path: Path) -> None:
-    """It is made for the Service's name, not for a pod's address."""
-    shared = files(tmp_path / "shared", Authority().issue("k8s-neuron-scheduler.kube-system.svc"))
-    async with serving(shared) as url:
-        forward = shared.forward(url)
-        assert await forward.send("bind", BODY) == (200, BOUND)
-        forward.close()
-
-
-async def test_a_leaf_alone_is_enough(tmp_path: Path) -> None:
-    """The file need not contain the authority."""
-    issued = Authority().issue("k8s-neuron-scheduler")
-    leaf = issued.chain.partition(b"-----END CERTIFICATE-----\n")
-    shared = files(tmp_path / "shared", attrs.evolve(issued, chain=leaf[0] + leaf[1]))
+@pytest.mark.parametrize("alone", [False, True])
+async def test_with_tls_the_leader_shows_the_certificate_that_all_replicas_share(tmp_path: Path, alone: bool) -> None:
+    """It is made for the Service's name, not for a pod's address; the file need not contain the authority."""
+    issued = Authority().issue("k8s-neuron-scheduler.kube-system.svc")
+    leaf = "".join(issued.chain.decode().partition("-----END CERTIFICATE-----\n")[:2]).encode()
+    shared = files(tmp_path / "shared", attrs.evolve(issued, chain=leaf if alone else issued.chain))
     async with serving(shared) as url:
         forward = shared.forward(url)
         assert await forward.send("bind", BODY) == (200, BOUND)

@@ -5,7 +5,6 @@ kube-scheduler is a few lines here: one pod after the other is filtered and prio
 """
 
 import io
-import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +19,6 @@ from neuron_scheduler.extender.verbs import Role
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.lease import LeaseClient
-from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry import logs
@@ -173,54 +171,6 @@ async def test_the_documents_own_case(free_tcp_port: int) -> None:
         f"Succesfully updated the DevUsageMap [{HALF}]  and otherDevUsageMap {THREE} after alloc for node inf1-0",
         "Finished executing Bind Request...",
     ]
-
-
-async def test_its_own_scheduler_name_is_not_served(free_tcp_port: int) -> None:
-    """Without a queue, pods of `my-scheduler` are left alone, and kube-scheduler may have them."""
-    async with (
-        serving("trn1.32xlarge", kubelet=False) as server,
-        replica(server, free_tcp_port) as running,
-        anyio.create_task_group() as tasks,
-    ):
-        scheduler = KubeScheduler(server, free_tcp_port)
-        pod = server.create(pod_manifest("p", neuron=1))
-        tasks.start_soon(running.run)
-        await running.leads()
-        assert not any(running.app.parts.queue.count(place) for place in Place)
-        assert await scheduler.schedule(pod) == "trn1-0"
-        await running.stop()
-
-
-async def test_both_roads_in_one_process(free_tcp_port: int) -> None:
-    """Pods of our queue and of kube-scheduler's land beside each other, without an overlap, until the fleet is full."""
-    async with (
-        serving("trn1.32xlarge", "trn1.32xlarge", "inf2.48xlarge", "inf1.6xlarge") as server,
-        replica(server, free_tcp_port, queue=True) as running,
-        anyio.create_task_group() as tasks,
-    ):
-        scheduler, dice = KubeScheduler(server, free_tcp_port), random.Random(1)
-        tasks.start_soon(running.run)
-        await running.leads()
-        async with anyio.create_task_group() as pods:
-            for number in range(60):
-                asked: Any = dice.choice([{"neuron": 1}, {"neuron": 4}, {"neuroncore": 2}, {"neuroncore": 1}])
-                if number % 2:
-                    server.create(pod_manifest(f"p{number}", **asked))
-                else:
-                    pods.start_soon(scheduler.schedule, scheduler.create(f"p{number}", **asked))
-        await running.stop()
-        held: dict[tuple[str, int], str] = {}
-        bound = [pod for pod in server.store.objects(PODS.plural) if pod["spec"].get("nodeName")]
-        widths = {"trn1": 2, "inf2": 2, "inf1": 4}
-        for pod in bound:
-            node_name, annotations = pod["spec"]["nodeName"], pod["metadata"]["annotations"]
-            ids = [int(i) for i in annotations["AWS_NEURON_IDS"].split(",")]
-            width = widths[node_name[:4]] if "NEURON_DEVS" in annotations else 1
-            for core in (i * width + part for i in ids for part in range(width)):
-                assert held.setdefault((node_name, core), pod["metadata"]["name"]) == pod["metadata"]["name"]
-        roads = {pod["spec"]["schedulerName"] for pod in bound}
-        assert roads == {"default-scheduler", "my-scheduler"}
-        assert len(bound) > 20
 
 
 async def test_any_replica_answers(free_tcp_port_factory: Any) -> None:

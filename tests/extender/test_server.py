@@ -175,14 +175,6 @@ async def test_other_requests(port: Port, method: str, path: str, status: int, t
         assert response.headers["Server"] == "neuron-scheduler"
 
 
-async def test_not_ready(port: Port) -> None:
-    """A replica whose caches are not synced says so."""
-    port.unready = "not listed yet: /api/v1/pods"
-    async with port.client() as client, client.get("/readyz") as response:
-        assert response.status == 500
-        assert "[-]informer-sync failed: not listed yet" in await response.text()
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -263,26 +263,6 @@ async def test_the_log_has_the_extensions_lines(replica: Replica, lines: io.Stri
     ]
 
 
-async def test_many_nodes_are_counted_in_the_log(replica: Replica, lines: io.StringIO) -> None:
-    """In a large cluster the lines name three nodes for each result."""
-    names = [f"n{number:03}" for number in range(150)]
-    for name in names[:50]:
-        replica.cluster.put_node(node(name, "trn1.32xlarge"))
-    for name in names[50:75]:
-        replica.cluster.put_node(node(name, "inf2.48xlarge"))
-    await replica.ask("filter", by_names(pod_manifest("p", neuron=16), names))
-
-    failed = (
-        "Insufficient aws.amazon.com/neuron:[n050 n051 n052 and 22 more]",
-        "node(s) that the Neuron scheduler does not know yet:[n075 n076 n077 and 72 more]",
-    )
-    assert messages(lines) == [
-        "Filtered nodes: [n000 n001 n002 and 47 more]",
-        f"Failed nodes: map[{' '.join(failed)}]",
-        "Finished Processing Filter Request...",
-    ]
-
-
 @pytest.mark.parametrize(
     ("verb", "body", "complaint"),
     [
@@ -416,15 +396,6 @@ async def test_a_defect_is_one_requests_error(replica: Replica, lines: io.String
     assert (await replica.ask("filter", by_names(pod_manifest("p", neuron=1))))[0] == 200
 
 
-async def test_filter_holds_nothing(replica: Replica) -> None:
-    """Two pods for the last block both pass, and again, however often they are asked about."""
-    replica.cluster.put_pod(pod("b", devices=12, ids=range(12), on="inf2"))
-    for _ in range(3):
-        for name in ("one", "two"):
-            _, answer = await replica.ask("filter", by_names(pod_manifest(name, neuron=16), ["trn1", "inf2"]))
-            assert answer["NodeNames"] == ["trn1"]
-
-
 async def test_many_requests_at_once(replica: Replica) -> None:
     """Each is answered in a turn of its own, so that the heartbeat of a leader comes in between."""
     turns, ended = 0, [0]
@@ -471,16 +442,6 @@ async def test_a_few_in_a_row() -> None:
     assert waits.seconds == [WAIT] * int(BURST)
     waits.now += 1 / A_SECOND
     assert await look.is_due()
-
-
-async def test_of_kube_schedulers_time_little_is_taken() -> None:
-    """However many pods are refused, the waits are a small part of an hour."""
-    waits = Waits()
-    look = second_look(waits)
-    while waits.now < 3600:
-        await look.is_due()
-        waits.now += 0.01
-    assert sum(waits.seconds) <= WAIT * (BURST + 3600 * A_SECOND) + WAIT
 
 
 async def test_a_change_is_waited_for_longer() -> None:

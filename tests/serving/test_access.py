@@ -14,7 +14,6 @@ from neuron_scheduler.serving.access import (
     Access,
     Names,
     Reader,
-    bearer_token,
 )
 from neuron_scheduler.serving.pages import RefusedError
 from neuron_scheduler.telemetry.errors import ApiError, NeuronSchedulerError, UnreachableError
@@ -53,15 +52,6 @@ async def outcome(access: Access, token: str) -> int:
     except RefusedError as error:
         return error.status
     return 200
-
-
-@pytest.mark.parametrize(
-    ("authorization", "token"),
-    [("Bearer good", "good"), ("bearer   good ", "good"), ("", ""), ("Bearer", ""), ("Basic good", ""), ("good", "")],
-)
-def test_tokens(authorization: str, token: str) -> None:
-    """Only a bearer token is one."""
-    assert bearer_token(authorization) == token
 
 
 async def test_who_is_refused(access: Access, server: FakeReviews) -> None:

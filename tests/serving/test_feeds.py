@@ -1,6 +1,5 @@
 """The feeds: what each reader sees, and that nothing is sent or computed twice."""
 
-import gzip
 import json
 from typing import Any
 
@@ -88,14 +87,6 @@ async def test_polling_is_cheap(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> 
     assert (changed.status, len(drawn)) == (200, 2)
     assert changed.headers["ETag"] != etag
     assert Desk().pages.keys() == desk.pages.keys()
-
-
-async def test_compressed(desk: Desk) -> None:
-    """A client that asks for it gets the same JSON compressed."""
-    fill(desk)
-    reply = await desk.reply("/v1/fleet", accept_encoding="gzip")
-    assert reply.headers["Content-Encoding"] == "gzip"
-    assert json.loads(gzip.decompress(await body_of(reply))) == await desk.json("/v1/fleet")
 
 
 async def test_what_waits(desk: Desk) -> None:

@@ -68,13 +68,6 @@ async def test_a_workload(desk: Desk) -> None:
     assert (await desk.json("/v1/fit?replicas=9", body=body))["asked"] == 9
 
 
-async def test_a_workload_of_any_name(desk: Desk) -> None:
-    """Its name says nothing about how it was asked about."""
-    body = json.dumps(JOB | {"metadata": {"name": "fit"}}).encode()
-    answer = await desk.json("/v1/fit", body=body)
-    assert (answer["name"], answer["asked"]) == ("Job fit", 3)
-
-
 async def test_a_workload_of_a_namespace(desk: Desk) -> None:
     """Its affinity is about the pods there, so the reader must be allowed to get them."""
     body = json.dumps(JOB | {"metadata": {"name": "train", "namespace": "secret"}}).encode()

@@ -189,12 +189,6 @@ async def test_a_taken_port_is_a_sentence(health: Health) -> None:
                 pass
 
 
-async def test_port_zero_is_off() -> None:
-    """With both ports off nothing listens, and that is no error."""
-    async with serving(Endpoints(address="192.0.2.1", port=0), live={}, ready={}, metrics=Metrics()):
-        pass
-
-
 @attrs.frozen
 class Secured:
     """A folder with a certificate for 127.0.0.1, and its issuer."""

@@ -61,17 +61,6 @@ async def test_whether_a_machine_is_asked_for(desk: Desk, said: str | None, want
     assert (answer["cause"], answer["capacityRequest"]) == ("fragmentation", want)
 
 
-@pytest.mark.parametrize("said", ["", None])
-async def test_a_machine_that_is_no_matter(desk: Desk, said: str | None) -> None:
-    """Where the autoscaler sees the pod itself, or the pod has a node, nothing is said."""
-    desk.capacity_request = said
-    desk.put([node("n", TRN1)], [pod("h", namespace="a", devices=16, on="n", ids=range(16))])
-    desk.put(pods=[pod("waits", namespace="a", devices=8, scheduler_name="my-scheduler")])
-    assert (await desk.json("/v1/why?pod=a/waits"))["capacityRequest"] == ""
-    desk.capacity_request = "Asked the autoscaler."
-    assert (await desk.json("/v1/why?pod=a/h"))["capacityRequest"] == ""
-
-
 async def test_on_one_node(desk: Desk) -> None:
     """Every filter of one node, with its holders."""
     fill(desk)
