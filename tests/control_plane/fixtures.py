@@ -29,7 +29,6 @@ SECONDS: Final = {
     "end_to_end/test_restart.py": 40,
     "end_to_end/test_upgrading.py": 30,
     "faults/test_commit_path.py": 70,
-    "faults/test_lease.py": 30,
     "faults/test_watches.py": 30,
     "karpenter/test_capacity_requests.py": 60,
     "karpenter/test_karpenter.py": 60,

@@ -26,13 +26,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records]
 
 
-async def test_fixed() -> None:
-    """A header that never changes, or none."""
-    assert await Fixed("Basic x").authorization() == "Basic x"
-    assert await Fixed("Basic x").renew("Basic x") == "Basic x"
-    assert await Fixed().authorization() is None
-
-
 async def test_a_token_file(tmp_path: Path) -> None:
     """It is stripped, re-read after a while, and at once after a 401."""
     path, clock = tmp_path / "token", Clock()

@@ -1,6 +1,5 @@
 """List and watch over a real socket, with everything that can go wrong."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -80,11 +79,6 @@ class Log:
     def no_longer_malformed(self, malformed: Malformed) -> None:
         """Record it."""
         self.lines.append(f"!{malformed.key}")
-
-    @property
-    def names(self) -> set[str]:
-        """The objects that are there."""
-        return {line[1:] for line in self.lines if line[0] == "+"} - {line[1:] for line in self.lines if line[0] == "-"}
 
     @contextmanager
     def replacing(self) -> Iterator[None]:
@@ -293,34 +287,6 @@ async def test_silence_is_not_trusted_for_ever() -> None:
     async with informed(listing(), *quiet, listing(at("1", "a")), clock=hours()) as (_, log, informer):
         assert log.lines == ["+a"]
         assert informer.lists == 2
-
-
-async def test_a_silent_watch_is_given_up() -> None:
-    """We do not depend on the server to close a watch: a proxy may have dropped it and kept the connection."""
-    watches: list[anyio.CancelScope] = []
-
-    def time_limit(seconds: float) -> anyio.CancelScope:
-        assert seconds == 17 + WATCH_SLACK
-        watches.append(anyio.CancelScope())
-        return watches[-1]
-
-    log = Log()
-    silent = watching(event("ADDED", at("11", "b")), then="silent")
-    script = listing(), silent, watching(then="silent"), listing(at("11", "b"), at("12", "c"))
-    async with scripted(*script) as (server, client):
-        informer = informer_of(client, log, time_limit=time_limit, random=lambda: 0.5)
-        async with running(informer):
-            while not log.lines:
-                await anyio.lowlevel.checkpoint()
-            watches[0].deadline = anyio.current_time()
-            while informer.watches < 2:
-                await anyio.lowlevel.checkpoint()
-            watches[1].deadline = anyio.current_time()
-            await server.ended.wait()
-
-    assert log.lines == ["+b", "+c"]
-    assert informer.lists == 2
-    assert [request.query.get("resourceVersion") for request in server.seen[:4]] == [None, "10", "11", None]
 
 
 # -- pauses, and what is said about failures --
@@ -585,104 +551,13 @@ async def test_a_429_does_not_lose_the_pages_before() -> None:
         await listed(refuse(403))
 
 
-# -- a resync hands over a list that began after its call, whatever is in flight at that moment --
-
-
-@attrs.define(eq=False)
-class ByHand:
-    """An API server whose answers a test gives one by one: bodies of lists and lines of watches."""
-
-    answers: list[asyncio.Future[bytes]] = attrs.field(factory=list)
-    requests: list[str] = attrs.field(factory=list)
-
-    @asynccontextmanager
-    async def stream(self, *_request: Any, **_options: Any) -> AsyncIterator[Any]:
-        """Open a list or a watch."""
-        yield self
-
-    async def whole(self, _most: int) -> bytes:
-        """Wait for the answer to a list."""
-        return await self._next("list")
-
-    async def next(self) -> bytes:
-        """Wait for the line of a watch."""
-        return await self._next("watch")
-
-    async def _next(self, request: str) -> bytes:
-        self.requests.append(request)
-        self.answers.append(asyncio.get_running_loop().create_future())
-        return await self.answers[-1]
-
-    async def reached(self, *requests: str) -> None:
-        """Wait until exactly these requests were made."""
-        while self.requests != list(requests):
-            await anyio.lowlevel.checkpoint()
-
-    def give(self, *names: str) -> None:
-        """Answer the last request, for a list, with pods of these names."""
-        items = [at("12", name) for name in names]
-        self.answers[-1].set_result(json.dumps({"metadata": {"resourceVersion": "10"}, "items": items}).encode())
-
-    async def give_next(self, *names: str) -> None:
-        """Wait for the next request for a list, and answer it."""
-        count = self.requests.count("list")
-        while self.requests.count("list") == count:
-            await anyio.lowlevel.checkpoint()
-        self.give(*names)
-
-
-@asynccontextmanager
-async def by_hand() -> AsyncIterator[tuple[ByHand, Log, Informer[Pod]]]:
-    """Run an informer; its first request for a list waits for the answer."""
-    server: Any = ByHand()
-    log = Log()
-    informer = informer_of(server, log, replacing=log.replacing)
-    async with running(informer):
-        await server.reached("list")
-        yield server, log, informer
-
-
-async def resynced(informer: Informer[Pod], server: ByHand, *names: str) -> None:
-    """Wait for a resync, and answer the list that begins after its call."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.give_next, *names)
-        await informer.resync()
-
-
 async def test_a_resync_lists_again() -> None:
     """After a takeover one consistent list, which began after the call, is handled before it returns, as a unit."""
-    async with by_hand() as (server, log, informer):
-        server.give("a")
-        await server.reached("list", "watch")
-        await resynced(informer, server, "b")
-        assert log.lines == ["(", "+a", ")", "(", "+b", "-a", ")"]
-
-
-async def test_an_event_during_a_resync_does_not_delay_the_list() -> None:
-    """The event sets the version after the resync was called, and the list still follows."""
-    async with by_hand() as (server, log, informer):
-        server.give()
-        await server.reached("list", "watch")
-        server.answers[-1].set_result(event("ADDED", at("11", "a")))  # the informer handles it in the next turn
-        await resynced(informer, server, "a", "b")
-        assert log.names == {"a", "b"}
-
-
-async def test_a_list_that_began_before_a_resync_does_not_count() -> None:
-    """Its answer is there, but may be older than the takeover; the resync waits for a list that begins afterwards."""
-    async with by_hand() as (server, log, informer):
-        server.give("a")  # the informer handles it in the next turn
-        await resynced(informer, server, "b")
-        assert log.names == {"b"}
-
-
-async def test_each_resync_has_a_list_of_its_own_or_a_later_one() -> None:
-    """A resync that is called during the list of another one waits for the next list."""
-    async with by_hand() as (server, log, informer), anyio.create_task_group() as tasks:
-        server.give()
-        await server.reached("list", "watch")
-        tasks.start_soon(informer.resync)
-        await server.reached("list", "watch", "list")
-        server.give("a")
-        await resynced(informer, server, "a", "b")
-        assert log.names == {"a", "b"}
+    log = Log()
+    async with scripted(listing(at("1", "a")), watching(then="silent"), listing(at("2", "b"))) as (_, client):
+        informer = informer_of(client, log, replacing=log.replacing)
+        async with running(informer):
+            while not informer.watches:
+                await anyio.lowlevel.checkpoint()
+            await informer.resync()
+            assert log.lines == ["(", "+a", ")", "(", "+b", "-a", ")"]

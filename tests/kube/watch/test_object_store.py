@@ -124,23 +124,6 @@ STATES = st.lists(
 )  # fmt: skip
 
 
-@given(STATES)
-def test_the_handler_always_holds_the_objects_of_the_store(states: list[Decoded[Pod] | str]) -> None:
-    """Whatever the states and their order, the calls are consistent and nothing is left at the end."""
-    log = Log()
-    store = store_of(log)
-    for state in states:
-        if isinstance(state, str):
-            store.remove(state)
-        else:
-            store.put(state)
-        assert set(log.pods) | set(log.bad) == set(store.missing(set()))
-    for key in store.missing(set()):
-        store.remove(key)
-
-    assert (log.pods, log.bad) == ({}, {})
-
-
 @attrs.define(eq=False)
 class Failing:
     """
