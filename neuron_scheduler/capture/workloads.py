@@ -21,8 +21,8 @@ from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.selectors import label_selector
 from neuron_scheduler.kube.objects.storage import CLAIMS
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.volumes import PersistentVolumeClaim
-from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 

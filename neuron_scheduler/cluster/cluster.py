@@ -7,8 +7,8 @@ A pod's life here:
                              |                                        ^
                              +--forget--> (pending)   (bound by others)--put_pod
 
-There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Does not depend on where
-nodes and pods come from or forget an assumption by itself. Questions about all nodes at once are for `view`.
+There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Questions about all
+nodes at once are for `view`.
 """
 
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ from neuron_scheduler.cluster.rows.node_info import (
     without_pod,
 )
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
-from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.cluster.tables.nodes import NodeTable
+from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import (
     Affected,
     Volumes,
@@ -37,7 +37,6 @@ from neuron_scheduler.cluster.tables.volumes import (
     pod_with_current_volumes,
     with_current_volumes,
 )
-from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

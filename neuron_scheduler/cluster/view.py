@@ -1,8 +1,8 @@
 """
 What can be read of the cluster: node sets, columns and rows, as they are or under an overlay.
 
-Plugins read the cluster only through this. Does not change anything: that is for `cluster`, which owns the tables.
-Slots and node sets are valid until the next `await` (`tables.nodes` says why).
+Plugins read the cluster only through this; `cluster`, which owns the tables, changes it. Slots and node sets are valid
+until the next `await` (`tables.nodes` says why).
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
@@ -18,11 +18,10 @@ from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.demand import Demand
-from neuron_scheduler.cluster.tables.matching import Matching
-from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.cluster.tables.nodes import NodeTable
+from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import Volumes
-from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

@@ -26,8 +26,8 @@ from neuron_scheduler.kube.objects.nodes import ANNOTATED_NODES, NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.node import AnnotatedNode
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.annotations import usage_maps
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.usage_maps import usage_maps
 from neuron_scheduler.settings.config import settings
 from neuron_scheduler.settings.setting import flag
 from neuron_scheduler.telemetry.errors import ConfigurationError, NeuronSchedulerError

@@ -1,8 +1,4 @@
-"""
-What a write does to `status.nominatedNodeName`: it names a node, it removes the name, or it leaves the field as it is.
-
-Does not depend on which space is kept on the node: that is `cluster.rows.node_info.Nomination`.
-"""
+"""What a write does to `status.nominatedNodeName`: it names a node, removes the name, or leaves the field as it is."""
 
 from typing import Final
 

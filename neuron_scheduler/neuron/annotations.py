@@ -9,7 +9,7 @@ pods only.
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
@@ -17,7 +17,9 @@ from neuron_scheduler.model.annotations import (
     AWS_NEURON_IDS,
     NEURON_ALLOC_TIME,
     NEURON_ALLOCATED,
+    NEURON_CORE_USAGE_MAP,
     NEURON_CORES,
+    NEURON_DEV_USAGE_MAP,
     NEURON_DEVS,
     NEURON_RESOURCE_TYPE,
     OUR_ALLOCATION,
@@ -52,6 +54,7 @@ DOCUMENTED = {Unit.DEVICE: NEURON_DEVS, Unit.CORE: NEURON_CORES}
 """The names in AWS's flow diagrams."""
 
 _OWN_KEYS = {Unit.DEVICE: "devices", Unit.CORE: "cores"}
+_USAGE_MAPS = {Unit.DEVICE: NEURON_DEV_USAGE_MAP, Unit.CORE: NEURON_CORE_USAGE_MAP}
 _UNIT_NAMES = {Unit.DEVICE: {NEURON_DEVICE, NEURON_DEVICE_ALIAS}, Unit.CORE: {NEURON_CORE}}
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _ID_LIST = re.compile(r"(?:0|[1-9][0-9]{0,3})(?:,(?:0|[1-9][0-9]{0,3}))*")
@@ -238,3 +241,18 @@ def _legal(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) ->
             f"its annotations name {request.unit} {absent[0]}, but its node has {request.unit}s 0 to {last}"
         )
     return core_mask(machine, ids=ids, unit=request.unit)
+
+
+def usage_maps(machine: Machine, held: CoreMask) -> Mapping[str, str]:
+    """
+    Return what AWS's scheduler extension would remember of a node whose pods hold these cores, as its annotations.
+
+    A device counts as used as soon as one of its cores is used, and a device that is used has all its cores used: the
+    log in AWS's documentation shows both maps after a pod of nine cores. There is one for each unit that is served.
+    """
+    return {key: _usage_map(machine, held, unit) for unit, key in _USAGE_MAPS.items() if unit in machine.units}
+
+
+def _usage_map(machine: Machine, held: CoreMask, unit: Unit) -> str:
+    masks = (core_mask(machine, ids=(number,), unit=unit) for number in range(machine.size(unit)))
+    return ",".join("true" if held & mask else "false" for mask in masks)

@@ -27,8 +27,8 @@ from neuron_scheduler.kube.objects.storage import (
     CSI_NODES,
     VOLUMES,
 )
-from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, schedule_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause

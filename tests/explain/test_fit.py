@@ -15,9 +15,9 @@ from neuron_scheduler.explain.answers import Fit, PlacedPod, Purchase, from_json
 from neuron_scheduler.explain.fit import PodSet, Replicated, how_many_of, how_many_of_each
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
-from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask

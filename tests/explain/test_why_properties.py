@@ -11,10 +11,10 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers import Explanation, NodeGroup, Verdict
 from neuron_scheduler.explain.why import explain_on_node, explain_pod
-from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.model.wording import quantity
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile

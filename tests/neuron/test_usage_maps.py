@@ -4,9 +4,9 @@ import pytest
 
 from neuron_scheduler.model.annotations import NEURON_CORE_USAGE_MAP, NEURON_DEV_USAGE_MAP
 from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.neuron.annotations import usage_maps
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
-from neuron_scheduler.neuron.usage_maps import usage_maps
 
 INF1 = Machine("inf1.6xlarge", Shape.LINE, devices=4, cores_per_device=4)
 

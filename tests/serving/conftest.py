@@ -11,9 +11,9 @@ from aiohttp import web
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles

@@ -14,8 +14,8 @@ import attrs
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import PODS
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import Effect, Operator, Taint
-from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.plugins import dynamic_resources
 from tests.support import oracle_affinity, oracle_blocks

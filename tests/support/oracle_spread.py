@@ -9,8 +9,8 @@ import attrs
 
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.selecting_kinds import SERVICE, Workload
 from neuron_scheduler.model.selectors import LabelSelector, SpreadConstraint
-from neuron_scheduler.model.workload import SERVICE, Workload
 from tests.support.oracle_node import affine, domain_of, forbidding, untolerated
 
 CROWDED = "node(s) didn't match pod topology spread constraints"

@@ -47,5 +47,5 @@ def counts(queue: SchedulingQueue) -> dict[str, int]:
 def apply_events(queue: SchedulingQueue, now: float) -> None:
     """Wake the pods that the events so far may help, and pop none."""
     queue._begin_batch()
-    while not queue._batch.finished:
-        queue._batch.proceed(now)
+    while not queue._unschedulable.evaluated:
+        queue._unschedulable.evaluate(now)

@@ -9,9 +9,9 @@ import attrs
 
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.model.selectors import PodAffinityTerm
 from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support import random_objects

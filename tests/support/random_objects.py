@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Image, Node
 from neuron_scheduler.model.pod import HostPort, Owner, Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -24,7 +25,6 @@ from neuron_scheduler.model.selectors import (
     Taint,
     Toleration,
 )
-from neuron_scheduler.model.workload import Workload
 from tests.support.builders import GI, node, pod
 
 T = TypeVar("T")

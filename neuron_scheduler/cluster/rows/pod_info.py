@@ -1,8 +1,4 @@
-"""
-A pod on a node with what it holds there, read once when the pod is added.
-
-Does not treat an allocation that cannot be read as none: the pod is then an unknown holder.
-"""
+"""A pod on a node with what it holds there, read once when the pod is added."""
 
 from collections.abc import Mapping
 from operator import attrgetter

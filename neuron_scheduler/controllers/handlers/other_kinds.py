@@ -13,17 +13,15 @@ from typing import Any, ClassVar
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
-from neuron_scheduler.cluster.tables.workloads import Workloads
+from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.kube.objects.base import Malformed, Resource
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, WORKLOADS
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.watch.object_store import Handler
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage
-from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue import storage_events
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

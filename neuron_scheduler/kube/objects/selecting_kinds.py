@@ -16,9 +16,8 @@ from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, interned, labels
 from neuron_scheduler.kube.objects.selectors import label_selector
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.selectors import LabelSelector
-from neuron_scheduler.model.workload import Workload
 
 
 class _Namespace(wire.Wire):

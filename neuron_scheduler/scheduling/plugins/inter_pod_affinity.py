@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
-from neuron_scheduler.cluster.tables.matching import Matching
+from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm

@@ -16,7 +16,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less, lowest_slot
-from neuron_scheduler.cluster.tables.matching import Matching
+from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod

@@ -8,8 +8,7 @@ much cpu goes where more cpu than silicon is left.
 With d, the *surplus* of a resource over the silicon on a node, and delta, by how much more of the resource than of
 silicon a pod takes, |d - delta| - |d| is |delta| less twice the *relief*: how far d lies in delta's direction, from 0
 to |delta|. So one column of d for each resource serves every pod, and no index is made for a single request. For a pod,
-delta depends only on the node's size, of which a fleet has few. Does not outweigh the choice of a block: it only
-breaks ties.
+delta depends only on the node's size, of which a fleet has few.
 """
 
 from typing import cast

@@ -15,7 +15,7 @@ import attrs
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.tables.free_volumes import Entry, VolumesOfAffinity
+from neuron_scheduler.cluster.tables.volumes import Entry, VolumesOfAffinity
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm

@@ -32,7 +32,7 @@ from neuron_scheduler.scheduling.queue.events import (
     unknown_row,
 )
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
-from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, EventBatch, UnschedulablePods, signature_of
+from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, UnschedulablePods, signature_of
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
@@ -71,7 +71,6 @@ class SchedulingQueue:
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
     _events: PendingEvents = attrs.field(factory=PendingEvents)
-    _batch: EventBatch = attrs.field(init=False)
     _in_flight: InFlightEvents = attrs.field(factory=InFlightEvents)
     _arrivals: int = 0
     _began: bool = False
@@ -81,7 +80,6 @@ class SchedulingQueue:
     def __attrs_post_init__(self) -> None:
         self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
         self._unschedulable = UnschedulablePods(self._places, self._row)
-        self._batch = EventBatch(self._unschedulable, self._row)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -213,8 +211,8 @@ class SchedulingQueue:
             self._unschedulable.go_on(now)
         while True:
             self._begin_batch()
-            self._batch.proceed(now)
-            if not self._batch.finished:
+            self._unschedulable.evaluate(now)
+            if not self._unschedulable.evaluated:
                 return None
             self._flush(now)
             queued = self._taken()
@@ -276,9 +274,7 @@ class SchedulingQueue:
         """Return from when `pop` could return a pod without an event; None if never."""
         if self._paused_until:
             return self._paused_until
-        if self._unschedulable.to_go_on:
-            return -math.inf
-        if not self._batch.finished:
+        if self._unschedulable.to_go_on or not self._unschedulable.evaluated:
             return -math.inf
         times = [time for time in (self._places.backoff.next_time(),) if time is not None]
         if self._unschedulable:
@@ -321,9 +317,9 @@ class SchedulingQueue:
 
     def _begin_batch(self) -> None:
         """Begin to evaluate the events; those that come meanwhile wait for the next batch, after the next pod."""
-        if self._events and self._batch.finished:
+        if self._events and self._unschedulable.evaluated:
             events, self._events = self._events, PendingEvents()
-            self._batch.begin(events)
+            self._unschedulable.take_over(events)
 
     def _flush(self, now: float) -> None:
         self._places.end_backoffs(now)

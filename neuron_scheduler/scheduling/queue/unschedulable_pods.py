@@ -11,7 +11,7 @@ cluster, unless one of them has a nomination. A field is part of it unless it is
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
@@ -78,6 +78,8 @@ def _hashable(value: Any) -> Any:
     return frozenset(value.items()) if isinstance(value, Mapping) else value
 
 
+AT_ONCE: Final = 64
+"""Groups that are asked in one step."""
 _MOST_NODES: Final = 256
 """With more nodes, checking each of them costs more than an attempt."""
 
@@ -133,6 +135,7 @@ class UnschedulablePods:
     _by_group: dict[Group, dict[Signature, Line]] = attrs.field(factory=dict)
     _line_of: dict[QueuedPod, Line] = attrs.field(factory=dict)
     _batches: int = 0
+    _wake_ups: Iterator[WakeUp | None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._lines)
@@ -142,23 +145,36 @@ class UnschedulablePods:
         """Whether an event could help any pod."""
         return bool(self._by_group)
 
-    @property
-    def groups(self) -> Collection[Group]:
-        """The groups that events are checked against."""
-        return self._by_group.keys()
-
-    def lines(self, group: Group) -> list[Line]:
-        """Return the lines of a group."""
-        return list(self._by_group.get(group, {}).values())
-
     def line_of(self, queued: QueuedPod) -> Line | None:
         """Return the line of a pod."""
         return self._line_of.get(queued)
 
-    def begin_batch(self) -> int:
-        """Return the number of a new batch of events."""
+    @property
+    def evaluated(self) -> bool:
+        """Whether all events that were taken over have been evaluated."""
+        return self._wake_ups is None
+
+    def take_over(self, events: PendingEvents) -> None:
+        """Begin to evaluate a batch of events; the one before must have been evaluated."""
         self._batches += 1
-        return self._batches
+        self._wake_ups = events.wake_ups(tuple(self._by_group), self._row)
+
+    def evaluate(self, now: float) -> None:
+        """
+        Ask the next groups, and wake the lines that an event of the batch may help.
+
+        With thousands of different pods a batch takes longer than other tasks should wait. Only the lines that were
+        refused before it began are woken: a later refusal knows of its events.
+        """
+        if self._wake_ups is None:
+            return
+        asked = list(islice(self._wake_ups, AT_ONCE))
+        for wake_up in filter(None, asked):
+            for line in list(self._by_group.get(wake_up.group, {}).values()):
+                if line.batch < self._batches:
+                    self._wake(line, wake_up, now)
+        if len(asked) < AT_ONCE:
+            self._wake_ups = None
 
     def add(self, queued: QueuedPod, signature: Signature, group: Group) -> None:
         """Add a pod that has just been refused; the pods that are in its line already wait for the same."""
@@ -185,7 +201,7 @@ class UnschedulablePods:
         elif line.woken_by and line.ahead is None:
             self.to_go_on.append(line)
 
-    def wake(self, line: Line, wake_up: WakeUp, now: float) -> None:
+    def _wake(self, line: Line, wake_up: WakeUp, now: float) -> None:
         """Try the first pod of a line, on behalf of all of them, if the event may help it."""
         first = line.pods.first()
         if first is not None and wake_up.concerns(first.pod):
@@ -262,44 +278,3 @@ class UnschedulablePods:
         lines = self._by_group.get(line.group, {})
         if lines.pop(line.signature, None) is not None and not lines:
             del self._by_group[line.group]
-
-
-AT_ONCE = 64
-"""Groups that are asked in one step."""
-
-
-@attrs.define(eq=False)
-class EventBatch:
-    """
-    The events of one evaluation, from `begin` until `finished`, a few groups of waiting pods at a time.
-
-    With thousands of different pods this takes longer than other tasks should wait. Only the lines that were refused
-    before the batch began are woken: a later refusal knows of its events.
-    """
-
-    _unschedulable: UnschedulablePods
-    _row: RowOf
-    _left: Iterator[WakeUp | None] | None = None
-    _number: int = 0
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to evaluate."""
-        return self._left is None
-
-    def begin(self, events: PendingEvents) -> None:
-        """Take events over; the batch before must be finished."""
-        self._number = self._unschedulable.begin_batch()
-        self._left = events.wake_ups(tuple(self._unschedulable.groups), self._row)
-
-    def proceed(self, now: float) -> None:
-        """Ask the next groups, and wake the lines that an event may help."""
-        if self._left is None:
-            return
-        asked = list(islice(self._left, AT_ONCE))
-        for wake_up in filter(None, asked):
-            for line in self._unschedulable.lines(wake_up.group):
-                if line.batch < self._number:
-                    self._unschedulable.wake(line, wake_up, now)
-        if len(asked) < AT_ONCE:
-            self._left = None

@@ -6,7 +6,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Rollup
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
-from neuron_scheduler.cluster.tables.matching import Matching
+from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from tests.support.builders import node, pod

@@ -10,9 +10,9 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import affinity_terms as terms_module
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
-from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from tests.support.builders import node, pod
 from tests.support.oracle_affinity import means

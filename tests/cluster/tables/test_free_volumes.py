@@ -5,8 +5,7 @@ from random import Random
 import attrs
 import pytest
 
-from neuron_scheduler.cluster.tables.free_volumes import FreeVolumes
-from neuron_scheduler.cluster.tables.volumes import Volumes
+from neuron_scheduler.cluster.tables.volumes import FreeVolumes, Volumes
 from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 from tests.support.builders import GI

@@ -2,8 +2,8 @@
 
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
-from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 
 SELECTORS = (

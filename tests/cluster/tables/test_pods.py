@@ -7,7 +7,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import pods
-from neuron_scheduler.cluster.tables.matching import Matching
+from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod

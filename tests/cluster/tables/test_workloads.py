@@ -2,10 +2,10 @@
 
 import pytest
 
-from neuron_scheduler.cluster.tables.workloads import Workloads
+from neuron_scheduler.cluster.tables.selecting_kinds import Workloads
 from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.model.workload import Workload
 from tests.support.builders import pod
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.tables.workloads import Workloads
+from neuron_scheduler.cluster.tables.selecting_kinds import Workloads
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.controllers.handlers.other_kinds import (
     DisruptionBudgetHandler,

@@ -1,9 +1,9 @@
 """Events of namespaces: what selectors select, and which changes wake pods."""
 
-from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
+from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable
 from neuron_scheduler.controllers.handlers.other_kinds import NamespaceHandler
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

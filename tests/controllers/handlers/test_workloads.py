@@ -2,11 +2,11 @@
 
 import attrs
 
-from neuron_scheduler.cluster.tables.workloads import Workloads
+from neuron_scheduler.cluster.tables.selecting_kinds import Workloads
 from neuron_scheduler.controllers.handlers.other_kinds import WorkloadHandler
 from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import pod
 

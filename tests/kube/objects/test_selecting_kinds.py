@@ -8,9 +8,8 @@ import pytest
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, WORKLOADS
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.model.workload import Workload
 from tests.support.wire_objects import encoded
 
 

@@ -12,7 +12,7 @@ from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.workload import Workload
+from neuron_scheduler.model.selecting_kinds import Workload
 
 
 @attrs.define(eq=False)

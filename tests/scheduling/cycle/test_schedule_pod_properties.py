@@ -11,10 +11,9 @@ from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
-from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.workload import Workload
+from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place

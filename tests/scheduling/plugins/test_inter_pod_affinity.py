@@ -6,9 +6,9 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.model.selectors import (
     LabelSelector,
     NodeSelectorTerm,

@@ -8,8 +8,8 @@ import pytest
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import Effect, LabelSelector, Operator, Requirement, SpreadConstraint, Taint
-from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.scheduling.plugins import pod_topology_spread
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal, schedule
