@@ -104,10 +104,13 @@ MUTANTS: Final = (
             Edit(
                 "scheduling.queue.scheduling_queue",
                 """
-                if self._unschedulable.to_go_on:
+                if self._unschedulable.to_go_on or not self._unschedulable.evaluated:
                     return -math.inf
                 """,
-                "",
+                """
+                if not self._unschedulable.evaluated:
+                    return -math.inf
+                """,
             ),
         ),
     ),
