@@ -17,8 +17,8 @@ from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER,
 from neuron_scheduler.model.annotations import USAGE_MAPS
 from neuron_scheduler.model.node import AnnotatedNode
 from neuron_scheduler.model.wording import counted, listed
+from neuron_scheduler.neuron.annotations import usage_maps
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.neuron.usage_maps import usage_maps
 
 _ALIKE: Final = 0.85  # of difflib's ratio: one letter of a dozen differs
 
