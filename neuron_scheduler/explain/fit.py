@@ -22,9 +22,9 @@ from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
 from neuron_scheduler.explain.answers import Fit, Fits, Limit, PlacedPod, Purchase, TypeCount
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE
+from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.model.volumes import PersistentVolumeClaim
-from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked, named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
