@@ -358,15 +358,15 @@ def _capacity(shared: _Shared, reporter: PodReporter) -> "CapacityRequester":
     """Return what asks for machines; nothing of it is imported before."""
     from neuron_scheduler.capacity.machines import MachineRequests
     from neuron_scheduler.capacity.requester import CapacityRequester
-    from neuron_scheduler.capacity.writer import LeaderRequests
 
-    requests = LeaderRequests(client=shared.client, may_send=shared.may_bind, timeout=shared.config.bind_timeout)
     machines = MachineRequests(
         cluster=shared.cluster,
         queue=shared.queue,
         scheduler_names=shared.profiles.keys(),
         policies=shared.config.capacity_requests,
-        api=requests,
+        client=shared.client,
+        may_send=shared.may_bind,
+        timeout=shared.config.bind_timeout,
         reporter=reporter,
         metrics=shared.metrics,
         clock=time.monotonic,

@@ -23,17 +23,18 @@ from neuron_scheduler.capacity.placeholders import (
 from neuron_scheduler.capacity.planning.requests import (
     FIRST_REFUSAL,
     MachineNeed,
+    MachineRequest,
     Outcome,
     Owner,
-    Request,
     Requests,
     is_used,
     takes_pods,
 )
-from neuron_scheduler.capacity.writer import LeaderRequests, PlaceholderWriter
+from neuron_scheduler.capacity.writer import PlaceholderWriter
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import span
@@ -57,6 +58,7 @@ class MachineRequests:
         scheduler_names: the profiles; placeholders of others belong to another installation.
         policies: the settings of the profiles that ask for machines, by scheduler name.
         clock: seconds that never jump, the queue's time.
+        may_send, timeout: as in `PlaceholderWriter`.
         table: the requests.
         writer: their placeholders.
     """
@@ -69,7 +71,9 @@ class MachineRequests:
     metrics: Metrics
     clock: Callable[[], float]
     errors: UnexpectedErrors
-    api: LeaderRequests
+    client: Client
+    may_send: Callable[[], bool]
+    timeout: float
     table: Requests = attrs.field(factory=Requests, init=False)
     writer: PlaceholderWriter = attrs.field(init=False)
     _leading: bool = attrs.field(default=False, init=False)
@@ -82,7 +86,13 @@ class MachineRequests:
 
     def __attrs_post_init__(self) -> None:
         self.writer = PlaceholderWriter(
-            requests=self.api, clock=self.clock, declined=self.declined, gone=self._deleted, errors=self.errors
+            client=self.client,
+            may_send=self.may_send,
+            timeout=self.timeout,
+            clock=self.clock,
+            declined=self.declined,
+            gone=self._deleted,
+            errors=self.errors,
         )
 
     @property
@@ -124,7 +134,7 @@ class MachineRequests:
         for pod in need.pods:
             self.reporter.capacity_requested(pod, request.machine, need.shortage)
 
-    def end(self, request: Request, outcome: Outcome) -> None:
+    def end(self, request: MachineRequest, outcome: Outcome) -> None:
         """End a request: its placeholder is deleted."""
         if self.table.end(request.name) is None:
             return
@@ -245,7 +255,7 @@ class MachineRequests:
             self._ended[name] = owner, need
             self.writer.withdraw(name)
 
-    def _give_up(self, request: Request, reason: str, *, first: float) -> None:
+    def _give_up(self, request: MachineRequest, reason: str, *, first: float) -> None:
         """End a request in vain: its pods ask for nothing for a while, `first` seconds at the first time."""
         self.table.wait(request.pods, reason, self.clock(), first=first)
         log.warning("Gave up a machine that was asked for", machine=request.machine, name=request.name, err=reason)

@@ -9,7 +9,7 @@ decides: types, zones and amounts. Which pods it is for, the next plan says.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from neuron_scheduler.capacity.planning.requests import MachineNeed, Owner, Request
+from neuron_scheduler.capacity.planning.requests import MachineNeed, MachineRequest, Owner
 from neuron_scheduler.model.annotations import CAPACITY_REQUEST_PODS
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -32,7 +32,7 @@ MOST_NAMED: Final = 64
 _NOBODY: Final = 65535
 
 
-def manifest(request: Request, image: str) -> dict[str, Any]:
+def manifest(request: MachineRequest, image: str) -> dict[str, Any]:
     """
     Return the placeholder of a request that was just made, which the policy `restricted` of Pod Security admits.
 

@@ -15,7 +15,7 @@ import attrs
 
 from neuron_scheduler.capacity.machines import MachineRequests
 from neuron_scheduler.capacity.planning.plan import MAY_BE_SERVED, Plan, Situation, WaitingPod, planned
-from neuron_scheduler.capacity.planning.requests import Limited, Limits, MachineNeed, Outcome, admitted
+from neuron_scheduler.capacity.planning.requests import Limited, MachineNeed, Outcome, admitted
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -31,6 +31,10 @@ REST: Final = 10
 EXPECTED_FOR: Final = 1200.0
 """Seconds for which an autoscaler's own machine is expected, for pods whose profile asks for none."""
 _PODS_A_STEP: Final = 500
+
+NOT_ASKED: Final = "The autoscaler is not asked for a machine: {}."
+POSTPONED: Final = "The autoscaler is asked for a machine after a pause."
+TOO_EARLY: Final = "The autoscaler is not asked for a machine yet: a pod waits first."
 
 log = logs.logger(__name__)
 T = TypeVar("T")
@@ -50,10 +54,8 @@ class CapacityRequester:
     profiles: Mapping[str, Profile]
     may_ask: Callable[[], bool]
     _asked_at: dict[str, float] = attrs.field(factory=dict, init=False)  # by scheduler name
-    _reasons: Mapping[str, str] = attrs.field(factory=dict, init=False)  # why none is asked for a pod, by uid
-    _postponed: set[str] = attrs.field(factory=set, init=False)  # uids of pods whose machine is asked for later
+    _sentences: Mapping[str, str] = attrs.field(factory=dict, init=False)  # why none is asked for a pod, by uid
     _early: set[str] = attrs.field(factory=set, init=False)  # uids of pods that have not waited long enough
-    _leaving: dict[str, float] = attrs.field(factory=dict, init=False)  # since when pods are about to go, by uid
     _limits_told: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def counts(self) -> dict[str, int]:
@@ -85,14 +87,9 @@ class CapacityRequester:
         if request is not None:
             came = f": node {request.node_name} has joined" if request.node_name else ""
             return f"Asked the autoscaler for 1 {request.machine}{came}."
-        reason = self._reasons.get(uid, "")
         if wait is not None:
-            reason = f"{wait.reason}; it is asked for again in {span(wait.until - now)}"
-        if reason:
-            return f"The autoscaler is not asked for a machine: {reason}."
-        if uid in self._postponed:
-            return "The autoscaler is asked for a machine after a pause."
-        return "The autoscaler is not asked for a machine yet: a pod waits first." if uid in self._early else ""
+            return NOT_ASKED.format(f"{wait.reason}; it is asked for again in {span(wait.until - now)}")
+        return self._sentences.get(uid, TOO_EARLY if uid in self._early else "")
 
     async def _round_of(self, now: float) -> None:
         try:
@@ -106,30 +103,23 @@ class CapacityRequester:
         table = self.machines.table
         if not len(table) and not any(pod.may_ask for pod in waiting):
             table.not_asked(0, 0)
-            self._reasons, self._postponed, self._leaving = {}, set(), {}
+            self._sentences = {}
             return
         situation = Situation(
             cluster=self.machines.cluster,
             waiting=waiting,
             profile_of=lambda pod: self.profiles[pod.scheduler_name],
             open=table.to_plan_with,
-            stuck=self._stuck(now),
             most_of=self._most_of,
         )
         plan = await run_in_turns(planned(situation), self.machines.clock)
-        self._leaving = {uid: self._leaving.get(uid, now) for uid in plan.leaving}
         limits = self._apply(plan)
         await self._report_limits(limits)
 
-    def _stuck(self, now: float) -> frozenset[str]:
-        """Return the uids of pods that have been about to go for longer than any machine is waited for."""
-        longest = max((policy.give_up for policy in self.machines.policies.values()), default=EXPECTED_FOR)
-        return frozenset(uid for uid, since in self._leaving.items() if now - since >= longest)
-
     def _most_of(self, pod: Pod) -> int:
         """Return for how many machines of a pod's namespace needs are of interest: one too many says so."""
-        limits = self._limits_of(pod.scheduler_name)
-        return 1 if limits is None else limits.machines_per_namespace + 1
+        policy = self.machines.policies.get(pod.scheduler_name)
+        return 1 if policy is None else policy.max_machines_per_namespace + 1
 
     async def _waiting(self, now: float) -> Sequence[WaitingPod]:
         """Return all pods that wait, the most urgent first."""
@@ -171,11 +161,14 @@ class CapacityRequester:
         still = [(need, tuple(pod for pod in need.pods if self._waits(pod.uid))) for need in plan.needs]
         needs = [attrs.evolve(need, pods=pods) for need, pods in still if pods]
         due = [need for need in needs if self._is_due(need, now)]
-        allowed, limited = admitted(due, self.machines.outstanding, self._limits_of)
+        allowed, limited = admitted(due, self.machines.outstanding, self.machines.policies.get)
         postponed = [need for need in needs if need not in due]
         table.not_asked(len(limited), len(postponed))
-        self._reasons = {**plan.hopeless, **{pod.uid: each.reason for each in limited for pod in each.need.pods}}
-        self._postponed = {pod.uid for need in postponed for pod in need.pods}
+        reasons = {**plan.hopeless, **{pod.uid: each.reason for each in limited for pod in each.need.pods}}
+        self._sentences = {
+            **{uid: NOT_ASKED.format(reason) for uid, reason in reasons.items()},
+            **{pod.uid: POSTPONED for need in postponed for pod in need.pods},
+        }
         if self.may_ask():
             for need in allowed:
                 self._asked_at[need.owner.scheduler_name] = now
@@ -195,17 +188,6 @@ class CapacityRequester:
         scheduler_name = need.owner.scheduler_name
         last = self._asked_at.get(scheduler_name)
         return last is None or now - last >= self.machines.policies[scheduler_name].pause
-
-    def _limits_of(self, scheduler_name: str) -> Limits | None:
-        policy = self.machines.policies.get(scheduler_name)
-        if policy is None:
-            return None
-        return Limits(
-            machines=policy.max_machines,
-            devices=policy.max_devices,
-            machines_per_namespace=policy.max_machines_per_namespace,
-            devices_per_namespace=policy.max_devices_per_namespace,
-        )
 
     async def _report_limits(self, limits: Sequence[Limited]) -> None:
         """Tell the owners of pods once, a machine at a time: there may be thousands of pods."""

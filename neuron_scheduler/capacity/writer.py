@@ -52,52 +52,7 @@ _DELETED: Final = msgspec.json.Decoder(_Deleted)
 _POD: Final = msgspec.json.Decoder(wire.PlacedPod)
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class LeaderRequests:
-    """
-    Requests that only the leader may send, each once: only the caller knows whether a repeat is harmless.
-
-    Attributes:
-        may_send: whether this replica may write now; called right before the first byte of a write.
-        timeout: seconds for one request; with the renew deadline it must stay below the lease duration.
-    """
-
-    client: Client
-    may_send: Callable[[], bool]
-    timeout: float
-
-    async def write(self, method: str, path: str, body: Mapping[str, Any], *, content_type: str = JSON) -> bytes:
-        """
-        Send a write, and return the body of the answer.
-
-        Raises:
-            FencedError: nothing was sent, because this replica may not write.
-            ApiError: the answer is a refusal.
-            UnreachableError: there is no answer.
-        """
-        answer = await self.client.request(
-            method,
-            path,
-            body=msgspec.json.encode(body),
-            content_type=content_type,
-            timeout=self.timeout,
-            pool=Pool.BIND,
-            permit=self.may_send,
-        )
-        return answer.body
-
-    async def read(self, path: str, decoder: "msgspec.json.Decoder[T]", **params: str) -> T:
-        """
-        Return the object or list at a path.
-
-        Raises:
-            ApiError, UnreachableError: as `write`; what cannot be read is no answer.
-        """
-        answer = await self.client.request("GET", path, params=params, timeout=self.timeout)
-        return decoded(answer.body, decoder)
-
-
-def decoded(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+def _decoded(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     """Return the object in an answer; raise UnreachableError if it cannot be read."""
     try:
         return decoder.decode(body)
@@ -142,6 +97,8 @@ class PlaceholderWriter:
     Writes while it runs.
 
     Attributes:
+        may_send: whether this replica may write now; called right before the first byte of a write.
+        timeout: seconds for one request; with the renew deadline it must stay below the lease duration.
         clock: seconds that never jump.
         declined: called with a name and a sentence: the API server refuses the placeholder, which is then withdrawn.
         gone: called with a name whose placeholder is gone.
@@ -149,7 +106,9 @@ class PlaceholderWriter:
         wall_clock: Unix time in seconds, for lastTransitionTime.
     """
 
-    requests: LeaderRequests
+    client: Client
+    may_send: Callable[[], bool]
+    timeout: float
     clock: Callable[[], float]
     declined: Callable[[str, str], None]
     gone: Callable[[str], None]
@@ -271,11 +230,11 @@ class PlaceholderWriter:
     async def _create(self, name: str, manifest: Mapping[str, Any]) -> str:
         """Create a placeholder, or find that of an earlier try; write its condition, and return its uid."""
         try:
-            pod = decoded(await self.requests.write("POST", PODS, manifest), _POD)
+            pod = _decoded(await self._write("POST", PODS, manifest), _POD)
         except ApiError as error:
             if not (error.refused and (error.status, error.reason) == (409, "AlreadyExists")):
                 raise
-            pod = await self.requests.read(f"{PODS}/{name}", _POD)
+            pod = await self._read(name)
         if pod.metadata.deletion_timestamp or (pod.metadata.labels or {}).get(MARKER) != "true":
             raise UnreachableError(f"another pod has the name {name}")
         await self._mark(name, pod.metadata.uid)
@@ -289,9 +248,9 @@ class PlaceholderWriter:
         do not.
         """
         try:
-            uid = uid or (await self.requests.read(f"{PODS}/{name}", _POD)).metadata.uid
-            answer = await self.requests.write("DELETE", f"{PODS}/{name}", deletion(uid))
-            if decoded(answer, _DELETED).metadata.finalizers:
+            uid = uid or (await self._read(name)).metadata.uid
+            answer = await self._write("DELETE", f"{PODS}/{name}", deletion(uid))
+            if _decoded(answer, _DELETED).metadata.finalizers:
                 await self._mark(name, uid, reason=SCHEDULER_ERROR, message=KEPT)
         except ApiError as error:
             another = error.refused and error.status == 409 and "uid in " in error.message.lower()
@@ -308,4 +267,22 @@ class PlaceholderWriter:
             "lastTransitionTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.wall_clock())),
         }
         patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-        await self.requests.write("PATCH", f"{PODS}/{name}/status", patch, content_type=STRATEGIC_MERGE_PATCH)
+        await self._write("PATCH", f"{PODS}/{name}/status", patch, content_type=STRATEGIC_MERGE_PATCH)
+
+    async def _write(self, method: str, path: str, body: Mapping[str, Any], *, content_type: str = JSON) -> bytes:
+        """Send a write once, and return the body of the answer; FencedError, ApiError, UnreachableError."""
+        answer = await self.client.request(
+            method,
+            path,
+            body=msgspec.json.encode(body),
+            content_type=content_type,
+            timeout=self.timeout,
+            pool=Pool.BIND,
+            permit=self.may_send,
+        )
+        return answer.body
+
+    async def _read(self, name: str) -> pod_wire.PlacedPod:
+        """Return the pod of a name; ApiError, UnreachableError."""
+        answer = await self.client.request("GET", f"{PODS}/{name}", timeout=self.timeout)
+        return _decoded(answer.body, _POD)

@@ -18,14 +18,15 @@ from anyio.abc import TaskGroup
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
-from neuron_scheduler.controllers.commitment import BindingOutcomes, Commitment, obstacle, refused_by
+from neuron_scheduler.controllers.commitment import Commitment, note_freed, obstacle, refused_by
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
-from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Fenced, InDoubt
+from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue, WorkQueue
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.storage_events import taken_back
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -59,7 +60,6 @@ class BindingCycle:
         concurrency: maximum of concurrent first tries.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
         fence: where they wait.
-        outcomes: applies the outcomes.
         open: whether commitments are taken: it runs, and is not about to stop.
     """
 
@@ -76,7 +76,6 @@ class BindingCycle:
     concurrency: int
     fenced: bool = True
     fence: AllocateFence = attrs.field(init=False)
-    outcomes: BindingOutcomes = attrs.field(init=False)
     open: bool = attrs.field(default=False, init=False)
     _decided: WorkQueue[Commitment] = attrs.field(init=False)
     _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
@@ -86,13 +85,12 @@ class BindingCycle:
     def __attrs_post_init__(self) -> None:
         self._decided = WorkQueue(self.concurrency)
         self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
-        self.outcomes = BindingOutcomes(cluster=self.cluster, queue=self.queue, release=self.volumes.release)
         self.fence = AllocateFence(
             cluster=self.cluster,
             clock=self.clock,
             wall_clock=self.wall_clock,
             send=self._decided.push,
-            settle=self.outcomes.apply,
+            settle=self.settle,
             errors=self.errors,
             enabled=self.fenced,
         )
@@ -139,7 +137,7 @@ class BindingCycle:
         The caller limits the number of these. A cycle that is not open settles it at once.
         """
         if not self.open:
-            self.outcomes.apply(commitment, Fenced())
+            self.settle(commitment, Fenced())
         elif self.fence.take(commitment):
             self._decided.push(commitment)
 
@@ -158,7 +156,7 @@ class BindingCycle:
         if outcome is None:
             await self._enqueue(commitment)
         else:
-            self.outcomes.apply(commitment, outcome)
+            self.settle(commitment, outcome)
 
     async def _commit_each(self) -> None:
         while (commitment := await self._decided.next()) is not None:
@@ -194,7 +192,7 @@ class BindingCycle:
 
     def _conclude(self, commitment: Commitment, outcome: BindOutcome | InDoubt) -> None:
         if not isinstance(outcome, InDoubt):
-            self.outcomes.apply(commitment, outcome)
+            self.settle(commitment, outcome)
             self.fence.settled(commitment, outcome)
             return
         self.fence.delayed(commitment)
@@ -232,3 +230,50 @@ class BindingCycle:
             f"Binding to {node_name} has no definite outcome after {tries} tries; it is sent again, and the pod keeps "
             f"its place: {binding.problem}",
         )
+
+    def settle(self, commitment: Commitment, outcome: BindOutcome) -> None:
+        """Apply a definite outcome; after an exception a pod that is not bound loses its place."""
+        try:
+            self._apply(commitment, outcome)
+        except Exception as error:  # noqa: BLE001 - it is one pod's error
+            commitment.requester.crashed(error)
+
+    def _apply(self, commitment: Commitment, outcome: BindOutcome) -> None:
+        requester = commitment.requester
+        match outcome:
+            case Bound():
+                requester.bound(commitment)
+                self._log_bound(commitment)
+            case Gone():
+                requester.gone()
+                self._forget(commitment)
+            case Refused() as refusal:
+                self._forget(commitment)
+                requester.refused(commitment, refusal)
+            case Fenced():
+                self._forget(commitment)
+                requester.fenced()
+
+    def _log_bound(self, commitment: Commitment) -> None:
+        pod, decision, ids = commitment.pod, commitment.decision, {}
+        if decision.placement is not None and pod.neuron is not None:
+            ids = {f"{pod.neuron.unit}s": ",".join(map(str, decision.placement.ids))}
+        log.info(
+            "Successfully bound pod to node",
+            v=2,
+            pod=pod.key,
+            node=decision.node_name,
+            evaluatedNodes=decision.evaluated,
+            feasibleNodes=decision.feasible,
+            **ids,
+        )
+        extension_log.executed(self.cluster, pod, decision, commitment.requester.lines)
+
+    def _forget(self, commitment: Commitment) -> None:
+        """Free what was assumed, and notify the queue: other pods may be waiting for it."""
+        self.cluster.forget(commitment.pod.uid)
+        if commitment.plan is not None:
+            self.volumes.release(commitment.plan)
+            for event in taken_back(commitment.plan):
+                self.queue.note(event.event, claim=event.claim)
+        note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)

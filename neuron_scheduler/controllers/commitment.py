@@ -1,12 +1,12 @@
 """
-A decision from the step that makes it count to the outcome of its Binding.
+A decision and the step that makes it count; `binding_cycle` takes it from there to the outcome of its Binding.
 
-    decision --assume--> Commitment --`binding_cycle`--> outcome --apply--> cluster, queue, log, requester
+    decision --assume--> Commitment --`binding_cycle`--> outcome --settle--> cluster, queue, log, requester
 
 From the assumption on, the pod is on its node for every later decision. Nothing awaits there, and neither does what
 comes between the decision and this step, so no event comes in between. A commitment knows its requester, who is told
 its outcome: an attempt of the scheduling loop, or a call of kube-scheduler's.
-Upstream: `assume` and the end of `bindingCycle` in `pkg/scheduler/schedule_one.go`.
+Upstream: `assume` in `pkg/scheduler/schedule_one.go`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,9 +15,8 @@ from typing import Protocol
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.extension_log import Lines
-from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone, Refused
+from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.annotations import annotations_for
@@ -29,7 +28,6 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.storage_events import taken_back
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
@@ -161,67 +159,6 @@ class Assumptions:
             placement=decision.placement,
             node_name=decision.node_name,
         )
-
-
-@attrs.define(eq=False, kw_only=True)
-class BindingOutcomes:
-    """
-    Applies outcomes.
-
-    Attributes:
-        release: takes back what was assumed for a pod's volumes.
-    """
-
-    cluster: Cluster
-    queue: SchedulingQueue
-    release: Callable[[VolumePlan], None]
-
-    def apply(self, commitment: Commitment, outcome: BindOutcome) -> None:
-        """Apply a definite outcome; after an exception a pod that is not bound loses its place."""
-        try:
-            self._apply(commitment, outcome)
-        except Exception as error:  # noqa: BLE001 - it is one pod's error
-            commitment.requester.crashed(error)
-
-    def _apply(self, commitment: Commitment, outcome: BindOutcome) -> None:
-        requester = commitment.requester
-        match outcome:
-            case Bound():
-                requester.bound(commitment)
-                self._log_bound(commitment)
-            case Gone():
-                requester.gone()
-                self._forget(commitment)
-            case Refused() as refusal:
-                self._forget(commitment)
-                requester.refused(commitment, refusal)
-            case Fenced():
-                self._forget(commitment)
-                requester.fenced()
-
-    def _log_bound(self, commitment: Commitment) -> None:
-        pod, decision, ids = commitment.pod, commitment.decision, {}
-        if decision.placement is not None and pod.neuron is not None:
-            ids = {f"{pod.neuron.unit}s": ",".join(map(str, decision.placement.ids))}
-        log.info(
-            "Successfully bound pod to node",
-            v=2,
-            pod=pod.key,
-            node=decision.node_name,
-            evaluatedNodes=decision.evaluated,
-            feasibleNodes=decision.feasible,
-            **ids,
-        )
-        extension_log.executed(self.cluster, pod, decision, commitment.requester.lines)
-
-    def _forget(self, commitment: Commitment) -> None:
-        """Free what was assumed, and notify the queue: other pods may be waiting for it."""
-        self.cluster.forget(commitment.pod.uid)
-        if commitment.plan is not None:
-            self.release(commitment.plan)
-            for event in taken_back(commitment.plan):
-                self.queue.note(event.event, claim=event.claim)
-        note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
 
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:

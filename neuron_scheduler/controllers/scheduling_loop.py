@@ -62,76 +62,12 @@ _PAUSE = 0.1
 _WARM_UP_PODS = 1024  # most waiting pods resemble each other
 
 
-@attrs.define(eq=False, kw_only=True)
-class QueuedAttempts:
-    """
-    What the outcome of an attempt means for the queue, the metrics and the pod's owner.
-
-    Upstream: `handleSchedulingFailure`.
-
-    Attributes:
-        clock: seconds that never jump, the queue's time.
-        errors: reports unexpected exceptions.
-    """
-
-    cluster: Cluster
-    queue: SchedulingQueue
-    reporter: PodReporter
-    metrics: Metrics
-    clock: Callable[[], float]
-    errors: UnexpectedErrors
-
-    def unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
-        """Put a pod back that no node takes now, and report why; `after` says what preemption has done for it."""
-        pod, now = queued.pod, self.clock()
-        if not self.queue.holds(queued):
-            return  # gone, or bound by another scheduler, in the meantime
-        has_nomination = self.cluster.nomination(pod.uid) is not None
-        self.queue.unschedulable(
-            queued,
-            refused.plugins,
-            now,
-            held=after.held,
-            has_nomination=has_nomination,
-            alone=after.alone,
-            cause=refused.cause,
-            against_preemption=after.plugins,
-        )
-        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
-        log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
-        self.reporter.unschedulable(
-            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
-        )
-
-    def crashed(self, queued: QueuedPod, error: Exception) -> None:
-        """
-        Handle an exception in an attempt, or in applying its outcome, as the pod's error.
-
-        What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
-        be bound. If one of the steps fails too, the others are still done.
-        """
-        pod, now = queued.pod, self.clock()
-        message = self.errors.report(error, task="scheduling", pod=pod.key)
-        if not self.queue.holds(queued):
-            return
-        for step in (
-            partial(self.cluster.forget, pod.uid),
-            partial(self.queue.failed, queued, now),
-            partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
-            partial(self.reporter.failed, pod, message),
-        ):
-            try:
-                step()
-            except Exception as another:  # noqa: BLE001 - as above
-                self.errors.report(another, task="scheduling", pod=pod.key)
-
-
 @attrs.frozen(eq=False)
 class QueuedAttempt:
     """The requester of a commitment that the scheduling loop has made."""
 
     queued: QueuedPod
-    _shared: QueuedAttempts
+    _loop: "SchedulingLoop"
 
     @property
     def pod(self) -> Pod:
@@ -141,7 +77,7 @@ class QueuedAttempt:
     @property
     def waits(self) -> bool:
         """Whether the pod is still in the queue."""
-        return self.queued.pod.uid in self._shared.queue
+        return self.queued.pod.uid in self._loop.queue
 
     @property
     def lines(self) -> Lines:
@@ -150,38 +86,38 @@ class QueuedAttempt:
 
     def bound(self, commitment: Commitment) -> None:
         """Take the pod out of the queue, and report it."""
-        shared, queued, pod = self._shared, self.queued, commitment.pod
-        now = shared.clock()
-        shared.queue.remove(pod.uid)
-        shared.metrics.attempted("scheduled", pod.scheduler_name, now - commitment.started)
+        loop, queued, pod = self._loop, self.queued, commitment.pod
+        now = loop.clock()
+        loop.queue.remove(pod.uid)
+        loop.metrics.attempted("scheduled", pod.scheduler_name, now - commitment.started)
         first = queued.since if queued.first_active is None else queued.first_active
-        shared.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
-        shared.reporter.scheduled(pod, commitment.node_name, commitment.decision.placement)
+        loop.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
+        loop.reporter.scheduled(pod, commitment.node_name, commitment.decision.placement)
 
     def gone(self) -> None:
         """Take the pod out of the queue."""
-        self._shared.queue.remove(self.queued.pod.uid)
+        self._loop.queue.remove(self.queued.pod.uid)
 
     def refused(self, commitment: Commitment, refusal: Refused) -> None:
         """Put the pod back, and report why."""
-        shared, pod = self._shared, commitment.pod
-        now = shared.clock()
-        shared.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
+        loop, pod = self._loop, commitment.pod
+        now = loop.clock()
+        loop.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
         log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
-        if shared.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
+        if loop.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
             if refusal.until_changed:
-                shared.queue.unschedulable(self.queued, frozenset({BINDER}), now)
+                loop.queue.unschedulable(self.queued, frozenset({BINDER}), now)
             else:
-                shared.queue.failed(self.queued, now)
-            shared.reporter.failed(pod, refusal.message)
+                loop.queue.failed(self.queued, now)
+            loop.reporter.failed(pod, refusal.message)
 
     def fenced(self) -> None:
         """Put the pod back; it is tried again after a backoff."""
-        self._shared.queue.failed(self.queued, self._shared.clock())
+        self._loop.queue.failed(self.queued, self._loop.clock())
 
     def crashed(self, error: Exception) -> None:
         """Handle the exception as the pod's error."""
-        self._shared.crashed(self.queued, error)
+        self._loop.attempt_crashed(self.queued, error)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -231,7 +167,6 @@ class SchedulingLoop:
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
     assumptions: Assumptions = attrs.field(init=False)
     binding_cycle: BindingCycle = attrs.field(init=False)
-    _attempts: QueuedAttempts = attrs.field(init=False)
     _side_lane: SideLane = attrs.field(init=False)
     timing: PluginTiming = attrs.field(init=False)
 
@@ -243,14 +178,6 @@ class SchedulingLoop:
             queue=self.queue,
             recheck=self._recheck,
             identity=self.identity,
-        )
-        self._attempts = QueuedAttempts(
-            cluster=self.cluster,
-            queue=self.queue,
-            reporter=self.reporter,
-            metrics=self.metrics,
-            clock=self.clock,
-            errors=self.errors,
         )
         self.binding_cycle = BindingCycle(
             cluster=self.cluster,
@@ -273,7 +200,7 @@ class SchedulingLoop:
             warmup=self._warmup,
             clock=self.clock,
             wake=self.wake,
-            crashed=self._attempts.crashed,
+            crashed=self.attempt_crashed,
         )
 
     @property
@@ -334,7 +261,7 @@ class SchedulingLoop:
                 else:
                     commitment = await self._schedule_one(queued)
             except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's
-                self._attempts.crashed(queued, error)
+                self.attempt_crashed(queued, error)
             if commitment is not None:
                 await self.binding_cycle.give(commitment)
             if self.clock() >= turn_ends:
@@ -386,7 +313,7 @@ class SchedulingLoop:
         pod = queued.pod
         annotations = self.assumptions.assume(pod, decision)
         plan = self.volumes.reserve(pod, decision.node_name)
-        attempt = QueuedAttempt(queued, self._attempts)
+        attempt = QueuedAttempt(queued, self)
         return Commitment(attempt, pod, annotations, decision, started, plan)
 
     def _recheck(self, node_name: str) -> None:
@@ -429,4 +356,52 @@ class SchedulingLoop:
         after = PostFilter()
         if refused.nodes:
             after = await self.preemption_executor.post_filter(queued, refused, profile)
-        self._attempts.unschedulable(queued, attrs.evolve(refused, preemption=after.text), after, started)
+        self._unschedulable(queued, attrs.evolve(refused, preemption=after.text), after, started)
+
+    def _unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
+        """
+        Put a pod back that no node takes now, and report why; `after` says what preemption has done for it.
+
+        Upstream: `handleSchedulingFailure`.
+        """
+        pod, now = queued.pod, self.clock()
+        if not self.queue.holds(queued):
+            return  # gone, or bound by another scheduler, in the meantime
+        has_nomination = self.cluster.nomination(pod.uid) is not None
+        self.queue.unschedulable(
+            queued,
+            refused.plugins,
+            now,
+            held=after.held,
+            has_nomination=has_nomination,
+            alone=after.alone,
+            cause=refused.cause,
+            against_preemption=after.plugins,
+        )
+        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+        log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
+        self.reporter.unschedulable(
+            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
+        )
+
+    def attempt_crashed(self, queued: QueuedPod, error: Exception) -> None:
+        """
+        Handle an exception in an attempt, or in applying its outcome, as the pod's error.
+
+        What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
+        be bound. If one of the steps fails too, the others are still done.
+        """
+        pod, now = queued.pod, self.clock()
+        message = self.errors.report(error, task="scheduling", pod=pod.key)
+        if not self.queue.holds(queued):
+            return
+        for step in (
+            partial(self.cluster.forget, pod.uid),
+            partial(self.queue.failed, queued, now),
+            partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
+            partial(self.reporter.failed, pod, message),
+        ):
+            try:
+                step()
+            except Exception as another:  # noqa: BLE001 - as above
+                self.errors.report(another, task="scheduling", pod=pod.key)

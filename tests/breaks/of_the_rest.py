@@ -7,7 +7,7 @@ from tests.breaks.broken import Break, Share
 CONTROLLERS: Final = (
     Break(
         "a-refused-pod-keeps-its-place",
-        "neuron_scheduler/controllers/commitment.py",
+        "neuron_scheduler/controllers/binding_cycle.py",
         """
         case Refused() as refusal:
             self._forget(commitment)
@@ -22,7 +22,7 @@ CONTROLLERS: Final = (
     ),
     Break(
         "nobody-hears-of-space-that-is-not-taken",
-        "neuron_scheduler/controllers/commitment.py",
+        "neuron_scheduler/controllers/binding_cycle.py",
         "note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)",
         "pass",
         "A Binding that fails wakes the pods that wait for its space.",

@@ -2,14 +2,14 @@
 
 from typing import Any, Final
 
-from neuron_scheduler.capacity.planning.requests import MachineNeed, Owner, Request
+from neuron_scheduler.capacity.planning.requests import MachineNeed, MachineRequest, Owner
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE
 from tests.support.builders import GI, pod
 
 NAME: Final = "capacity-u1-0"
 
 
-def asked(name: str = NAME, **changes: Any) -> Request:
+def asked(name: str = NAME, **changes: Any) -> MachineRequest:
     """Return a request for a trn1.32xlarge; the changes are fields of its need."""
     pods = tuple(pod(uid, uid=uid, namespace="team-a", scheduler_name="my-scheduler") for uid in ("u1", "u2"))
     fields: dict[str, Any] = {
@@ -19,4 +19,4 @@ def asked(name: str = NAME, **changes: Any) -> Request:
         "pods": pods,
     }
     need = MachineNeed(**fields | changes)
-    return Request(name=name, owner=Owner("my-scheduler", "team-a"), need=need, since=0.0, pods=frozenset())
+    return MachineRequest(name=name, owner=Owner("my-scheduler", "team-a"), need=need, since=0.0, pods=frozenset())

@@ -55,7 +55,9 @@ class Scheduler:
             queue=self.queue,
             scheduler_names={"my-scheduler"},
             policies={"my-scheduler": SETTINGS},
-            api=this,
+            client=this,
+            may_send=lambda: True,
+            timeout=4.0,
             reporter=this,
             metrics=this,
             clock=clock,
@@ -63,7 +65,9 @@ class Scheduler:
         )
         self.machines.writer = Writer(
             model=self.model,
-            requests=this,
+            client=this,
+            may_send=lambda: True,
+            timeout=4.0,
             clock=clock,
             declined=self.machines.declined,
             gone=self.machines._deleted,

@@ -57,7 +57,6 @@ def remembered(model: Model) -> dict[str, object]:
         "requests": machines.table._requests,
         "waits": machines.table._waits,
         "placeholders": machines.writer._known,
-        "pods about to go": model.scheduler.rounds._leaving,
     }
     return {name: value for name, value in memory.items() if value}
 

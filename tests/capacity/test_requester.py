@@ -249,18 +249,6 @@ async def test_a_node_that_has_joined_is_told(world: World) -> None:
     assert world.count("arriving") == 1
 
 
-async def test_a_pod_that_never_goes(world: World) -> None:
-    """It makes room for a waiting pod as long as a machine would be waited for; then a machine is asked for."""
-    for each in ("a-0", "a-4", "a-8", "a-12"):
-        info = world.cluster.pod_info(f"uid-{each}")
-        assert info is not None
-        world.cluster.put_pod(attrs.evolve(info.pod, terminating=True))
-    world.refuse("four")
-    assert await world.round(60.0) == 0
-    assert await world.round(1259.0) == 0
-    assert await world.round(1260.0) == 1
-
-
 async def test_a_crowd_in_one_namespace() -> None:
     """A limit is told for one machine more than its namespace may have; of further ones it is said why, too."""
     world = World(settings=attrs.evolve(SETTINGS, max_machines_per_namespace=1))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.capacity.placeholders import manifest
-from neuron_scheduler.capacity.writer import LeaderRequests, PlaceholderWriter
+from neuron_scheduler.capacity.writer import PlaceholderWriter
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.capacity.asked import NAME, asked
 from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
@@ -36,7 +36,9 @@ async def run(*script: Answer, deed: str, uid: str = "uid-1", may_send: bool = T
     told: list[str] = []
     async with scripted(*script) as (server, client):
         writer = PlaceholderWriter(
-            requests=LeaderRequests(client=client, may_send=lambda: may_send, timeout=4.0),
+            client=client,
+            may_send=lambda: may_send,
+            timeout=4.0,
             clock=lambda: 0.0,
             declined=lambda _, message: told.append(f"declined: {message}"),
             gone=lambda _: told.append("done"),

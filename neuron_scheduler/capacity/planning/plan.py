@@ -100,7 +100,6 @@ class Situation:
         profile_of: the profile that decides a pod.
         open: the requests that are out, and those whose machine is on its way or not ready yet, by their id, the oldest
             first. A request whose machine takes pods already is none of them.
-        stuck: uids of pods that have been about to go for so long that nothing is expected of them any more.
         most_of: how many machines are of interest that are for a pod's profile and namespace, as limits count them: no
             namespace keeps the plan from looking at the others.
         most_needs: new machines that are of interest.
@@ -110,7 +109,6 @@ class Situation:
     waiting: Sequence[WaitingPod]
     profile_of: Callable[[Pod], Profile]
     open: Mapping[str, MachineNeed]
-    stuck: frozenset[str]
     most_of: Callable[[Pod], int]
     most_needs: int = MOST_NEEDS
 
@@ -125,14 +123,12 @@ class Plan:
         serving: the uids of the pods that would be on the machine of each open request that has any.
         surplus: open requests whose machine no pod needs.
         hopeless: why no machine is asked for, by the uid of a pod that may ask, and needs one.
-        leaving: uids of pods on nodes that are about to go, `stuck` ones as well.
     """
 
     needs: tuple[MachineNeed, ...] = ()
     serving: Mapping[str, tuple[str, ...]]
     surplus: tuple[str, ...] = ()
     hopeless: Mapping[str, str]
-    leaving: tuple[str, ...] = ()
 
 
 def planned(situation: Situation) -> Generator[None, None, Plan]:
@@ -187,10 +183,9 @@ def _prepared(situation: Situation, base: Cluster, seen: Sequence[WaitingPod]) -
     fork = base.fork()
     yield
     for uid in leaving:
-        if uid not in situation.stuck:
-            fork.remove_pod(uid)
+        fork.remove_pod(uid)
         yield
-    return _Planning(situation, base, lines, Packing(fork, offers), pods, leaving, units)
+    return _Planning(situation, base, lines, Packing(fork, offers), pods, units)
 
 
 _GROUPS: Final = ("overdue", "ripe", "unripe", "others", "rest")
@@ -245,7 +240,6 @@ class _Planning:
     lines: dict[str, list[Line]]  # by group
     _packing: Packing
     _seen: list[Pod]  # the most urgent first
-    _leaving: tuple[str, ...]
     _units: Mapping[str, set[str]]  # in which Neuron is asked for, by instance type; of waiting pods under ""
     _needs: list[MachineNeed] = attrs.field(factory=list)
     _hopeless: dict[str, str] = attrs.field(factory=dict)
@@ -345,7 +339,6 @@ class _Planning:
             serving={name: tuple(uids) for name, uids in self._serving.items()},
             surplus=tuple(name for name in self._situation.open if name not in self._serving),
             hopeless=self._hopeless,
-            leaving=self._leaving,
         )
 
     def released(self) -> Generator[None, None, None]:

@@ -26,6 +26,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, Resources
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES
+from neuron_scheduler.settings.capacity_requests import CapacityRequests
 
 
 @attrs.frozen(kw_only=True)
@@ -96,16 +97,6 @@ class Owner:
     namespace: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class Limits:
-    """How many machines, and devices of them, the requests of a profile may be for at the same time."""
-
-    machines: int
-    devices: int
-    machines_per_namespace: int
-    devices_per_namespace: int
-
-
 @attrs.frozen
 class Limited:
     """
@@ -122,7 +113,7 @@ class Limited:
 def admitted(
     needs: Sequence[MachineNeed],
     outstanding: Iterable[tuple[Owner, MachineNeed]],
-    limits_of: Callable[[str], Limits | None],
+    limits_of: Callable[[str], CapacityRequests | None],
 ) -> tuple[tuple[MachineNeed, ...], tuple[Limited, ...]]:
     """
     Return which needs may be asked for now, and which may not; a smaller one may pass where a larger one may not.
@@ -131,7 +122,7 @@ def admitted(
         needs: new ones, the most urgent first; the answers keep this order.
         outstanding: the requests that are out, those whose machine does not serve yet, and those whose objects are not
             deleted yet, with whom they count for.
-        limits_of: the limits of a profile by its scheduler name; None if it asks for no machines.
+        limits_of: the settings of a profile by its scheduler name; None if it asks for no machines.
     """
     machines, devices = Counter[Owner](), Counter[Owner]()
 
@@ -155,19 +146,19 @@ def admitted(
     return tuple(allowed), tuple(limited)
 
 
-def _exceeded(need: MachineNeed, limits: Limits, machines: Counter[Owner], devices: Counter[Owner]) -> str:
+def _exceeded(need: MachineNeed, limits: CapacityRequests, machines: Counter[Owner], devices: Counter[Owner]) -> str:
     """Return which limit a further machine would exceed, in a clause; empty if it exceeds none."""
     own = need.owner
     profile = Owner(own.scheduler_name)
     for setting, most, whose, where in (
-        ("maxMachines", limits.machines, profile, ""),
-        ("maxMachinesPerNamespace", limits.machines_per_namespace, own, f" in namespace {own.namespace}"),
+        ("maxMachines", limits.max_machines, profile, ""),
+        ("maxMachinesPerNamespace", limits.max_machines_per_namespace, own, f" in namespace {own.namespace}"),
     ):
         if machines[whose] >= most:
             return f"the limit {setting} ({most}) is reached{where}"
     for setting, most, whose, where in (
-        ("maxDevices", limits.devices, profile, ""),
-        ("maxDevicesPerNamespace", limits.devices_per_namespace, own, f" in namespace {own.namespace}"),
+        ("maxDevices", limits.max_devices, profile, ""),
+        ("maxDevicesPerNamespace", limits.max_devices_per_namespace, own, f" in namespace {own.namespace}"),
     ):
         if devices[whose] + need.devices > most:
             used = f": {devices[whose]} are asked for, and the machine has {need.devices}"
@@ -211,7 +202,7 @@ class Outcome(enum.StrEnum):
 
 
 @attrs.define(eq=False, kw_only=True)
-class Request:
+class MachineRequest:
     """
     One machine that is asked for.
 
@@ -271,7 +262,7 @@ class Wait:
 class Requests:
     """The table. A pod's uid is forgotten with `left`."""
 
-    _requests: dict[str, Request] = attrs.field(factory=dict, init=False)
+    _requests: dict[str, MachineRequest] = attrs.field(factory=dict, init=False)
     _waits: dict[str, Wait] = attrs.field(factory=dict, init=False)  # by uid; one that is over decides the next one
     _limited: int = attrs.field(default=0, init=False)
     _postponed: int = attrs.field(default=0, init=False)
@@ -279,11 +270,11 @@ class Requests:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def get(self, name: str) -> Request | None:
+    def get(self, name: str) -> MachineRequest | None:
         """Return a request that has not ended."""
         return self._requests.get(name)
 
-    def all(self) -> tuple[Request, ...]:
+    def all(self) -> tuple[MachineRequest, ...]:
         """Return all requests that have not ended, the oldest first."""
         return tuple(self._requests.values())
 
@@ -303,23 +294,23 @@ class Requests:
             return False
         return not any(request.usable and uid in request.pods for request in self._requests.values())
 
-    def ask(self, need: MachineNeed, now: float, taken: Iterable[str] = ()) -> Request:
+    def ask(self, need: MachineNeed, now: float, taken: Iterable[str] = ()) -> MachineRequest:
         """Add a request under a name that is the same for equal needs; `taken` are names of objects that exist."""
         used, number = {*self._requests, *taken}, 0
         while (name := f"capacity-{need.pods[0].uid}-{number}") in used:
             number += 1
         pods = frozenset(pod.uid for pod in need.pods)
-        request = Request(name=name, owner=need.owner, need=need, since=now, pods=pods)
+        request = MachineRequest(name=name, owner=need.owner, need=need, since=now, pods=pods)
         self._requests[name] = request
         return request
 
-    def adopt(self, name: str, owner: Owner, need: MachineNeed, now: float) -> Request:
+    def adopt(self, name: str, owner: Owner, need: MachineNeed, now: float) -> MachineRequest:
         """Add a request that an earlier leader has made; the next plan says which pods it serves."""
-        request = Request(name=name, owner=owner, need=need, since=now, pods=frozenset())
+        request = MachineRequest(name=name, owner=owner, need=need, since=now, pods=frozenset())
         self._requests[name] = request
         return request
 
-    def planned(self, serving: Mapping[str, Iterable[str]]) -> list[Request]:
+    def planned(self, serving: Mapping[str, Iterable[str]]) -> list[MachineRequest]:
         """
         Note which pods each machine serves that is still to come; no other machine serves them any more.
 
@@ -354,7 +345,7 @@ class Requests:
         """Note how many needs of the last plan are not asked for: because of a limit, or until the pause is over."""
         self._limited, self._postponed = limited, postponed
 
-    def joined(self, node: Node, at: float) -> Request | None:
+    def joined(self, node: Node, at: float) -> MachineRequest | None:
         """
         Give a node that joined at a time to the oldest open request before that which it serves; return that one.
 
@@ -368,11 +359,11 @@ class Requests:
                     return request
         return None
 
-    def of_node(self, name: str) -> Request | None:
+    def of_node(self, name: str) -> MachineRequest | None:
         """Return the request for which a node has joined."""
         return next((request for request in self._requests.values() if request.node_name == name), None)
 
-    def left(self, uid: str) -> list[Request]:
+    def left(self, uid: str) -> list[MachineRequest]:
         """Forget a pod that waits no more, and return the requests that have lost their last pod with it."""
         self._waits.pop(uid, None)
         its_own = [request for request in self._requests.values() if uid in request.pods]
@@ -380,11 +371,11 @@ class Requests:
             request.pods -= {uid}
         return [request for request in its_own if not request.pods]
 
-    def end(self, name: str) -> Request | None:
+    def end(self, name: str) -> MachineRequest | None:
         """Remove a request; None if it has ended before."""
         return self._requests.pop(name, None)
 
-    def overdue(self, now: float, give_up: Mapping[str, float]) -> list[Request]:
+    def overdue(self, now: float, give_up: Mapping[str, float]) -> list[MachineRequest]:
         """Return the requests that are older than their profile allows; `give_up` has the seconds by profile."""
         return [
             request
@@ -392,7 +383,7 @@ class Requests:
             if now - request.since >= give_up.get(request.owner.scheduler_name, 0.0)
         ]
 
-    def request_for(self, uid: str) -> Request | None:
+    def request_for(self, uid: str) -> MachineRequest | None:
         """Return the request whose machine serves a pod."""
         return next((request for request in self._requests.values() if uid in request.pods), None)
 

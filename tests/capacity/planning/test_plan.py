@@ -79,13 +79,6 @@ def test_one_pod_that_no_free_block_serves() -> None:
     assert (plan.serving, plan.surplus, plan.hopeless) == ({}, (), {})
 
 
-def test_eight_pods_need_two_machines_of_which_the_autoscaler_adds_one() -> None:
-    """By count 6 of the 8 fit on the nodes: the autoscaler adds a machine for 2, which takes 4."""
-    plan = plan_for(cluster_of(broken("a"), broken("b")), [waiting(f"p{i}", 4) for i in range(8)])
-    assert [len(need.pods) for need in plan.needs] == [4]
-    assert plan.hopeless == {"uid-p0": SHARED, "uid-p1": SHARED}
-
-
 def test_nothing_is_expected_of_an_autoscaler_that_did_not_come() -> None:
     """Pods that do not fit by count are never asked for; what they were to bring along is not counted upon."""
     pods = [WaitingPod(waiting(f"p{i}", 4), expects_own=False) for i in range(8)]
@@ -108,17 +101,6 @@ def test_a_pod_that_has_waited_too_long_counts_on_nobody() -> None:
     assert (plan.needs, plan.serving) == ((), {"r": ("uid-p", "uid-q")})
     patient = [attrs.evolve(each, expects_own=True) for each in pods]
     assert plan_for(cluster, patient).hopeless == {"uid-p": SHARED}
-
-
-def test_each_pod_gets_the_type_that_it_selects() -> None:
-    """Inferentia and Trainium are asked for apart, and the smaller requests share what is left of the others."""
-    cluster = cluster_of(broken("a"), broken("b", INF2, EVERY_OTHER))
-    on_trn1 = waiting("on-trn1", 4, node_selector={INSTANCE_TYPE_LABEL: TRN1})
-    on_inf2 = waiting("on-inf2", 4, required_terms=(term(INSTANCE_TYPE_LABEL, INF2),))
-    plan = plan_for(cluster, [on_inf2, on_trn1, waiting("on-any", 4)])
-    assert machines(plan) == [(INF2,), (TRN1,)]
-    assert [need.pattern.name for need in plan.needs] == ["on-inf2", "on-trn1"]
-    assert sorted(each.name for need in plan.needs for each in need.pods) == ["on-any", "on-inf2", "on-trn1"]
 
 
 def test_the_smallest_machine_that_serves_the_most() -> None:
@@ -179,21 +161,6 @@ def bound_volume(cluster: Cluster) -> None:
     cluster.put_storage(claim("data", bound_to="pv"))
 
 
-def test_a_zone_in_which_the_cluster_has_no_such_node() -> None:
-    """The machine is asked for in the zone of the pod, although the nodes of its type are elsewhere."""
-    cluster = cluster_of(broken("a", labels=in_zone("z0")), broken("b", INF2, EVERY_OTHER, labels=in_zone("z1")))
-    pods = [waiting("p", 4, node_selector={ZONE_LABEL: "z1"}), waiting("q", 4, node_selector={ZONE_LABEL: "z0"})]
-    plan = plan_for(cluster, pods)
-    assert [(need.instance_types, need.pattern.name) for need in plan.needs] == [((INF2,), "p"), ((TRN1,), "q")]
-    elsewhere = waiting("p", 8, node_selector={ZONE_LABEL: "z1"}, required_terms=(term(INSTANCE_TYPE_LABEL, TRN1),))
-    assert plan_for(cluster, [elsewhere]).needs == ()  # it does not fit by count: it is seen
-    two = cluster_of(broken("a", labels=in_zone("z0")), broken("b", INF2, EVERY_OTHER, labels=in_zone("z1")))
-    bound_volume(two)
-    late = WaitingPod(waiting("p", 4, volume_claims=("data",)))
-    (need,) = plan_for(two, [late]).needs
-    assert (need.instance_types, need.zones) == ((INF2,), ("z1",))
-
-
 def test_pods_that_are_spread_over_zones() -> None:
     """The machine must be in the zone that lacks a pod."""
     spread = SpreadConstraint(ZONE_LABEL, 1, hard=True, selector=EVERY_PEER)
@@ -210,13 +177,6 @@ def test_pods_that_keep_apart_get_a_machine_each() -> None:
     cluster = cluster_of(*(broken(name, labels={HOSTNAME_LABEL: name}) for name in ("n1", "n2")))
     plan = plan_for(cluster, [waiting(f"p{i}", 4, labels={"app": "w"}, anti_affinity=(apart,)) for i in range(2)])
     assert [(names(need), need.zones) for need in plan.needs] == [(["p0"], ()), (["p1"], ())]
-
-
-def test_an_illegal_count_gets_nothing() -> None:
-    """Its condition says that no new node could help, and autoscalers do not see it."""
-    refused = waiting("p", 3, scheduled=PodCondition("False", "SchedulerError"))
-    plan = plan_for(cluster_of(broken("a")), [refused])
-    assert (plan.needs, plan.hopeless) == ((), {})
 
 
 @pytest.mark.parametrize(
@@ -237,13 +197,6 @@ def test_pods_that_autoscalers_do_not_see(fields: dict[str, Any]) -> None:
     assert (plan.needs, plan.hopeless) == ((), {})
 
 
-def test_a_pod_that_may_not_ask_yet() -> None:
-    """It gets no machine; the others do."""
-    pods = [WaitingPod(waiting("early", 4), may_ask=False), WaitingPod(waiting("ripe", 4))]
-    (need,) = plan_for(cluster_of(broken("a")), pods).needs
-    assert names(need) == ["ripe"]
-
-
 def test_a_pod_that_preemption_serves() -> None:
     """A nomination keeps its space, and nothing is asked for the pod."""
     cluster = cluster_of(broken("a"))
@@ -260,17 +213,6 @@ def test_a_pod_that_a_draining_pod_makes_room_for() -> None:
     assert plan_for(cluster, [waiting("p", 4)]).needs == ()
     (need,) = plan_for(cluster, [waiting("p", 4), waiting("q", 4)]).needs
     assert names(need) == ["q"]
-
-
-def test_a_pod_that_never_goes_makes_no_room() -> None:
-    """Its grace period, or its finalizer, has no bound: after a while nothing is expected of it."""
-    there, pods = broken("a")
-    draining = [attrs.evolve(each, terminating=True) for each in pods]
-    plan = plan_for(cluster_of((there, draining)), [waiting("p", 4)])
-    assert (plan.needs, sorted(plan.leaving)) == ((), [f"uid-a-{device}" for device in (0, 10, 15, 5)])
-    stuck = plan_for(cluster_of((there, draining)), [waiting("p", 4)], stuck=frozenset(plan.leaving))
-    assert [names(need) for need in stuck.needs] == [["p"]]
-    assert stuck.leaving == plan.leaving
 
 
 def test_a_namespace_with_many_pods_does_not_hide_the_others() -> None:
@@ -296,14 +238,6 @@ def test_pods_that_need_cores() -> None:
     assert need.silicon == {NEURON_CORE: 32}
     assert need.devices == 16
     assert need.shortage == "16 Neuron cores free on 1 node, largest free block 1, pod needs 8"
-
-
-def test_a_type_on_which_both_units_are_in_use() -> None:
-    """A node whose cores are in use looks empty in devices: the machine is asked for in both units."""
-    there, pods = broken("a")
-    beside = pod("cores", cores=2, on="a", ids=(2, 3))
-    (need,) = plan_for(cluster_of((there, [*pods, beside])), [waiting("p", 4)]).needs
-    assert need.silicon == {NEURON_DEVICE: 16, NEURON_CORE: 32}
 
 
 def test_devices_that_are_in_use_as_cores() -> None:
@@ -355,20 +289,6 @@ def test_a_pod_that_needs_all_cpu_of_a_machine() -> None:
     assert need.host == {CPU: 127_000}
 
 
-def test_pods_that_lack_cpu_on_a_shared_machine() -> None:
-    """Machines are packed by the real rules, cpu included."""
-    pods = [WaitingPod(waiting(f"p{i}", 1, cpu=70_000), expects_own=False) for i in range(2)]
-    held = [pod(f"h{core}", cores=1, on=name, ids=(core,)) for name in ("a",) for core in range(0, 32, 2)]
-    there = node("a", TRN1, cpu=160_000)
-    assert [len(need.pods) for need in plan_for(cluster_of((there, held)), pods).needs] == [2]
-    assert [
-        len(n.pods)
-        for n in plan_for(
-            cluster_of((attrs.evolve(there, allocatable={**there.allocatable, CPU: 130_000}), held)), pods
-        ).needs
-    ] == [1]
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -408,14 +328,6 @@ def test_unknown_holders_on_one_node_among_others_in_pieces() -> None:
     )
     full = (node("b", TRN1), [pod("holder", devices=16, on="b", ids=range(16))])
     assert plan_for(cluster_of(full, by_hand), [waiting("p", 4)]).needs == ()
-
-
-def test_a_cordoned_node_takes_nobody_by_count_either() -> None:
-    """The autoscaler sees the pod itself: its node has a taint."""
-    taint = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
-    there, pods = broken("a", unschedulable=True, taints=(taint,))
-    plan = plan_for(cluster_of((there, pods)), [waiting("p", 4)])
-    assert (plan.needs, plan.hopeless) == ((), {})
 
 
 def test_an_unhealthy_node_hides_the_pod() -> None:
@@ -469,24 +381,6 @@ def test_the_most_urgent_machine_comes_first() -> None:
     assert [need.pods[0].name for need in plan_for(cluster, [small, large]).needs] == ["small", "large"]
 
 
-def test_no_more_needs_than_are_of_interest() -> None:
-    """What is asked for at once has a limit."""
-    cluster = cluster_of(*(broken(f"n{i}") for i in range(4)))
-    pods = [WaitingPod(waiting(f"p{i}", 8), expects_own=False) for i in range(4)]
-    assert len(plan_for(cluster, pods, most_needs=1).needs) == 1
-    assert len(plan_for(cluster, pods).needs) == 2
-
-
-def test_an_open_request_is_not_asked_for_again() -> None:
-    """Its machine takes its pods, and one more of the same; a third machine is asked for what remains."""
-    cluster = cluster_of(broken("a"), broken("b"), broken("c"))
-    pods = [waiting(f"p{i}", 8) for i in range(3)]
-    first = plan_for(cluster, pods[:1])
-    again = plan_for(cluster, pods, open_requests={"r": first.needs[0]})
-    assert again.serving == {"r": ("uid-p0", "uid-p1")}
-    assert [names(need) for need in again.needs] == [["p2"]]
-
-
 def test_a_request_without_pods_is_surplus() -> None:
     """Its pods are gone, or have places."""
     cluster = cluster_of(broken("a"))
@@ -512,19 +406,3 @@ def test_a_request_for_a_type_that_nobody_knows() -> None:
     unknown = attrs.evolve(need, instance_types=("future.32xlarge",))
     plan = plan_for(cluster, [waiting("p", 4)], open_requests={"r": unknown})
     assert (plan.serving, plan.needs) == ({"r": ("uid-p",)}, ())
-
-
-def test_a_machine_that_has_arrived_is_used_before_its_request() -> None:
-    """A node that takes the pod makes its request surplus."""
-    before = cluster_of(broken("a"))
-    (need,) = plan_for(before, [waiting("p", 4)]).needs
-    after = cluster_of(broken("a"), (node("b", TRN1, created=2.0), []))
-    assert plan_for(after, [waiting("p", 4)], open_requests={"r": need}).surplus == ("r",)
-
-
-def test_the_cluster_is_left_as_it_is() -> None:
-    """The plan works on forks."""
-    cluster = cluster_of(broken("a"), broken("b"))
-    before = (cluster.pod_count, cluster.view.changes, cluster.view.node_count)
-    plan_for(cluster, [waiting(f"p{i}", 4) for i in range(8)])
-    assert (cluster.pod_count, cluster.view.changes, cluster.view.node_count) == before

@@ -10,10 +10,8 @@ from hypothesis import given, strategies as st
 from neuron_scheduler.capacity.planning.requests import (
     FIRST_REFUSAL,
     LONGEST,
-    Limits,
     MachineNeed,
     Owner,
-    Request,
     Requests,
     State,
     admitted,
@@ -22,10 +20,13 @@ from neuron_scheduler.capacity.planning.requests import (
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
+from neuron_scheduler.settings.capacity_requests import CapacityRequests
 from tests.support import builders
 from tests.support.builders import node, pod
 
-WIDE: Final = Limits(machines=100, devices=1000, machines_per_namespace=100, devices_per_namespace=1000)
+WIDE: Final = CapacityRequests(
+    max_machines=100, max_devices=1000, max_machines_per_namespace=100, max_devices_per_namespace=1000
+)
 
 
 def need_of(devices: int = 16, namespace: str = "default", scheduler: str = "my-scheduler") -> MachineNeed:
@@ -42,51 +43,39 @@ def reasons(needs: list[MachineNeed], outstanding: list[tuple[Owner, MachineNeed
     return [said.get(id(need), "") for need in needs]
 
 
-def test_machines_in_all() -> None:
-    """The most urgent get what is left; requests that are out count, whosever they are."""
-    out = [(Owner("my-scheduler", "other"), need_of())]
-    assert reasons([need_of(), need_of()], out, machines=2) == ["", "the limit maxMachines (2) is reached"]
-
-
 def test_machines_of_a_namespace() -> None:
     """A namespace that has its share does not keep the others from theirs."""
     needs = [need_of(), need_of(), need_of(namespace="other")]
     said = "the limit maxMachinesPerNamespace (1) is reached in namespace default"
-    assert reasons(needs, [], machines_per_namespace=1) == ["", said, ""]
+    assert reasons(needs, [], max_machines_per_namespace=1) == ["", said, ""]
 
 
 def test_devices_in_all_and_of_a_namespace() -> None:
     """A machine that is too large is passed over, and a smaller one is asked for."""
     exceeded = "would be exceeded{}: 16 are asked for, and the machine has 16"
     in_all = [need_of(16), need_of(16), need_of(4)]
-    assert reasons(in_all, [], devices=20) == ["", f"the limit maxDevices (20) {exceeded.format('')}", ""]
+    assert reasons(in_all, [], max_devices=20) == ["", f"the limit maxDevices (20) {exceeded.format('')}", ""]
     said = f"the limit maxDevicesPerNamespace (20) {exceeded.format(' in namespace default')}"
-    assert reasons(in_all, [], devices_per_namespace=20) == ["", said, ""]
+    assert reasons(in_all, [], max_devices_per_namespace=20) == ["", said, ""]
 
 
 def test_each_profile_has_limits_of_its_own() -> None:
     """Requests of another profile do not count, and a profile that asks for nothing gets nothing."""
     needs = [need_of(), need_of(scheduler="batch"), need_of(scheduler="off")]
-    limits = {"my-scheduler": attrs.evolve(WIDE, machines=1), "batch": attrs.evolve(WIDE, machines=1)}
+    limits = {"my-scheduler": attrs.evolve(WIDE, max_machines=1), "batch": attrs.evolve(WIDE, max_machines=1)}
     allowed, not_allowed = admitted(needs, [], limits.get)
     assert allowed == tuple(needs[:2])
     assert [limited.reason for limited in not_allowed] == ["its profile asks for no machines"]
 
 
-@pytest.mark.parametrize("limit", ["machines", "devices", "machines_per_namespace", "devices_per_namespace"])
-def test_nothing_is_allowed_by_a_limit_of_zero(limit: str) -> None:
-    """A limit of 0 is a limit."""
-    assert all(reasons([need_of(), need_of(4)], [], **{limit: 0}))
-
-
 @given(st.randoms(use_true_random=False))
 def test_no_limit_is_ever_passed(dice: Random) -> None:
     """Whatever is out and whatever is needed: what may be asked for fits, and what may not would not."""
-    limits = Limits(
-        machines=dice.randint(0, 5),
-        devices=dice.randint(0, 64),
-        machines_per_namespace=dice.randint(0, 5),
-        devices_per_namespace=dice.randint(0, 64),
+    limits = CapacityRequests(
+        max_machines=dice.randint(0, 5),
+        max_devices=dice.randint(0, 64),
+        max_machines_per_namespace=dice.randint(0, 5),
+        max_devices_per_namespace=dice.randint(0, 64),
     )
     some = [need_of(dice.choice((1, 4, 16)), dice.choice("ab")) for _ in range(dice.randint(0, 12))]
     out = [(each.owner, each) for each in some[: dice.randint(0, 4)]]
@@ -95,8 +84,8 @@ def test_no_limit_is_ever_passed(dice: Random) -> None:
 
     def passed(asked: list[MachineNeed], namespace: str) -> bool:
         for where, machines, devices in (
-            ("", limits.machines, limits.devices),
-            (namespace, limits.machines_per_namespace, limits.devices_per_namespace),
+            ("", limits.max_machines, limits.max_devices),
+            (namespace, limits.max_machines_per_namespace, limits.max_devices_per_namespace),
         ):
             counted = [each.devices for each in asked if where in ("", each.owner.namespace)]
             if len(counted) > machines or sum(counted) > devices:
@@ -258,22 +247,6 @@ def test_a_pod_that_another_machine_serves_now(table: Requests) -> None:
     assert (taken.pods, coming.pods) == (uids("b"), uids("a", "c"))
     assert table.planned({coming.name: uids("a", "b", "c")}) == [taken]
     assert (taken.pods, coming.pods) == (frozenset(), uids("a", "b", "c"))
-
-
-def test_a_pod_of_two_requests(table: Requests) -> None:
-    """Both have lost their last pod when it leaves."""
-    both = [table.ask(need("a"), 0.0), table.ask(need("a"), 0.0)]
-    assert table.left(pod("a").uid) == both
-
-
-def test_requests_are_found_by_name(table: Requests) -> None:
-    """What has ended is not there, and ends once."""
-    request: Request = table.ask(need("a"), 0.0)
-    assert table.get(request.name) is request
-    assert table.all() == (request,)
-    assert table.end(request.name) is request
-    assert table.end(request.name) is None
-    assert table.get(request.name) is None
 
 
 @pytest.mark.parametrize(

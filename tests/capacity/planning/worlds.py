@@ -67,7 +67,7 @@ def situation_of(
         waiting=in_order,
         profile_of=lambda _: PROFILE,
         open=open_requests or {},
-        **{"stuck": frozenset(), "most_of": lambda _: MOST_NEEDS, **fields},
+        **{"most_of": lambda _: MOST_NEEDS, **fields},
     )
 
 

@@ -262,7 +262,7 @@ MUTANTS: Final = (
         danger="devices that nobody holds are never free again",
         edits=(
             Edit(
-                "controllers.commitment",
+                "controllers.binding_cycle",
                 """
                 case Refused() as refusal:
                     self._forget(commitment)

@@ -76,7 +76,7 @@ MUTANTS: Final = (
         danger="pods that were refused meanwhile sleep on",
         edits=(
             Edit(
-                "controllers.commitment",
+                "controllers.binding_cycle",
                 """
                         self.queue.note(event.event, claim=event.claim)
                 note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
