@@ -6,7 +6,8 @@ Asks an autoscaler for machines for pods that wait because what is free is in pi
 A round runs beside the scheduling loop, in short steps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -15,12 +16,13 @@ import attrs
 
 from neuron_scheduler.capacity.machines import MachineRequests
 from neuron_scheduler.capacity.planning.plan import MAY_BE_SERVED, Plan, Situation, WaitingPod, planned
-from neuron_scheduler.capacity.planning.requests import Limited, MachineNeed, Outcome, admitted
+from neuron_scheduler.capacity.planning.requests import MachineNeed, Outcome, Owner
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
+from neuron_scheduler.settings.capacity_requests import CapacityRequests
 from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
 
@@ -38,6 +40,75 @@ TOO_EARLY: Final = "The autoscaler is not asked for a machine yet: a pod waits f
 
 log = logs.logger(__name__)
 T = TypeVar("T")
+
+
+@attrs.frozen
+class Limited:
+    """
+    A need that may not be asked for now.
+
+    Attributes:
+        reason: which limit it would exceed, for people: `the limit maxMachines (2) is reached`.
+    """
+
+    need: MachineNeed
+    reason: str
+
+
+def admitted(
+    needs: Sequence[MachineNeed],
+    outstanding: Iterable[tuple[Owner, MachineNeed]],
+    limits_of: Callable[[str], CapacityRequests | None],
+) -> tuple[tuple[MachineNeed, ...], tuple[Limited, ...]]:
+    """
+    Return which needs may be asked for now, and which may not; a smaller one may pass where a larger one may not.
+
+    Args:
+        needs: new ones, the most urgent first; the answers keep this order.
+        outstanding: the requests that are out, those whose machine does not serve yet, and those whose objects are not
+            deleted yet, with whom they count for.
+        limits_of: the settings of a profile by its scheduler name; None if it asks for no machines.
+    """
+    machines, devices = Counter[Owner](), Counter[Owner]()
+
+    def count(owner: Owner, need: MachineNeed) -> None:
+        for whose in (owner, Owner(owner.scheduler_name)):
+            machines[whose] += 1
+            devices[whose] += need.devices
+
+    for owner, need in outstanding:
+        count(owner, need)
+    allowed: list[MachineNeed] = []
+    limited: list[Limited] = []
+    for need in needs:
+        limits = limits_of(need.owner.scheduler_name)
+        reason = "its profile asks for no machines" if limits is None else _exceeded(need, limits, machines, devices)
+        if reason:
+            limited.append(Limited(need, reason))
+        else:
+            count(need.owner, need)
+            allowed.append(need)
+    return tuple(allowed), tuple(limited)
+
+
+def _exceeded(need: MachineNeed, limits: CapacityRequests, machines: Counter[Owner], devices: Counter[Owner]) -> str:
+    """Return which limit a further machine would exceed, in a clause; empty if it exceeds none."""
+    own = need.owner
+    profile = Owner(own.scheduler_name)
+    for setting, most, whose, where in (
+        ("maxMachines", limits.max_machines, profile, ""),
+        ("maxMachinesPerNamespace", limits.max_machines_per_namespace, own, f" in namespace {own.namespace}"),
+    ):
+        if machines[whose] >= most:
+            return f"the limit {setting} ({most}) is reached{where}"
+    for setting, most, whose, where in (
+        ("maxDevices", limits.max_devices, profile, ""),
+        ("maxDevicesPerNamespace", limits.max_devices_per_namespace, own, f" in namespace {own.namespace}"),
+    ):
+        if devices[whose] + need.devices > most:
+            used = f": {devices[whose]} are asked for, and the machine has {need.devices}"
+            return f"the limit {setting} ({most}) would be exceeded{where}{used}"
+    return ""
 
 
 @attrs.define(eq=False, kw_only=True)

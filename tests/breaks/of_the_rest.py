@@ -360,7 +360,7 @@ ANSWERS: Final = (
 PROCESS: Final = (
     Break(
         "one-machine-beyond-the-limit",
-        "neuron_scheduler/capacity/planning/requests.py",
+        "neuron_scheduler/capacity/requester.py",
         "if machines[whose] >= most:",
         "if machines[whose] > most:",
         "No more machines are asked for than the profile allows.",

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from neuron_scheduler.capacity.planning.plan import Plan
-from neuron_scheduler.capacity.planning.requests import Limited, MachineNeed
-from neuron_scheduler.capacity.requester import CapacityRequester
+from neuron_scheduler.capacity.planning.requests import MachineNeed
+from neuron_scheduler.capacity.requester import CapacityRequester, Limited
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.resources import NEURON_DEVICE

@@ -15,7 +15,7 @@ at all.
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -26,7 +26,6 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, Resources
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES
-from neuron_scheduler.settings.capacity_requests import CapacityRequests
 
 
 @attrs.frozen(kw_only=True)
@@ -95,75 +94,6 @@ class Owner:
 
     scheduler_name: str
     namespace: str = ""
-
-
-@attrs.frozen
-class Limited:
-    """
-    A need that may not be asked for now.
-
-    Attributes:
-        reason: which limit it would exceed, for people: `the limit maxMachines (2) is reached`.
-    """
-
-    need: MachineNeed
-    reason: str
-
-
-def admitted(
-    needs: Sequence[MachineNeed],
-    outstanding: Iterable[tuple[Owner, MachineNeed]],
-    limits_of: Callable[[str], CapacityRequests | None],
-) -> tuple[tuple[MachineNeed, ...], tuple[Limited, ...]]:
-    """
-    Return which needs may be asked for now, and which may not; a smaller one may pass where a larger one may not.
-
-    Args:
-        needs: new ones, the most urgent first; the answers keep this order.
-        outstanding: the requests that are out, those whose machine does not serve yet, and those whose objects are not
-            deleted yet, with whom they count for.
-        limits_of: the settings of a profile by its scheduler name; None if it asks for no machines.
-    """
-    machines, devices = Counter[Owner](), Counter[Owner]()
-
-    def count(owner: Owner, need: MachineNeed) -> None:
-        for whose in (owner, Owner(owner.scheduler_name)):
-            machines[whose] += 1
-            devices[whose] += need.devices
-
-    for owner, need in outstanding:
-        count(owner, need)
-    allowed: list[MachineNeed] = []
-    limited: list[Limited] = []
-    for need in needs:
-        limits = limits_of(need.owner.scheduler_name)
-        reason = "its profile asks for no machines" if limits is None else _exceeded(need, limits, machines, devices)
-        if reason:
-            limited.append(Limited(need, reason))
-        else:
-            count(need.owner, need)
-            allowed.append(need)
-    return tuple(allowed), tuple(limited)
-
-
-def _exceeded(need: MachineNeed, limits: CapacityRequests, machines: Counter[Owner], devices: Counter[Owner]) -> str:
-    """Return which limit a further machine would exceed, in a clause; empty if it exceeds none."""
-    own = need.owner
-    profile = Owner(own.scheduler_name)
-    for setting, most, whose, where in (
-        ("maxMachines", limits.max_machines, profile, ""),
-        ("maxMachinesPerNamespace", limits.max_machines_per_namespace, own, f" in namespace {own.namespace}"),
-    ):
-        if machines[whose] >= most:
-            return f"the limit {setting} ({most}) is reached{where}"
-    for setting, most, whose, where in (
-        ("maxDevices", limits.max_devices, profile, ""),
-        ("maxDevicesPerNamespace", limits.max_devices_per_namespace, own, f" in namespace {own.namespace}"),
-    ):
-        if devices[whose] + need.devices > most:
-            used = f": {devices[whose]} are asked for, and the machine has {need.devices}"
-            return f"the limit {setting} ({most}) would be exceeded{where}{used}"
-    return ""
 
 
 FIRST_REFUSAL: Final = 60.0

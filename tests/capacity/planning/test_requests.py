@@ -14,9 +14,9 @@ from neuron_scheduler.capacity.planning.requests import (
     Owner,
     Requests,
     State,
-    admitted,
     takes_pods,
 )
+from neuron_scheduler.capacity.requester import admitted
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
