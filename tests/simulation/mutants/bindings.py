@@ -219,11 +219,11 @@ MUTANTS: Final = (
                 "controllers.scheduling_loop",
                 """
                 else:
-                    shared.queue.failed(self.queued, now)
-                shared.reporter.failed(pod, refusal.message)
+                    loop.queue.failed(self.queued, now)
+                loop.reporter.failed(pod, refusal.message)
                 """,
                 """
-                shared.reporter.failed(pod, refusal.message)
+                loop.reporter.failed(pod, refusal.message)
                 """,
             ),
         ),
@@ -240,7 +240,7 @@ MUTANTS: Final = (
             Edit(
                 "controllers.scheduling_loop",
                 """
-                    self._shared.queue.failed(self.queued, self._shared.clock())
+                    self._loop.queue.failed(self.queued, self._loop.clock())
 
                 def crashed(self, error: Exception) -> None:
                 """,
