@@ -230,41 +230,6 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
         assert (await running.lease()).holder  # it will expire: only a clean stop releases it
 
 
-async def test_a_follower_that_leads_before_its_pods_are_listed_is_held_to_the_same() -> None:
-    """It may get the Lease during the first list; if the list never ends, it does not keep the Lease for ever."""
-    async with process() as running, anyio.create_task_group() as tasks:
-        running.server.create(lease_of("other"))
-        listing = Hold()
-        running.suffer(listing, "/api/v1/pods$", watch=False)
-        with mock.patch.multiple(leader_elector, LONGEST_TAKEOVER=0.1, PERIOD=0.05):
-            tasks.start_soon(running.run)
-            with anyio.fail_after(PATIENCE):
-                await listing.arrived.wait()
-            released = attrs.evolve(await running.lease(), holder="")
-            await LeaseClient(client=running.app.client).update(released, within=PATIENCE)
-            assert (await running.end()).startswith("StalledError: pods were not listed within")
-        listing.release()
-
-
-async def test_a_follower_that_loses_the_lease_before_its_pods_are_listed_ends() -> None:
-    """It ends by itself, before the Lease's thread has to end it."""
-    settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
-    async with process(**settings) as running, anyio.create_task_group() as tasks:
-        running.server.create(lease_of("other"))
-        listing, client = Hold(), LeaseClient(client=running.app.client)
-        running.suffer(listing, "/api/v1/pods$", watch=False)
-        tasks.start_soon(running.run)
-        with anyio.fail_after(PATIENCE):
-            await listing.arrived.wait()
-        await client.update(attrs.evolve(await running.lease(), holder=""), within=PATIENCE)
-        with anyio.fail_after(PATIENCE):
-            while not (await running.lease()).holder:
-                await anyio.lowlevel.checkpoint()
-        running.suffer(Answer(StatusError(500, "InternalError", "no")), "/leases/my-scheduler$", method="PUT")
-        assert (await running.end()).startswith("LeaseLostError")
-        listing.release()
-
-
 @pytest.mark.parametrize(
     ("late", "status", "line"),
     [
@@ -377,17 +342,6 @@ async def test_the_state_of_a_scheduler() -> None:
         == 16 * NODES
     )
     assert shown.would_fit == state.read().would_fit
-
-
-async def test_tasks_are_those_of_the_event_loop() -> None:
-    """A task that does not end shows."""
-    state = ProcessState(WiredScheduler().parts)
-    before = state.read().tasks
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(anyio.sleep_forever)
-        assert state.read().tasks == before + 1
-        tasks.cancel_scope.cancel()
-    assert state.read().tasks == before
 
 
 async def test_pods_are_shown_as_they_were_prepared() -> None:

@@ -104,22 +104,6 @@ async def test_space_on_a_node_that_takes_no_more_pods_is_given_up(changes: dict
     assert world.tried_at_once()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"labels": {**NODE.labels, "a": "b"}},
-        {"taints": (Taint("soft", Effect.PREFER_NO_SCHEDULE),)},
-        {"allocatable": {NEURON_DEVICE: 8, CPU: 2000}},
-    ],
-    ids=["label", "soft taint", "just enough"],
-)
-async def test_space_on_a_node_that_still_takes_the_pod_is_kept(changes: dict[str, Any]) -> None:
-    """What the victim holds counts as free."""
-    world = World()
-    world.change_node(**changes)
-    assert not world.tried_at_once()
-
-
 @pytest.mark.parametrize("case", ["cordon", "dead", "drained"])
 async def test_a_pod_that_tolerates_it_keeps_its_space(case: str) -> None:
     """The tolerations are the pod's present ones: some may have been added since the nomination."""
@@ -159,24 +143,6 @@ async def test_space_that_an_unknown_holder_may_use_is_given_up(comes: Any) -> N
     assert world.tried_at_once()
 
 
-async def test_one_device_is_kept_while_enough_are_free_in_any_case() -> None:
-    """And an unknown holder that leaves for the pod counts no more than other victims."""
-    one = pod("wanted", scheduler_name="my-scheduler", devices=1, priority=5)
-    world = World(wanted=one)
-    foreign(world)
-    assert not world.tried_at_once()
-    world = World()
-    world.parts.cluster.nominate("n", Nomination(world.wanted, CoreMask(0xFF00), victims=frozenset({"uid-foreign"})))
-    foreign(world)
-    assert world.tried_at_once(), "these devices are the neighbour's"
-    world = World()
-    world.parts.cluster.nominate(
-        "n", Nomination(world.wanted, CoreMask(0xFF << 16), victims=frozenset({"uid-foreign"}))
-    )
-    foreign(world)
-    assert not world.tried_at_once()
-
-
 async def test_space_for_a_pod_of_kube_schedulers_is_kept_again() -> None:
     """kube-scheduler is told of the uncordoned node at the same time as we are."""
     world = World(settings={"extender_bind_address": ":12345"})
@@ -202,16 +168,6 @@ async def test_space_for_a_pod_of_kube_schedulers_is_kept_on_a_node_that_is_seen
     world.nodes.deleted(later)
     assert world.parts.cluster.nomination("uid-high") is None
     world.nodes.added(later)
-    assert world.parts.cluster.nomination("uid-high") is not None
-
-
-async def test_space_for_a_pod_of_kube_schedulers_is_kept_again_after_a_pod_that_could_not_be_read() -> None:
-    """Nothing else may happen on the node."""
-    world = World(settings={"extender_bind_address": ":12345"})
-    world.pods.added(pod("high", devices=8, priority=9, nominated_node_name="n"))
-    unreadable(world)
-    assert world.parts.cluster.nomination("uid-high") is None
-    world.pods.no_longer_malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="n"))
     assert world.parts.cluster.nomination("uid-high") is not None
 
 
@@ -253,23 +209,6 @@ async def test_a_decision_in_the_middle_of_a_list_is_set_against_nominations_at_
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
         world.pods.deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
-
-
-async def test_a_node_that_changes_in_the_middle_of_a_list_withdraws_no_binding() -> None:
-    """As above, for a pod that waits at the fence."""
-    async with at_work() as site:
-        there, new = (pod(name, on="n", cpu=100_000) for name in ("there", "new"))
-        site.handler.added(there)
-        site.add("b", "a", devices=4, cpu=250)
-        assert await site.settle() == ["b"]
-        with site.handler.replacing():
-            site.handler.added(new)
-            site.change_node(labels={"a": "b"})
-            await site.settle()
-            assert site.waiting == 1
-            site.handler.deleted(there)
-        await site.settle()
-        assert site.waiting == 1
 
 
 async def test_a_list_ends_although_a_decision_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,22 +274,6 @@ async def test_no_pod_is_refused_in_the_middle_of_a_list() -> None:
         assert site.reports == [("big", "n")]
 
 
-async def test_a_pod_that_grows_while_its_refusal_waits_is_decided_as_it_is() -> None:
-    """What it asks for now fits nowhere; what it asked for before would."""
-    async with at_work() as site:
-        there = pod("there", on="n", cpu=150_000)
-        site.handler.added(there)
-        with site.handler.replacing():
-            site.add("big", cpu=100_000)
-            await site.settle()
-            (before,) = [queued.pod for queued in site.queue.pods()]
-            site.handler.updated(before, attrs.evolve(before, requests={**before.requests, CPU: 10**9}))
-            site.handler.deleted(there)
-        await until(lambda: bool(site.reports))
-        assert site.reports[0][1].startswith("0/1 nodes are available: 1 Insufficient cpu.")
-        assert site.cluster.assumed_count == 0
-
-
 async def test_a_pod_that_goes_and_comes_again_while_its_refusal_waits_is_decided_once() -> None:
     """The second decision would take the space of the first from it."""
     async with at_work() as site:
@@ -398,15 +321,3 @@ async def test_a_pod_that_waits_for_its_space_may_be_resized(cpu: int, lost: boo
     nominated = world.parts.cluster.nomination(world.wanted.uid)
     assert (nominated is None) is lost
     assert nominated is None or nominated[1].pod.requests[CPU] == cpu
-
-
-async def test_a_node_that_changes_is_taken_as_it_is() -> None:
-    """A nomination that is only in the pod's status, which nobody has cleared yet, is not adopted again."""
-    world = World()
-    world.change_node(unschedulable=True)
-    queued = world.queue.pop(0.0)
-    assert queued is not None
-    queued.pod = attrs.evolve(queued.pod, nominated_node_name="n")
-    loop = world.parts.scheduling_loop
-    loop.preemption_executor.adopt(queued, loop.profiles["my-scheduler"])
-    assert world.parts.cluster.nomination(world.wanted.uid) is None

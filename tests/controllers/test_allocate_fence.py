@@ -15,7 +15,7 @@ from neuron_scheduler.controllers.allocate_fence import LONGEST, NodeBindings, W
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.kube.writes.binder import Bound, Refused
-from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
+from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.queue.places import Place
@@ -148,26 +148,6 @@ async def test_pods_that_the_plugin_could_confuse_are_bound_one_after_the_other(
         assert not site.waiting
 
 
-async def test_an_assumed_pod_carries_its_ids() -> None:
-    """Before its Binding is sent, without NEURON_ALLOC_TIME, which it gets when it is sent."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        pod_info = site.cluster.pod_info("uid-a")
-        assert pod_info is not None
-        assert pod_info.pod.allocation[AWS_NEURON_IDS] == "4,5,6,7"
-        assert NEURON_ALLOC_TIME not in pod_info.pod.allocation
-
-
-async def test_the_line_moves_in_the_order_of_the_decisions() -> None:
-    """One at a time, also if other pods of the node change."""
-    async with at_work() as site:
-        site.add("p0", "p1", "p2", "p3", devices=4)
-        for number in range(4):
-            assert await site.settle() == [f"p{earlier}" for earlier in range(number + 1)]
-            site.tell(f"p{number}", admitted=True)
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -188,31 +168,6 @@ async def test_what_cannot_be_confused_does_not_wait(first: Any, second: Any) ->
         await site.settle()
         site.add("second", **second)
         assert await site.settle() == ["first", "second"]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "waits"),
-    [
-        ({"devices": (2, 4)}, {"devices": 4}, True),
-        ({"devices": (2, 4)}, {"devices": 2}, True),
-        ({"devices": (2, 4)}, {"devices": 6}, True),
-        ({"devices": (2, 4)}, {"devices": 3}, False),
-        ({"devices": 4, "init": 2}, {"devices": 2}, True),
-        ({"devices": (1, 1, 1)}, {"devices": 3}, True),
-        ({"devices": (1, 1, 1)}, {"devices": 1}, False),
-        ({"devices": (6, 6)}, {"devices": 0}, False),
-    ],
-    ids=str,
-)
-async def test_every_container_counts_and_so_does_their_sum(first: Any, second: Any, waits: bool) -> None:
-    """Allocate is called for each container, and it is not known which amounts of a pod the plugin compares."""
-    async with at_work() as site:
-        site.cluster.remove_node("n")
-        site.cluster.put_node(node("n", "inf2.48xlarge"))
-        site.add("first", **first)
-        await site.settle()
-        site.add("second", **second)
-        assert ("second" not in await site.settle()) is waits
 
 
 async def test_without_the_fence_nothing_waits() -> None:
@@ -281,22 +236,6 @@ async def test_no_pod_is_waited_for_longer_than_two_minutes(logged: list[tuple[s
         ]
         assert [values["pod"] for _, values in logged[2:]] == ["default/c", "default/b"]
         assert logged[2][0].startswith("Pod has not started")
-
-
-async def test_the_two_minutes_count_from_the_answer() -> None:
-    """A Binding that was in doubt may have succeeded late."""
-    async with at_work(outcomes={"b": IN_DOUBT}) as site:
-        site.add("b", "a", devices=4)
-        with anyio.fail_after(PATIENCE):
-            while site.count("b") < 3:
-                await anyio.lowlevel.checkpoint()
-        site.now += LONGEST / 2
-        site.outcomes["b"] = Bound()
-        await site.settle()
-        await site.pass_time(LONGEST - 1)
-        assert "a" not in site.tried
-        await site.pass_time(1)
-        assert "a" in site.tried
 
 
 @pytest.mark.parametrize(
@@ -408,27 +347,6 @@ async def test_a_stop_does_not_wait_at_the_fence() -> None:
     assert (site.waiting, site.cluster.pod_count, "uid-a" in site.queue) == (0, 1, True)
 
 
-async def test_without_the_lease_a_pod_whose_turn_comes_is_not_bound() -> None:
-    """The binder asks for permission, as for every pod."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        site.outcomes["a"] = Refused(403, "not the holder", retryable=True)
-        site.tell("b", admitted=True)
-        await site.settle()
-        assert site.cluster.pod_count == 1
-
-
-async def test_volumes_come_before_the_turn() -> None:
-    """No pod waits at the fence for a pod that waits for its volumes."""
-    async with at_work() as site:
-        site.add("volume-b", "a", devices=4)
-        await site.settle()
-        assert site.waiting == 1
-        site.tell(site.tried[0], admitted=True)
-        assert sorted(await site.settle()) == ["a", "volume-b"]
-
-
 @pytest.mark.parametrize("fenced", [True, False])
 async def test_no_device_is_used_by_two_pods(fenced: bool) -> None:
     """In whatever order the kubelet admits pods and they end; without the fence it happens."""
@@ -518,14 +436,3 @@ async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkey
         assert site.surprises["allocate fence"] == 1
         assert "uid-bad" in site.queue
         assert "good" in site.tried or site.waiting == 1
-
-
-async def test_ids_of_another_machine_are_not_sent() -> None:
-    """A recreated node with more cores per device gives the pod other ids, or none."""
-    async with at_work() as site:
-        site.add("b", "a", devices=4)
-        await site.settle()
-        site.cluster.put_node(node("n", "trn2.48xlarge", uid="another", pods=1000))
-        site.tell("b", admitted=True)
-        assert await site.settle() == ["b"]
-        assert (site.waiting, site.queue.count(Place.BACKOFF)) == (0, 1)

@@ -11,13 +11,11 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
@@ -401,37 +399,3 @@ async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.Monk
     world.add("p")
     await world.scheduler.warm_up()
     assert world.surprises["warm-up"] == 2
-
-
-async def test_cancellation_passes() -> None:
-    """A stop is not an error of a pod."""
-    world = World(outcomes={"p": HANG})
-    async with running(world):
-        world.add("p")
-        await until(lambda: world.count("p") == 1)
-    assert not world.surprises
-    assert not world.reports
-
-
-async def test_a_pod_that_crashes_after_it_was_put_back_harms_nobody() -> None:
-    """Its backoff starts again, and the counts of the queue are correct."""
-    world = World(outcomes={"p": Refused(500, "no", retryable=True)}, breaks={"failed": "p"})
-    async with running(world):
-        world.add("p")
-        await until(lambda: world.count("p") == 1 and world.queue.count(Place.BACKOFF) == 1)
-        while world.count("p") < 4:
-            tries = world.count("p")
-            world.now += 20.0
-            world.scheduler.wake()
-            await until(lambda: world.count("p") > tries and world.queue.count(Place.BACKOFF) == 1)  # noqa: B023 - now
-        world.queue.remove("uid-p")
-        assert {world.queue.count(place) for place in Place} == {0}
-
-
-async def test_where_all_nodes_are_set_aside_pods_are_bound_all_the_same() -> None:
-    """Also pods of a kind for which the indexes must be built first."""
-    world = World()
-    world.cluster.set_aside("n", SetAside(1, CoreMask(0)))
-    async with running(world):
-        world.add("p", devices=4)
-        await until(lambda: ("p", "n") in world.reports)

@@ -7,7 +7,6 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.extension_log import MOST_NAMED
 from neuron_scheduler.kube.writes.binder import Bound
@@ -75,13 +74,6 @@ def test_a_refused_pod_is_told_node_by_node() -> None:
     assert filtered(cluster_of([]), pod("p", devices=7)) == ["Filtered nodes: []", "Failed nodes: map[]", FINISHED]
 
 
-def test_a_pod_that_no_node_could_take_is_told_node_by_node() -> None:
-    """A reason that concerns the pod alone is written for each node."""
-    claimless = pod("p", devices=1, refusal="it is not right")
-    (reason,) = {line for line in filtered(fleet(1), claimless) if line.startswith("Failed")}
-    assert reason == "Failed nodes: map[n000:it is not right]"
-
-
 @pytest.mark.parametrize("devices", [4, 7])
 def test_a_large_fleet_is_counted(devices: int) -> None:
     """Above the limit there are as many lines as in a small cluster, and of about the same length."""
@@ -109,15 +101,6 @@ def test_the_chosen_node_of_a_large_fleet_is_named() -> None:
     cluster.assume(attrs.evolve(pod("other", devices=4), node_name="n101"), CoreMask(0xFF))
     lines = filtered(cluster, pod("p", devices=4))
     assert lines[:2] == ["POD p fits in Node:n101", "Filtered nodes: [n101 n002 n005 and 31 more]"]
-
-
-def test_nominated_space_fits_the_nominated_pod() -> None:
-    """A node with space for one pod fits the nominated pod, and no other of its priority."""
-    cluster = cluster_of([node("a", "trn1.32xlarge")])
-    mine, other = pod("mine", devices=16), pod("other", devices=16)
-    cluster.nominate("a", Nomination(mine, CoreMask((1 << 32) - 1)))
-    assert filtered(cluster, mine)[0] == "POD mine fits in Node:a"
-    assert filtered(cluster, other)[0] == "Filtered nodes: []"
 
 
 @pytest.mark.parametrize(("verbosity", "pending"), [(3, pod("p", devices=1)), (4, pod("p", cpu=1))])
@@ -217,13 +200,3 @@ async def test_devices_are_told_with_their_cores(written: Callable[[], list[str]
     assert lines[-2].startswith(
         "Succesfully updated the DevUsageMap [true true false false]  and otherDevUsageMap [true"
     )
-
-
-async def test_pods_without_neuron_are_not_told(written: Callable[[], list[str]]) -> None:
-    """The extension does not bind them."""
-    world = small()
-    async with running(world):
-        world.queue.add(pending("p"), 0.0)
-        world.scheduler.wake()
-        await until(lambda: ("p", "n") in world.reports)
-    assert not written()

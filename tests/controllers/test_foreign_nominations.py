@@ -17,8 +17,7 @@ from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.model.node import Image
 from neuron_scheduler.model.pod import HostPort, Pod
-from neuron_scheduler.model.selectors import Effect, Taint, Toleration
-from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -174,19 +173,6 @@ def test_it_ends_when_the_pod_is_bound() -> None:
     assert not world.is_kept()
 
 
-def test_it_is_kept_again_after_a_binding_that_failed() -> None:
-    """kube-scheduler may still want the node, as its next write of the status shows."""
-    world = world_with_space()
-    world.cluster.assume(attrs.evolve(HIGH, node_name="n"), CoreMask(0xFF00))
-    world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, labels={"a": "b"}))
-    world.evict("p2")
-    assert not world.is_kept()  # it has its space
-    world.cluster.forget("uid-high")
-    assert not world.is_kept()
-    world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, labels={"a": "c"}))
-    assert world.is_kept()
-
-
 def test_a_more_important_pod_takes_it() -> None:
     """kube-scheduler tries the other one again, and its status is not ours to write."""
     world = world_with_space()
@@ -206,15 +192,6 @@ def test_it_is_not_kept_while_the_node_refuses_the_pod() -> None:
     world.end("p2")
     assert not world.is_kept()
     world.taint()
-    assert world.is_kept()
-
-
-def test_it_is_kept_on_a_node_whose_taint_the_pod_tolerates() -> None:
-    """The tolerations are those that it has now."""
-    world = world_with_space()
-    tolerating = attrs.evolve(NOMINATED, tolerations=(Toleration(key=TAINT.key, exists=True),))
-    world.handler.updated(NOMINATED, tolerating)
-    world.taint(TAINT)
     assert world.is_kept()
 
 
@@ -243,19 +220,6 @@ def test_what_only_kube_scheduler_judges_ends_nothing(nics: int, monkeypatch: py
         world.handler.came("n")
         assert world.cluster.nomination("uid-high") == kept
     assert ClusterEvent.ASSIGNED_POD_GONE not in freed
-    assert not world.fits(devices=4)
-
-
-def test_other_resources_are_kept_while_the_node_has_them() -> None:
-    """Without them kube-scheduler would preempt once more; when they are gone, the devices are kept all the same."""
-    world = world_with_nics(3)
-    own = pod("own", scheduler_name="my-scheduler")
-    wants = [attrs.evolve(own, requests={**own.requests, NIC: count}) for count in (1, 2)]
-    assert [isinstance(schedule_pod(world.cluster, each, OURS), Decision) for each in wants] == [True, False]
-    taken = pod("other", on="n")
-    world.handler.added(attrs.evolve(taken, requests={**taken.requests, NIC: 2}))
-    assert world.is_kept()
-    assert isinstance(schedule_pod(world.cluster, wants[0], OURS), Decision)
     assert not world.fits(devices=4)
 
 

@@ -29,9 +29,3 @@ def test_an_identity_that_is_no_pods_name_is_refused(name: str, monkeypatch: pyt
     assert len(str(caught.value)) < 1000
     assert str(caught.value).isascii()
     assert str(caught.value).isprintable()
-
-
-def test_the_longest_name_of_a_pod_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod's name has up to 253 characters."""
-    monkeypatch.setenv("POD_NAME", "x" * 253)
-    assert identity().startswith("x" * 253 + "_")

@@ -3,7 +3,7 @@
 import datetime as dt
 import io
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import anyio
 import anyio.abc
@@ -167,46 +167,6 @@ async def test_a_release_is_noticed_at_once(change: Record | None) -> None:
     assert "get" not in memory.calls[memory.calls.index("watch") :]  # a busy server takes a while for each request
 
 
-async def test_a_release_that_was_seen_too_late_takes_nothing_from_others() -> None:
-    """Another candidate was faster; the write fails at the server, and the Lease is read again."""
-
-    def before(verb: str) -> None:
-        if verb == "update":
-            memory.put(Record("faster", 3600))
-            memory.before = lambda _verb: None
-
-    memory = Memory(before=before)
-    memory.put(Record("other", 3600))
-    async with anyio.create_task_group() as tasks:
-        late = candidate(memory)
-        tasks.start_soon(late.acquire)
-        while "watch" not in memory.calls:
-            await anyio.lowlevel.checkpoint()
-        memory.put(Record("", 1))
-        while memory.calls.count("watch") < 2:
-            await anyio.lowlevel.checkpoint()
-        tasks.cancel_scope.cancel()
-
-    assert late.holder == "faster"
-    assert not late.leading
-
-
-async def test_without_a_watch_the_lease_is_polled() -> None:
-    """Without the watch a release is noticed at the next poll."""
-
-    def before(verb: str) -> None:
-        if verb == "watch":
-            if memory.calls.count("watch") == 3:
-                memory.put(Record("", 1))
-            raise ApiError(403)
-
-    memory = Memory(before=before)
-    memory.put(Record("other", 3600))
-    await acquired(candidate(memory))
-
-    assert memory.calls.count("watch") == 3
-
-
 async def test_no_bind_is_started_after_the_deadline() -> None:
     """Also before the loss was noticed, as after a long sleep of the machine."""
     clock = Clock()
@@ -347,35 +307,6 @@ async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None
     assert Record("", 1, NOW, NOW, 0, "2") == memory.record
 
 
-async def test_a_lease_taken_by_a_write_that_arrives_late_is_given_back() -> None:
-    """The first write arrives before the second, which is refused: the Lease is ours although we never knew it."""
-    memory, updates = Memory(), list[Record]()
-    memory.put(Record("", 1))
-
-    def before(verb: str) -> Awaitable[None] | None:
-        if verb != "update":
-            return anyio.sleep_forever() if len(updates) == 2 else None
-        assert memory.record is not None
-        updates.append(attrs.evolve(memory.record, holder="me"))
-        if len(updates) == 1:
-            raise UnreachableError("cut off, and delivered late")
-        memory.put(updates[0])
-        return None
-
-    memory.before = before
-    leader = candidate(memory)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(leader.acquire)
-        with anyio.fail_after(PATIENCE):
-            while memory.calls[-3:] != ["get", "update", "get"] or len(updates) < 2:
-                await anyio.lowlevel.checkpoint()
-        tasks.cancel_scope.cancel()
-    memory.before = lambda _verb: None
-    assert await leader.release()
-    assert memory.record is not None
-    assert memory.record.holder == ""
-
-
 async def test_a_release_outlasts_a_renewal_that_comes_in_between() -> None:
     """A renewal that was cancelled may reach the server between the read of the Lease and its release."""
     late = [1, 2]
@@ -483,14 +414,6 @@ async def test_a_follower_leaves_without_a_trace() -> None:
 
     assert memory.calls == ["get", "watch"]
     assert not follower.acquired.is_set()
-
-
-async def test_leaving_before_the_start() -> None:
-    """A stop before the caches have synced asks nothing of the API server."""
-    memory = Memory()
-    await candidate(memory).leave(release=True)
-
-    assert not memory.calls
 
 
 async def test_a_process_that_was_frozen_says_so() -> None:

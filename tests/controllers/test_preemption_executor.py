@@ -139,17 +139,6 @@ async def test_space_whose_host_port_another_pod_takes_is_given_up(ours: bool) -
         assert (world.cluster.nomination("uid-big") is None) is ours
 
 
-async def test_a_pod_that_loses_nothing_is_not_woken() -> None:
-    """A pod that takes space outside of nominations wakes no other pod; nor does a pod on a node without any."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
-        await nominated(world, preemption_executor)
-        world.cluster.assume(pod("beside", on="n", cpu=1000, priority=10))
-        for name in ("n", "gone"):
-            preemption_executor.recheck(name)
-        assert world.cluster.nomination("uid-big") is not None
-        assert world.queue.pop(100.0) is None
-
-
 async def test_it_wakes_when_it_fits() -> None:
     """The end of one of two victims is not enough, nor is that of a pod on another node with possible victims."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
@@ -195,24 +184,6 @@ async def test_a_pod_whose_space_was_given_up_waits_for_nobody_there() -> None:
         preemption_executor.recheck("n")
         after = await post_filter(world, preemption_executor, popped(world.queue, 100.0))
         assert after.nomination == Nominate("m")
-
-
-async def test_space_that_is_given_up_before_the_status_names_it() -> None:
-    """The status names the node for a moment, after it was given up; the pod waits for nobody there."""
-    async with preempting(half("a", 0, terminating=True, preempted=True), half("b", 8, priority=20)) as (
-        world,
-        executor,
-    ):
-        queued = world.pending()
-        world.cluster.nominate("n", Nomination(BIG))
-        world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
-        assert (await post_filter(world, executor, queued)).nomination == CLEAR
-        world.queue.update(attrs.evolve(BIG, nominated_node_name="n"), 1.0)
-        world.cluster.put_node(node("n", "trn1.32xlarge"))
-        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
-        world.cluster.put_pod(pod("cheap", on="m", devices=16, ids=range(16), priority=-1))
-        world.queue.activate(BIG.uid, 100.0)
-        assert (await post_filter(world, executor, popped(world.queue, 100.0))).nomination == Nominate("m")
 
 
 async def test_a_pod_that_waits_for_its_nominated_node_answers_for_no_other() -> None:
@@ -279,20 +250,6 @@ async def test_the_pod_is_held_until_all_were_asked() -> None:
         assert popped(world.queue, 100.0).pod.name == "big"
 
 
-async def test_a_pod_whose_node_is_cordoned_while_victims_are_asked_is_tried_when_all_were_asked() -> None:
-    """What it waits for there is of no use to it any more; it is not tried in the middle of its evictions."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
-        await post_filter(world, preemption_executor, world.pending())
-        await anyio.wait_all_tasks_blocked()
-        world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
-        preemption_executor.recheck("n")
-        assert world.cluster.nomination("uid-big") is None
-        assert world.queue.pop(100.0) is None
-        world.may_answer.set()
-        await anyio.wait_all_tasks_blocked()
-        assert popped(world.queue, 100.0).pod.name == "big"
-
-
 async def test_nobody_is_evicted_for_space_that_was_given_up() -> None:
     """One victim was asked, one waits for its next try, the others for a worker; the pod is tried again at once."""
     async with preempting(*crowd("default")) as (world, preemption_executor):
@@ -309,17 +266,6 @@ async def test_nobody_is_evicted_for_space_that_was_given_up() -> None:
     assert world.asked == asked
     assert sorted(name for name, text in world.reports if text == "big on n") == sorted(asked[1:])
     assert popped(world.queue, 105.0).pod.name == "big"
-
-
-async def test_nobody_is_evicted_for_a_pod_that_ends_before_its_victims_are_asked() -> None:
-    """Also not a victim that waits to be bound."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
-        world.waiting.add("uid-a")
-        await post_filter(world, preemption_executor, world.pending())
-        world.cluster.clear_nomination("uid-big")
-        world.queue.remove("uid-big")
-        await anyio.wait_all_tasks_blocked()
-        assert (world.asked, world.reports) == ([], [])
 
 
 async def test_nobody_is_deleted_whose_space_was_given_up_while_the_reason_was_written() -> None:
@@ -355,26 +301,6 @@ async def test_a_deletion_in_doubt_is_not_repeated_for_space_that_was_given_up(t
     told = [name for name, text in world.reports if text == "big on n"]
     assert ("a" in told) is terminating
     assert world.victims[1] == len(told)
-
-
-@pytest.mark.parametrize("error", [None, ApiError(500, message="etcd is away")])
-async def test_a_victim_is_deleted_as_long_as_it_is_needed(error: ApiError | None) -> None:
-    """The second look changes nothing otherwise: a deletion that fails is tried again."""
-    errors = [error]
-
-    def meanwhile(request: str) -> None:
-        if request == "DELETE a" and (problem := errors.pop() if errors else None) is not None:
-            raise problem
-
-    client = Requests(meanwhile)
-    async with preempting(half("a", 0), half("b", 8), client=client) as (world, preemption_executor):
-        await post_filter(world, preemption_executor, world.pending())
-        await anyio.wait_all_tasks_blocked()
-        world.now += 5.0
-        preemption_executor.stop()
-    assert client.sent.count("DELETE a") == (1 if error is None else 2)
-    assert sorted(world.reports) == [("a", "big on n"), ("b", "big on n")]
-    assert world.victims == (1, 2)
 
 
 async def test_no_other_victim_leaves_if_one_cannot_be_evicted() -> None:
@@ -443,16 +369,6 @@ async def test_a_victim_that_had_gone_by_itself_is_not_reported(
         preemption_executor.stop()
     assert sorted(world.reports) == [(name, "big on n") for name in told]
     assert world.victims == (1, len(told))
-
-
-async def test_nobody_is_evicted_who_is_no_victim_of_the_new_nomination() -> None:
-    """The pod came back, and its nomination was made again for space that others have left."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
-        await post_filter(world, preemption_executor, world.pending())
-        world.cluster.nominate("n", Nomination(BIG, victims=frozenset({"uid-b"})))
-        world.may_answer.set()
-        await anyio.wait_all_tasks_blocked()
-        assert world.asked == ["b"]
 
 
 async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:

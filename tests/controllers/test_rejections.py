@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from random import Random
 from typing import Any, cast
 
 import anyio
@@ -17,13 +16,9 @@ from neuron_scheduler.controllers import rejections
 from neuron_scheduler.controllers.rejections import (
     BURST,
     FIRST,
-    LONGEST,
-    MOST,
     READS_AT_ONCE,
-    Mark,
     Rejections,
     Verdict,
-    lasting,
     verdict,
 )
 from neuron_scheduler.kube.pod_reads import Failure, PodFailures
@@ -33,7 +28,6 @@ from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.patience import PATIENCE
-from tests.support.thoroughness import examples
 from tests.telemetry.test_metrics import samples
 
 NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")
@@ -271,25 +265,3 @@ async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
             while world.cluster.view.set_aside:
                 await anyio.lowlevel.checkpoint()
     assert world.counted() == {"UnexpectedAdmissionError": 1}
-
-
-@pytest.mark.parametrize("seed", range(examples(50)))
-def test_whatever_happens_it_is_bounded(seed: int) -> None:
-    """No node is set aside for longer than the longest time, nor remembered for more than twice that."""
-    dice, mark, now, last = Random(seed), Mark(), 0.0, 0.0
-    for _ in range(200):
-        now += dice.choice([0.0, 1.0, BURST, FIRST, LONGEST])
-        if mark.level and dice.random() < 0.3:
-            before = mark.changes(now)
-            mark = mark.started(CoreMask(dice.getrandbits(8)), now)
-            assert mark.changes(now) <= before, "a good start prolongs nothing"
-        elif dice.random() < 0.7:
-            mark, last = mark.rejected(CoreMask(dice.getrandbits(8)), now), now
-            assert FIRST <= mark.until - now <= LONGEST
-        assert 0 <= mark.level <= MOST
-        assert mark.until <= last + LONGEST
-        if now >= last + LONGEST:
-            assert mark.at(now) is None
-        if now >= last + 2 * LONGEST:
-            assert mark.changes(now) <= now
-    assert lasting(MOST) == LONGEST > lasting(MOST - 1)

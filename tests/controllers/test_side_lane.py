@@ -218,15 +218,3 @@ def test_others_do_not_come_here(cluster: Cluster) -> None:
         queued = queue.pop(0.0)
         assert queued is not None
         assert not lane.takes(queued)
-
-
-async def test_an_exception_in_preparing_is_that_pods_error(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is returned, and the lane continues with the next pod."""
-    queue = SchedulingQueue()
-    lane = lane_of(cluster, queue)
-    queue.add(hostile(), 0.0)
-    queued = queue.pop(0.0)
-    assert queued is not None
-    monkeypatch.setattr(IndexWarmup, "of", lambda *_: 1 / 0)
-    await lane.prepare(queued)
-    assert (queue.count(Place.BACKOFF), lane.next()) == (1, None)

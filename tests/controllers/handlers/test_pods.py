@@ -96,15 +96,6 @@ def test_a_pod_that_asks_for_more_comes_to_its_node_once_more(world: World) -> N
     assert world.unknown == []
 
 
-def test_a_pod_that_cannot_be_read_comes_to_its_node(world: World) -> None:
-    """It may use any device there."""
-    came: list[str] = []
-    world.pods.came = came.append
-    for name, on in (("odd", "a"), ("pending", "")):
-        world.pods.malformed(Malformed("Pod", f"default/{name}", "bad", uid=name, node_name=on))
-    assert came == ["a"]
-
-
 def test_pods_of_a_list_come_to_their_nodes_at_its_end(world: World) -> None:
     """Before, those that have ended unseen still count beside the new ones; a list that breaks off is followed."""
     came: list[str] = []
@@ -211,19 +202,6 @@ def test_cores_of_a_pod_that_a_list_no_longer_has_are_not_claimed_twice(world: W
     assert sorted(reported) == [("one", "other"), ("other", "one")]
     world.pods.added(pod("third", devices=1, on="b", ids=(5,)))
     assert ("third", "one") in reported
-
-
-def test_a_new_leader_reports_double_booked_cores(world: World) -> None:
-    """A new leader reports it to both owners."""
-    reported: list[tuple[str, str]] = []
-    world.pods.double_booked = lambda pod, rival: reported.append((pod.name, rival.name))
-    world.nodes.added(node("b", "trn1.32xlarge", created=1))
-    for name in ("one", "other"):
-        world.pods.added(pod(name, devices=1, on="b", ids=(3,)))
-    reported.clear()
-    world.pods.report_doubts()
-    assert sorted(reported) == [("one", "other"), ("other", "one")]
-    assert world.unknown == []
 
 
 def test_an_unknown_holder_is_reported_once_by_each_leader(world: World) -> None:
