@@ -7,7 +7,7 @@ every attempt of a pod with Neuron, whether it gets a node or not. For requests 
 the default verbosity. A line is one message, without key/value pairs; klog's header precedes it, as any line here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Final, Self
 
@@ -66,29 +66,12 @@ def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> 
     if not _filters.enabled or pod.neuron is None:
         return
     fitting, failed = explain(cluster, pod, profile)
-    for line in _named(cluster.view, fitting, failed, chosen, pod.name):
-        _filters.info(line)
-    _filters.info("Finished Processing Filter Request...")
+    view = cluster.view
+    by_reason = {reason: _Names.of(view, nodes) for reason, nodes in failed.items()}
+    _write(_filters, pod.name, _Names.of(view, fitting), by_reason, chosen)
 
 
-def _named(view: View, fitting: NodeSet, failed: Mapping[str, NodeSet], chosen: str, pod_name: str) -> Iterator[str]:
-    """Yield the lines that name nodes."""
-    if view.node_count > MOST_NAMED:
-        if chosen:
-            yield f"POD {pod_name} fits in Node:{chosen}"
-        reasons = (f"{reason}:[{_some(view, nodes)}]" for reason, nodes in sorted(failed.items()))
-        yield f"Filtered nodes: [{_some(view, fitting, chosen)}]"
-        yield f"Failed nodes: map[{' '.join(reasons)}]"
-        return
-    names = [view.row(slot).node.name for slot in slots_of(fitting)]
-    for name in names:
-        yield f"POD {pod_name} fits in Node:{name}"
-    yield f"Filtered nodes: [{' '.join(names)}]"
-    refused = sorted((view.row(slot).node.name, reason) for reason, nodes in failed.items() for slot in slots_of(nodes))
-    yield f"Failed nodes: map[{' '.join(f'{name}:{reason}' for name, reason in refused)}]"
-
-
-def answered(pod: Pod, passing: Sequence[str], failed: Mapping[str, str]) -> None:
+def answered(pod: Pod, passing: Collection[str], failed: Mapping[str, str]) -> None:
     """
     Write the answer to kube-scheduler's question which nodes a pod fits, at the default verbosity.
 
@@ -99,34 +82,49 @@ def answered(pod: Pod, passing: Sequence[str], failed: Mapping[str, str]) -> Non
     """
     if not _answers.enabled:
         return
-    if len(passing) + len(failed) <= MOST_NAMED:
-        for name in passing:
-            _answers.info(f"POD {pod.name} fits in Node:{name}")
-        _answers.info(f"Filtered nodes: [{' '.join(passing)}]")
-        _answers.info(f"Failed nodes: map[{' '.join(f'{name}:{failed[name]}' for name in sorted(failed))}]")
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in failed.items():
+        by_reason.setdefault(reason, []).append(name)
+    groups = {reason: _Names(names, len(names)) for reason, names in by_reason.items()}
+    _write(_answers, pod.name, _Names(passing, len(passing)), groups)
+
+
+@attrs.frozen
+class _Names:
+    """Names of nodes and their number; of many, only the first are looked at."""
+
+    names: Iterable[str]
+    count: int
+
+    @classmethod
+    def of(cls, view: View, nodes: NodeSet) -> Self:
+        """Return the names of nodes of a cluster."""
+        return cls((view.row(slot).node.name for slot in slots_of(nodes)), nodes.bit_count())
+
+    def some(self, first: str = "") -> str:
+        """Return a few of the names, `first` in front if it is given, and the number of the others."""
+        rest = (name for name in self.names if name != first)
+        named = list(islice(chain(filter(None, (first,)), rest), _NAMED_OF_MANY))
+        more = self.count - len(named)
+        return " ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _write(lines: logs.Logger, pod_name: str, fitting: _Names, failed: Mapping[str, _Names], chosen: str = "") -> None:
+    """Write which nodes a pod fits, and which it does not, by reason; of more than `MOST_NAMED` three are named."""
+    if fitting.count + sum(nodes.count for nodes in failed.values()) > MOST_NAMED:
+        fits = [chosen] if chosen else []
+        filtered_nodes = fitting.some(chosen)
+        refused = [f"{reason}:[{nodes.some()}]" for reason, nodes in sorted(failed.items())]
     else:
-        by_reason: dict[str, list[str]] = {}
-        for name, reason in failed.items():
-            by_reason.setdefault(reason, []).append(name)
-        reasons = (f"{reason}:[{_first(names)}]" for reason, names in sorted(by_reason.items()))
-        _answers.info(f"Filtered nodes: [{_first(passing)}]")
-        _answers.info(f"Failed nodes: map[{' '.join(reasons)}]")
-    _answers.info("Finished Processing Filter Request...")
-
-
-def _first(names: Sequence[str]) -> str:
-    """Return a few of the names, and the number of the others."""
-    more = len(names) - _NAMED_OF_MANY
-    return " ".join(names[:_NAMED_OF_MANY]) + (f" and {more} more" if more > 0 else "")
-
-
-def _some(view: View, nodes: NodeSet, first: str = "") -> str:
-    """Return the names of a few nodes, `first` in front if it is given, and the number of the others."""
-    names = (view.row(slot).node.name for slot in slots_of(nodes))
-    rest = (name for name in names if name != first)
-    named = list(islice(chain(filter(None, (first,)), rest), _NAMED_OF_MANY))
-    more = nodes.bit_count() - len(named)
-    return " ".join(named) + (f" and {more} more" if more > 0 else "")
+        fits = list(fitting.names)
+        filtered_nodes = " ".join(fits)
+        by_name = sorted((name, reason) for reason, nodes in failed.items() for name in nodes.names)
+        refused = [f"{name}:{reason}" for name, reason in by_name]
+    for name in fits:
+        lines.info(f"POD {pod_name} fits in Node:{name}")
+    lines.info(f"Filtered nodes: [{filtered_nodes}]")
+    lines.info(f"Failed nodes: map[{' '.join(refused)}]")
+    lines.info("Finished Processing Filter Request...")
 
 
 def executing(

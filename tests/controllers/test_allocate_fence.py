@@ -238,6 +238,22 @@ async def test_no_pod_is_waited_for_longer_than_two_minutes(logged: list[tuple[s
         assert logged[2][0].startswith("Pod has not started")
 
 
+async def test_the_two_minutes_count_from_the_answer() -> None:
+    """A Binding that was in doubt may have succeeded late."""
+    async with at_work(outcomes={"b": IN_DOUBT}) as site:
+        site.add("b", "a", devices=4)
+        with anyio.fail_after(PATIENCE):
+            while site.count("b") < 3:
+                await anyio.lowlevel.checkpoint()
+        site.now += LONGEST / 2
+        site.outcomes["b"] = Bound()
+        await site.settle()
+        await site.pass_time(LONGEST - 1)
+        assert "a" not in site.tried
+        await site.pass_time(1)
+        assert "a" in site.tried
+
+
 @pytest.mark.parametrize(
     ("age", "waits"), [(10, LONGEST - 10), (200, 0), (-1000, LONGEST)], ids=["young", "old", "from the future"]
 )

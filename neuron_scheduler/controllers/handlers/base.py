@@ -28,9 +28,11 @@ class ObjectHandler(ABC, Generic[T]):
     Attributes:
         resource: the label of its malformed objects in the metrics: mostly its plural name.
         MALFORMED: the log line about an object that cannot be read.
+        NAMED: the key under which that line names the object; empty where it says the kind, too.
     """
 
     MALFORMED: ClassVar[str] = "Skipping malformed object"
+    NAMED: ClassVar[str] = ""
 
     metrics: Metrics
     resource: str
@@ -68,4 +70,4 @@ class ObjectHandler(ABC, Generic[T]):
 
     def identity(self, malformed: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the object."""
-        return {"kind": malformed.kind, "key": malformed.key}
+        return {self.NAMED: malformed.key} if self.NAMED else {"kind": malformed.kind, "key": malformed.key}

@@ -6,13 +6,12 @@ Upstream: `pkg/scheduler/eventhandlers.go`. A node that cannot be read has a val
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
-from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import doubts
@@ -37,6 +36,7 @@ class NodeHandler(ObjectHandler[Node]):
     """
 
     MALFORMED: ClassVar[str] = "Skipping malformed node"
+    NAMED: ClassVar[str] = "node"
 
     cluster: Cluster
     queue: SchedulingQueue
@@ -76,10 +76,6 @@ class NodeHandler(ObjectHandler[Node]):
         self._doubted.forget(old.name)
         self.gone(old.name)
         self.queue.note(ClusterEvent.NODE_DELETED)
-
-    def identity(self, malformed: Malformed) -> dict[str, Any]:
-        """Return the keys of the log line that name the node."""
-        return {"node": malformed.key}
 
     def _note(self, node: Node, before: Node | None, events: Sequence[ClusterEvent]) -> None:
         if events and self.queue.listening:

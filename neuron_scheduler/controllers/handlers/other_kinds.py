@@ -15,7 +15,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
-from neuron_scheduler.kube.objects.base import Malformed, Resource
+from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, WORKLOADS
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.watch.object_store import Handler
@@ -38,6 +38,7 @@ class DisruptionBudgetHandler(ObjectHandler[DisruptionBudget]):
     """
 
     MALFORMED: ClassVar[str] = "Skipping malformed PodDisruptionBudget"
+    NAMED: ClassVar[str] = "budget"
 
     resource: str = "poddisruptionbudgets"
     _budgets: dict[tuple[str, str], DisruptionBudget] = attrs.field(factory=dict, init=False)
@@ -62,10 +63,6 @@ class DisruptionBudgetHandler(ObjectHandler[DisruptionBudget]):
         self._budgets.pop((old.namespace, old.name), None)
         self._sorted = None
 
-    def identity(self, malformed: Malformed) -> dict[str, Any]:
-        """Return the keys of the log line that name the budget."""
-        return {"budget": malformed.key}
-
     def _put(self, budget: DisruptionBudget) -> None:
         self._budgets[budget.namespace, budget.name] = budget
         self._sorted = None
@@ -76,6 +73,7 @@ class NamespaceHandler(ObjectHandler[Namespace]):
     """Keeps the labels of namespaces: when they change, affinity terms may select other pods than before."""
 
     MALFORMED: ClassVar[str] = "Skipping malformed namespace"
+    NAMED: ClassVar[str] = "namespace"
 
     namespaces: NamespaceTable
     queue: SchedulingQueue
@@ -92,10 +90,6 @@ class NamespaceHandler(ObjectHandler[Namespace]):
     def deleted(self, old: Namespace) -> None:
         """Drop a namespace; its pods were deleted before it."""
         self.namespaces.remove(old.name)
-
-    def identity(self, malformed: Malformed) -> dict[str, Any]:
-        """Return the keys of the log line that name the namespace."""
-        return {"namespace": malformed.key}
 
     def _put(self, namespace: Namespace) -> None:
         self.namespaces.put(namespace)
