@@ -282,7 +282,7 @@ class PlaceholderWriter:
         )
         return answer.body
 
-    async def _read(self, name: str) -> pod_wire.PlacedPod:
+    async def _read(self, name: str) -> wire.PlacedPod:
         """Return the pod of a name; ApiError, UnreachableError."""
         answer = await self.client.request("GET", f"{PODS}/{name}", timeout=self.timeout)
         return _decoded(answer.body, _POD)
