@@ -212,15 +212,6 @@ async def test_many_limited_pods_do_not_stop_the_loop(world: World, caplog: pyte
     assert len([line for line in caplog.messages if "A limit keeps" in line]) == 3
 
 
-async def test_what_is_not_needed_any_more_is_withdrawn(world: World) -> None:
-    """Room that appears elsewhere makes the request surplus, even before the pod is bound there."""
-    world.refuse("four")
-    assert await world.round(60.0) == 1
-    world.cluster.remove_pod("uid-a-0")
-    assert await world.round(65.0) == 0
-    assert world.ended == ["withdrawn"]
-
-
 async def test_a_refusal_and_a_machine_that_was_given_up_are_told(world: World) -> None:
     """The sentence says why, and when it is tried again."""
     world.refuse("four")

@@ -3,7 +3,7 @@
 import datetime as dt
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.abc
@@ -305,6 +305,35 @@ async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None
     assert await leader.release()
 
     assert Record("", 1, NOW, NOW, 0, "2") == memory.record
+
+
+async def test_a_lease_taken_by_a_write_that_arrives_late_is_given_back() -> None:
+    """The first write arrives before the second, which is refused: the Lease is ours although we never knew it."""
+    memory, updates = Memory(), list[Record]()
+    memory.put(Record("", 1))
+
+    def before(verb: str) -> Awaitable[None] | None:
+        if verb != "update":
+            return anyio.sleep_forever() if len(updates) == 2 else None
+        assert memory.record is not None
+        updates.append(attrs.evolve(memory.record, holder="me"))
+        if len(updates) == 1:
+            raise UnreachableError("cut off, and delivered late")
+        memory.put(updates[0])
+        return None
+
+    memory.before = before
+    leader = candidate(memory)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leader.acquire)
+        with anyio.fail_after(PATIENCE):
+            while memory.calls[-3:] != ["get", "update", "get"] or len(updates) < 2:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    memory.before = lambda _verb: None
+    assert await leader.release()
+    assert memory.record is not None
+    assert memory.record.holder == ""
 
 
 async def test_a_release_outlasts_a_renewal_that_comes_in_between() -> None:

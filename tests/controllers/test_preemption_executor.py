@@ -371,6 +371,45 @@ async def test_a_victim_that_had_gone_by_itself_is_not_reported(
     assert world.victims == (1, len(told))
 
 
+async def test_space_that_is_given_up_before_the_status_names_it() -> None:
+    """The status names the node for a moment, after it was given up; the pod waits for nobody there."""
+    async with preempting(half("a", 0, terminating=True, preempted=True), half("b", 8, priority=20)) as (
+        world,
+        executor,
+    ):
+        queued = world.pending()
+        world.cluster.nominate("n", Nomination(BIG))
+        world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
+        assert (await post_filter(world, executor, queued)).nomination == CLEAR
+        world.queue.update(attrs.evolve(BIG, nominated_node_name="n"), 1.0)
+        world.cluster.put_node(node("n", "trn1.32xlarge"))
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("cheap", on="m", devices=16, ids=range(16), priority=-1))
+        world.queue.activate(BIG.uid, 100.0)
+        assert (await post_filter(world, executor, popped(world.queue, 100.0))).nomination == Nominate("m")
+
+
+async def test_nobody_is_evicted_for_a_pod_that_ends_before_its_victims_are_asked() -> None:
+    """Also not a victim that waits to be bound."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        world.waiting.add("uid-a")
+        await post_filter(world, preemption_executor, world.pending())
+        world.cluster.clear_nomination("uid-big")
+        world.queue.remove("uid-big")
+        await anyio.wait_all_tasks_blocked()
+        assert (world.asked, world.reports) == ([], [])
+
+
+async def test_nobody_is_evicted_who_is_no_victim_of_the_new_nomination() -> None:
+    """The pod came back, and its nomination was made again for space that others have left."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        await post_filter(world, preemption_executor, world.pending())
+        world.cluster.nominate("n", Nomination(BIG, victims=frozenset({"uid-b"})))
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert world.asked == ["b"]
+
+
 async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:
     """It goes back to the queue and counts as evicted; victims on the node are deleted as usual."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):

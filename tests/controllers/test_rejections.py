@@ -197,7 +197,9 @@ async def test_each_further_rejection_doubles_the_time() -> None:
         for minutes in (1, 2, 4, 8, 15, 15):
             await world.leave(pod_info())
             world.now += 60 * minutes - 1
-            assert world.aside() is not None
+            aside = world.aside()
+            assert aside is not None
+            assert aside.level <= MOST
             world.now += 1
             assert world.aside() is None
 

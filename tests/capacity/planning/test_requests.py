@@ -13,7 +13,6 @@ from neuron_scheduler.capacity.planning.requests import (
     MachineNeed,
     Owner,
     Requests,
-    State,
     takes_pods,
 )
 from neuron_scheduler.capacity.requester import admitted
@@ -164,31 +163,6 @@ def test_a_name_is_the_same_for_the_same_need(table: Requests) -> None:
     assert Requests().ask(need("a", "c"), 9.0).name == f"capacity-{uid}-0"
 
 
-def test_a_machine_from_the_wish_to_the_end(table: Requests) -> None:
-    """Open until a node joins, arriving until its pods have left; the last of them ends it."""
-    request = table.ask(need("a", "b"), 10.0)
-    assert (request.state, request.pods, counts(table)) == (State.OPEN, uids("a", "b"), {"open": 1})
-    assert table.joined(node("n", TRN1), 20.0) is request
-    assert (request.state, request.node_name, table.of_node("n")) == (State.ARRIVING, "n", request)
-    assert table.joined(node("m", TRN1), 20.0) is None, "one node serves one request"
-    assert request.name in table.to_plan_with
-    request.usable_since = 20.0
-    assert request.name not in table.to_plan_with, "the node itself is planned with now"
-    assert not any(table.may_ask(uid, 20.0) for uid in uids("a", "b"))
-    assert table.left(pod("a").uid) == []
-    assert table.left(pod("b").uid) == [request]
-    assert table.end(request.name) is request
-    assert (len(table), counts(table)) == (0, {})
-
-
-def test_a_node_goes_to_the_oldest_request_that_it_serves(table: Requests) -> None:
-    """Type and zone count."""
-    other, near, far = table.ask(need("a", zones=("x",)), 0), table.ask(need("b"), 1), table.ask(need("c"), 2)
-    assert table.joined(node("n", "inf2.48xlarge"), 20.0) is None
-    assert [table.joined(node(name, TRN1, labels={ZONE_LABEL: "y"}), 20.0) for name in "nm"] == [near, far]
-    assert table.joined(node("o", TRN1, labels={ZONE_LABEL: "x"}), 20.0) is other
-
-
 def test_waits_after_refusals_get_longer(table: Requests) -> None:
     """Each refusal in a row doubles the wait of the same pods, up to four hours; other pods may be asked for."""
     now, uid = 0.0, pod("a").uid
@@ -218,25 +192,6 @@ def test_a_pod_that_left_is_forgotten(table: Requests) -> None:
     assert counts(table) == {}, "a machine that was given up is none that was refused"
     table.left(pod("a").uid)
     assert table.wait_of(pod("a").uid, 0.0) is None
-
-
-def test_what_is_overdue(table: Requests) -> None:
-    """Each profile has its time; a request of a profile that asks for nothing any more is overdue at once."""
-    first = table.ask(need("a"), 0.0)
-    adopted = table.adopt("capacity-x-0", Owner("gone", "ns"), need("x"), 5.0)
-    assert table.overdue(9.0, {"my-scheduler": 10.0}) == [adopted]
-    assert table.overdue(10.0, {"my-scheduler": 10.0, "gone": 10.0}) == [first]
-
-
-def test_what_a_plan_says(table: Requests) -> None:
-    """An adopted request knows its pods after the first plan; needs that are not asked for are counted."""
-    request = table.adopt("capacity-x-0", Owner("my-scheduler", "ns"), need("x"), 0.0)
-    assert not request.pods
-    table.planned({request.name: [pod("a").uid], "ended": ["u"]})
-    assert table.request_for(pod("a").uid) is request
-    table.not_asked(1, 1)
-    assert counts(table) == {"open": 1, "limited": 1, "waiting": 1}
-    assert [(owner, need.pods[0].name) for owner, need in table.outstanding] == [(Owner("my-scheduler", "ns"), "x")]
 
 
 def test_a_pod_that_another_machine_serves_now(table: Requests) -> None:
