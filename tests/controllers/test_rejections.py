@@ -16,6 +16,7 @@ from neuron_scheduler.controllers import rejections
 from neuron_scheduler.controllers.rejections import (
     BURST,
     FIRST,
+    MOST,
     READS_AT_ONCE,
     Rejections,
     Verdict,
