@@ -45,8 +45,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
-from neuron_scheduler.serving.page import page_files
-from neuron_scheduler.serving.pages import Page
+from neuron_scheduler.serving.pages import Page, page_files
 from neuron_scheduler.serving.questions import question_pages
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.extender_port import address_and_port

@@ -48,8 +48,6 @@ class BindCall:
     It is the requester of a commitment.
 
     Attributes:
-        newest: returns the present state of a pod.
-        ended: called with the pod's uid when there is an outcome.
         last: the pod as it was when it was decided.
         callers: how many calls wait.
         outcome: set when the Binding has one.
@@ -57,12 +55,8 @@ class BindCall:
         reason: why the Binding was withdrawn; empty if it was not.
     """
 
+    verb: "Bind"
     node_name: str
-    cluster: Cluster
-    newest: Callable[[Pod], Pod]
-    reporter: PodReporter
-    errors: UnexpectedErrors
-    ended: Callable[[str], None]
     last: Pod
     callers: int = 0
     outcome: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -77,12 +71,12 @@ class BindCall:
     @property
     def pod(self) -> Pod:
         """The pod's present state."""
-        return self.newest(self.last)
+        return self.verb.newest(self.last)
 
     @property
     def waits(self) -> bool:
         """Whether the pod waits for its node: it is neither gone, nor about to be, nor known to be bound."""
-        return self.cluster.is_assumed(self.uid) and not self.pod.terminating
+        return self.verb.cluster.is_assumed(self.uid) and not self.pod.terminating
 
     @property
     def lines(self) -> Lines:
@@ -93,7 +87,7 @@ class BindCall:
         """Answer that the pod is bound; kube-scheduler writes the Event of that, and we that of the devices."""
         self._end("")
         if commitment.decision.placement is not None:
-            self.reporter.allocated(commitment.pod, self.node_name, commitment.decision.placement)
+            self.verb.reporter.allocated(commitment.pod, self.node_name, commitment.decision.placement)
 
     def gone(self) -> None:
         """Answer that the pod does not wait for a node any more."""
@@ -109,14 +103,14 @@ class BindCall:
 
     def crashed(self, error: Exception) -> None:
         """Answer with the error, and give up the place of a pod that is not bound."""
-        message = self.errors.report(error, task="bind verb", pod=self.last.key)
+        message = self.verb.errors.report(error, task="bind verb", pod=self.last.key)
         if not self.outcome.is_set():
-            self.cluster.forget(self.uid)
+            self.verb.cluster.forget(self.uid)
             self._end(message)
 
     def _end(self, problem: str) -> None:
         self.problem = problem
-        self.ended(self.uid)
+        self.verb.ended(self.uid)
         self.outcome.set()
 
 
@@ -269,7 +263,7 @@ class Bind:
             raise _RefusedError(f"pod {_key(args)} not found: it is gone")
         return known
 
-    def _newest(self, pod: Pod) -> Pod:
+    def newest(self, pod: Pod) -> Pod:
         """Return what we judge of a pod as the watch shows it now, or as it was last."""
         known = self.known(pod.key)
         return without_other_resources(known if known is not None and known.uid == pod.uid else pod)
@@ -310,15 +304,7 @@ class Bind:
 
     def _commit(self, pod: Pod, decision: Decision) -> BindCall:
         started = self.clock()
-        call = BindCall(
-            node_name=decision.node_name,
-            cluster=self.cluster,
-            newest=self._newest,
-            reporter=self.reporter,
-            errors=self.errors,
-            ended=self._ended,
-            last=pod,
-        )
+        call = BindCall(verb=self, node_name=decision.node_name, last=pod)
         try:
             annotations = self.assumptions.assume(pod, decision)
         except Exception:
@@ -328,7 +314,7 @@ class Bind:
         self.cycle.push(Commitment(call, without_other_resources(pod), annotations, decision, started))
         return call
 
-    def _ended(self, uid: str) -> None:
+    def ended(self, uid: str) -> None:
         """Forget a call whose Binding has an outcome."""
         self._calls.pop(uid, None)
 

@@ -5,6 +5,7 @@ A parameter that is not known, or that is there twice, is refused: what is missp
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qsl
@@ -28,6 +29,26 @@ _REASONS: Final = {
     429: "TooManyRequests",
     503: "ServiceUnavailable",
 }
+PATH: Final = "/page"
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Content-Security-Policy": _POLICY,
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-cache",  # after an upgrade no browser mixes the files of two versions
+    }
+)
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -117,3 +138,27 @@ def number(values: Mapping[str, str], name: str, *, most: int) -> int:
 
 def _are(known: Collection[str]) -> str:
     return f"are {', '.join(sorted(known))}" if len(known) > 1 else f"is {next(iter(known), 'none here')}"
+
+
+def fixed(status: int, body: bytes, fields: Mapping[str, str]) -> Page:
+    """Return the page that always has the same answer."""
+
+    async def answer(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=status, body=body, headers=fields)
+
+    return Page(answer)
+
+
+def page_files() -> dict[str, Page]:
+    """
+    Return what answers the requests for `/page` and what it needs, by path; `files/` has what a browser gets.
+
+    The files are the same for everybody and hold nothing of the cluster: a browser that has them asks `/v1/...` for the
+    answers, which are judged there. The policy allows no script, style or connection but our own, and no text that
+    becomes HTML.
+    """
+    served = {f"{PATH}/": fixed(308, b"", {"Location": "../page"})}
+    for file in files(__package__).joinpath("files").iterdir():
+        path = PATH if file.name == "page.html" else f"{PATH}/{file.name}"
+        served[path] = fixed(200, file.read_bytes(), {**_FIELDS, "Content-Type": _TYPES[file.name.rpartition(".")[2]]})
+    return served

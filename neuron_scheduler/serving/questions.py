@@ -1,22 +1,38 @@
 """
-The paths below `/v1/` and what they have in common: who asks, the turn in the lane, and what goes wrong.
+The questions `/v1/why` and `/v1/fit`, and what all paths below `/v1/` have in common: who asks, the turn in the lane,
+and what goes wrong.
 
-Each question is answered by a module of its own.
+`why` says why a pod waits, and with `node` what every filter says of that node. It needs the right to get the pod; one
+that the reader may not get is refused whether it exists or not.
+
+`fit` says how many more pods fit. A query describes a pod by its size; a body is a workload, as `kubectl apply` reads.
+A workload in a namespace needs the right to get that namespace's pods, because its affinity is about them; so does a
+workload whose affinity names other namespaces, or selects some. Else a reader could learn by trials which labels
+others' pods have, and where they are. YAML is refused: it takes longer to read than one step may.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+import attrs
 from aiohttp import web
 
+from neuron_scheduler.capture.sizes import counts, purchases, sized
+from neuron_scheduler.capture.workloads import read_workloads
+from neuron_scheduler.explain.answers import Explanation, NodeExplanation, Verdict
+from neuron_scheduler.explain.fit import Replicated, how_many_of
+from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.kube.reviews import UserReviews
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.serving.access import Access, Reader
 from neuron_scheduler.serving.asked import Asked
+from neuron_scheduler.serving.encoding import replied
 from neuron_scheduler.serving.feeds import FleetFeed, ListsFeed
-from neuron_scheduler.serving.fit import FitQuestion
 from neuron_scheduler.serving.lane import CrowdedError, Lane, Turn
-from neuron_scheduler.serving.pages import METHODS, Answer, Page, RefusedError
-from neuron_scheduler.serving.why import WhyQuestion
+from neuron_scheduler.serving.names import namespaces_in, node_as_seen, pod_as_seen
+from neuron_scheduler.serving.pages import METHODS, Answer, Page, RefusedError, number, parameters
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 FLEET, WAITING, DECISIONS = "/v1/fleet", "/v1/waiting", "/v1/decisions"
 WHY, FIT = "/v1/why", "/v1/fit"
@@ -25,6 +41,150 @@ FEEDS: Final = (FLEET, WAITING, DECISIONS)
 
 Question = Callable[[web.BaseRequest, Reader, Turn], Awaitable[web.Response]]
 """Answers a request of a reader, whose turn it is."""
+
+PARAMETERS: Final = ("namespace", "pod", "node")
+ASKS_FOR_NONE: Final = "The autoscaler is not asked for a machine: capacityRequests is not set for this schedulerName."
+NOT_YET: Final = "The autoscaler is not asked for a machine yet."
+MOST_REPLICAS: Final = 10_000
+_COMMON: Final = ("buy", "namespace", "replicas")
+_OF_A_POD: Final = (*_COMMON, "cores", "cpu", "devices", "instanceType", "memory", "schedulerName")
+_SOURCE: Final = "the request"
+
+
+@attrs.define(eq=False)
+class WhyQuestion:
+    """Answers `/v1/why`."""
+
+    asked: Asked
+
+    async def answer(self, request: web.BaseRequest, reader: Reader, turn: Turn) -> web.Response:
+        """Return why the pod waits, as the reader may see it."""
+        values = parameters(request.query_string, PARAMETERS)
+        key = key_of(values)
+        namespace, name = key.split("/", 1)
+        if not await reader.may_get_pod(namespace, name):
+            may = f"kubectl auth can-i get pods/{name} --namespace {namespace}"
+            raise RefusedError(403, f"you may not get the pod {key}: {may}")
+        pod = self.asked.pod_of(key)
+        if pod is None:
+            raise RefusedError(404, f"there is no pod {key}, or it has ended")
+        asked, profile = self.asked, self.asked.profiles.of(pod.scheduler_name)
+        seen: Explanation | NodeExplanation
+        if values.get("node"):
+            of_node = await turn.run(explain_on_node(asked.cluster, pod, profile, values["node"]))
+            seen = node_as_seen(of_node, await reader.names(namespaces_in(of_node)))
+        else:
+            steps = explain_pod(asked.cluster, pod, profile, budgets=asked.budgets(), now=asked.now())
+            of_pod = await turn.run(steps)
+            of_pod = attrs.evolve(of_pod, capacity_request=self._capacity_request(pod, of_pod))
+            seen = pod_as_seen(of_pod, await reader.names(namespaces_in(of_pod)))
+        notes = (*asked.notes(), *asked.profiles.notes, *seen.notes)
+        return await replied(request, attrs.evolve(seen, notes=notes), turn)
+
+    def _capacity_request(self, pod: Pod, explanation: Explanation) -> str:
+        """Return whether a machine is asked for, as far as it is a matter; a standby replica does not know."""
+        if explanation.verdict is not Verdict.WAITS or not self.asked.leads():
+            return ""
+        sentence = self.asked.capacity_request_of(pod)
+        if sentence or explanation.cause != Cause.FRAGMENTATION:
+            return sentence or ""
+        return ASKS_FOR_NONE if sentence is None else NOT_YET
+
+
+def key_of(values: Mapping[str, str]) -> str:
+    """
+    Return the key of the pod that is asked about: `pod=NAMESPACE/NAME`, or both parameters.
+
+    Raises:
+        RefusedError: there is none.
+    """
+    namespace, slash, name = values.get("pod", "").rpartition("/")
+    if slash and values.get("namespace", namespace) != namespace:
+        raise RefusedError(400, "the parameters namespace and pod name two namespaces")
+    namespace = namespace or values.get("namespace", "")
+    if not namespace or not name or "/" in namespace:
+        raise RefusedError(400, "name the pod: ?namespace=NAMESPACE&pod=NAME")
+    return f"{namespace}/{name}"
+
+
+@attrs.define(eq=False)
+class FitQuestion:
+    """Answers `/v1/fit`."""
+
+    asked: Asked
+
+    async def answer(self, request: web.BaseRequest, reader: Reader, turn: Turn) -> web.Response:
+        """Return how many pods fit, as the reader may see it."""
+        posted = request.method == "POST"
+        values = parameters(request.query_string, _COMMON if posted else _OF_A_POD)
+        try:
+            workload = _workload(await request.read(), values) if posted else self._sized(values)
+            bought = purchases(values.get("buy", ""))
+        except (ConfigurationError, ValueError) as error:
+            raise RefusedError(400, str(error)) from None
+        await _require_rights(workload, reader)
+        profiles = self.asked.profiles
+        profile = profiles.of(workload.pod_sets[0].template.scheduler_name)
+        fit = await turn.run(how_many_of(self.asked.cluster, workload, profile, buy=bought))
+        notes = (*self.asked.notes(), *profiles.notes, *fit.notes)
+        return await replied(request, attrs.evolve(fit, notes=notes), turn)
+
+    def _sized(self, values: dict[str, str]) -> Replicated:
+        """
+        Return the replicas that a query describes.
+
+        Raises:
+            ConfigurationError, ValueError: it describes none.
+        """
+        return sized(
+            devices=counts(values.get("devices", "")),
+            cores=counts(values.get("cores", "")),
+            cpu=values.get("cpu", ""),
+            memory=values.get("memory", ""),
+            instance_type=values.get("instanceType", ""),
+            replicas=number(values, "replicas", most=MOST_REPLICAS),
+            namespace=values.get("namespace", ""),
+            scheduler_name=values.get("schedulerName") or self.asked.profiles.first,
+        )
+
+
+async def _require_rights(workload: Replicated, reader: Reader) -> None:
+    """
+    Return if the workload is not about pods that the reader may not get.
+
+    Raises:
+        RefusedError: it is.
+    """
+    templates = [pods.template for pods in workload.pod_sets]
+    terms = [term for template in templates for term in template.constraints.terms_about_pods]
+    about = {template.namespace for template in templates}.union(*(term.namespaces for term in terms)) - {""}
+    selects = any(term.namespace_selector is not None for term in terms)
+    if not about and not selects:
+        return
+    names = await reader.names(about)
+    hidden = sorted(namespace for namespace in about if namespace not in names)
+    if hidden:
+        raise RefusedError(403, f"you may not get the pods of namespace {hidden[0]}; leave the namespace out")
+    if selects and names.shown is not None:
+        sentence = "a namespaceSelector is about all namespaces, and you may not get the pods of all of them"
+        raise RefusedError(403, sentence)
+
+
+def _workload(text: bytes, values: dict[str, str]) -> Replicated:
+    """
+    Return the workload that is asked about.
+
+    Raises:
+        RefusedError: it is no JSON, or there are several.
+        ConfigurationError: it cannot be read.
+    """
+    if text.lstrip()[:1] != b"{":
+        raise RefusedError(400, "send the workload as JSON: kubectl create --dry-run=client -o json -f FILE prints it")
+    replicas = number(values, "replicas", most=MOST_REPLICAS) or None
+    workloads = read_workloads(_SOURCE, text, namespace=values.get("namespace", ""), replicas=replicas)
+    if len(workloads) != 1:
+        raise RefusedError(400, f"the request has {len(workloads)} workloads; send one")
+    return workloads[0]
 
 
 def question_pages(asked: Asked, reviews: UserReviews, *, public: bool) -> dict[str, Page]:

@@ -24,7 +24,7 @@ from prometheus_client.exposition import choose_encoder
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions, open_socket
-from neuron_scheduler.serving.pages import Answer, Page, RefusedError, text
+from neuron_scheduler.serving.pages import PLAIN_TEXT, Answer, Page, RefusedError, fixed, text
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -40,7 +40,11 @@ AGE: Final = 1.0
 LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 CLOSING_TIME: Final = 3.0
 NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
-_NONE_HERE: Final = Page(lambda _: _not_here())
+_PLAIN: Final = {"Content-Type": PLAIN_TEXT}
+_NONE_HERE: Final = fixed(404, b"404 page not found\n", _PLAIN)
+_ELSEWHERE: Final = fixed(
+    403, b"metrics are served on --secure-port only, to clients that have the right to get them\n", _PLAIN
+)
 
 log = logs.logger(__name__)
 
@@ -111,7 +115,7 @@ async def serving(
     async with AsyncExitStack() as ports:
         if endpoints.port:
             opened = open_listening(endpoints.address, endpoints.port, "--port or --bind-address")
-            here = common | {"/metrics": shown if access is None else Page(_elsewhere)}
+            here = common | {"/metrics": shown if access is None else _ELSEWHERE}
             plain = Connections(listening=opened, reactions=_reactions(here, metrics), limits=PLAIN)
             ports.push_async_callback(_close, plain)
         if certificate is not None:
@@ -229,11 +233,3 @@ def _metrics_page(shown: MetricsText, access: Access | None) -> Answer:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     return answer
-
-
-async def _elsewhere(_request: web.BaseRequest) -> web.StreamResponse:
-    return text(403, "metrics are served on --secure-port only, to clients that have the right to get them\n")
-
-
-async def _not_here() -> web.StreamResponse:
-    return text(404, "404 page not found\n")

@@ -15,8 +15,7 @@ import msgspec
 from aiohttp import web
 
 from neuron_scheduler.explain.answers import Explanation, Fleet, PodSummary, RecentDecisions, Waiting, to_json
-from neuron_scheduler.serving.page import page_files
-from neuron_scheduler.serving.pages import Page, text
+from neuron_scheduler.serving.pages import Page, page_files, text
 from neuron_scheduler.serving.server import Endpoints, serving
 from neuron_scheduler.telemetry.metrics import Metrics
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.serving.page import page_files
+from neuron_scheduler.serving.pages import page_files
 from tests.support.web_requests import answer, body_of, request
 
 HTML = "/page"

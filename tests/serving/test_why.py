@@ -7,7 +7,7 @@ from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.serving.asked import BESIDE_KUBE_SCHEDULER, STANDBY
 from neuron_scheduler.serving.names import LEFT_OUT
-from neuron_scheduler.serving.why import ASKS_FOR_NONE, NOT_YET
+from neuron_scheduler.serving.questions import ASKS_FOR_NONE, NOT_YET
 from neuron_scheduler.steps import run
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
