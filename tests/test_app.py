@@ -32,8 +32,6 @@ from tests.support.patience import PATIENCE
 from tests.support.sandbox_faults import Answer, Fault, Faults, Hold
 from tests.support.wired_scheduler import NODES, WiredScheduler, names
 
-FOREVER = 1 << 30
-
 
 @attrs.define(eq=False)
 class Process:
@@ -81,7 +79,7 @@ class Process:
 
     def suffer(self, fault: Fault, path: str, **matching: Any) -> None:
         """Apply a fault to requests to a path from now on."""
-        self.faults.add(fault, path=path, times=FOREVER, **matching)
+        self.faults.add(fault, path=path, **matching)
 
 
 @asynccontextmanager

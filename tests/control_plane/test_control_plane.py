@@ -1,6 +1,5 @@
 """The control plane of the tests is like a user's: a real API server with RBAC on."""
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -11,24 +10,8 @@ import pytest
 
 from tests.control_plane import binaries, build
 from tests.control_plane.component import Component, ComponentError
-from tests.control_plane.objects import (
-    bind,
-    create_node,
-    create_pod,
-    node_manifest,
-    pod_manifest,
-    wipe,
-)
-from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.support.patience import PATIENCE
-
-POD = "/api/v1/namespaces/default/pods/p"
-
-
-def bound(pod: Object) -> bool:
-    """Return whether a pod has its node."""
-    return "nodeName" in pod["spec"]
 
 
 async def test_the_server_is_ready_and_of_the_version_that_the_tests_are_written_for(
@@ -40,31 +23,6 @@ async def test_the_server_is_ready_and_of_the_version_that_the_tests_are_written
     assert status == 200
     assert f"{version['major']}.{version['minor']}" == binaries.RELEASE
     assert version["gitVersion"] == binaries.KUBERNETES_VERSION
-
-
-async def test_the_cluster_is_clean_whatever_a_test_left(cluster_api: RestClient) -> None:
-    """Wiping deletes bound pods, pods held by a finalizer, nodes, leases and policies."""
-    await create_node(cluster_api, node_manifest("n"))
-    kept_by_finalizer = pod_manifest("p")
-    kept_by_finalizer["metadata"]["finalizers"] = ["tests/held"]
-    await bind(cluster_api, await create_pod(cluster_api, kept_by_finalizer), "n")
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "my-scheduler"}}
-    await cluster_api.apply(lease, namespace="kube-system")
-    await wipe(cluster_api)
-    leases = await cluster_api.get("/apis/coordination.k8s.io/v1/leases")
-    assert [lease["metadata"]["name"].split("-")[0] for lease in leases["items"]] == ["apiserver"]
-    for collection in ("/api/v1/pods", "/api/v1/nodes", "/api/v1/events"):
-        assert (await cluster_api.get(collection))["items"] == []
-
-
-async def test_waiting_in_vain_shows_the_objects(cluster_api: RestClient) -> None:
-    """The error of a wait names the current objects and says where each one stands."""
-    await create_pod(cluster_api, pod_manifest("p"))
-    within, told = 0.1, ""
-    while "default/p: Pending" not in told:  # on a machine that stalls, the time may be over before the first answer
-        with pytest.raises(TimeoutError, match=f"did not get there within {within:g} s; ") as ended:
-            await cluster_api.wait_for(POD, bound, within=within)
-        within, told = 2 * within, str(ended.value)
 
 
 async def test_a_component_that_ends_early_shows_its_last_lines(tmp_path: Path) -> None:
@@ -103,28 +61,6 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "version", "wanted"),
-    [
-        pytest.param("kube-apiserver", "--version", f"Kubernetes v{binaries.RELEASE}.99", True, id="another patch"),
-        pytest.param("kube-apiserver", "--version", "Kubernetes v1.33.2", False, id="another minor release"),
-        pytest.param("kubectl", "version --client", f"Client Version: v{binaries.RELEASE}.99", True, id="kubectl"),
-        pytest.param("kubectl", "version --client", "Client Version: v1.33.0", False, id="another kubectl"),
-        pytest.param("helm", "version --short", "v4.0.1+g12500dd", True, id="another Helm 4"),
-        pytest.param("helm", "version --short", "v3.19.4+g7cfb6e4", False, id="Helm 3"),
-    ],
-)
-def test_an_installed_binary_is_used_where_its_version_fits(
-    *, name: str, arguments: str, version: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """KUBEBUILDER_ASSETS comes first, and a wrong version in it is ignored."""
-    program = tmp_path / name
-    program.write_text(f'#!/bin/sh\ntest "$*" = "{arguments}" && echo {version}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
-    assert (binaries.find(name) == program) is wanted
-
-
 def test_a_missing_binary_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is skipped silently."""
     monkeypatch.setenv("KUBEBUILDER_ASSETS", "")
@@ -148,8 +84,10 @@ def test_a_build_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pyte
     assert binaries.find("etcd") is None
 
 
-def test_a_build_that_fails_has_its_last_lines(tmp_path: Path) -> None:
-    """What the compiler said is in the error."""
-    command = [sys.executable, "-c", "import sys; print('undefined: x', file=sys.stderr); sys.exit(3)"]
-    with pytest.raises(build.BuildError, match=r"(?s)undefined: x.*exited with 3"):
-        build.run_in_view(command, tmp_path, os.environ, "building")
+def test_the_pinned_releases_follow_each_other() -> None:
+    """Each folder pins a patch of its own minor release, and none is left out."""
+    pinned = binaries.releases()
+    assert [binaries.kubernetes_version(release).rpartition(".")[0] for release in pinned] == [f"v{r}" for r in pinned]
+    minors = [int(release.partition(".")[2]) for release in pinned]
+    assert minors == list(range(minors[0], minors[-1] + 1))
+    assert all((binaries.MODULES / f"kubernetes-{release}" / "go.sum").exists() for release in pinned)

@@ -1,8 +1,10 @@
 """The Dockerfile agrees with its linter, the settings and the Deployment; `test_image.py` runs it."""
 
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -47,3 +49,18 @@ def test_what_is_installed_is_locked() -> None:
     installations = [part for text in texts("RUN") for part in text.split("&&") if " install" in part]
     assert len(installations) == 3
     assert [part for part in installations if "--require-hashes" not in part and "--no-index" not in part] == []
+
+
+def test_the_labels() -> None:
+    """They name the project as `pyproject.toml` does, and what the build is told."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (text,) = texts("LABEL")
+    labels = dict(word.removeprefix("org.opencontainers.image.").split("=", 1) for word in shlex.split(text))
+    assert labels == {
+        "title": project["name"],
+        **{key: project[key] for key in ("description", "version")},
+        "licenses": project["license"],
+        "base.name": "${BASE}",
+        "source": "${SOURCE}",
+        "revision": "${REVISION}",
+    }

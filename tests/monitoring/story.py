@@ -29,7 +29,6 @@ from tests.end_to_end.process import SYNCED, SchedulerProcess, run_scheduler
 from tests.monitoring.engine import STEP, Scrape
 from tests.support.sandbox_faults import Answer, Faults, Reset
 
-FOREVER: Final = 1 << 30
 TRN1, INF2 = "trn1.32xlarge", "inf2.48xlarge"
 TRN1_NODES, INF2_NODES = ({fleet.INSTANCE_TYPE_LABEL: instance_type} for instance_type in (TRN1, INF2))
 STARTED: Final = "Starting to schedule pods"
@@ -144,7 +143,7 @@ async def told(folder: Path) -> Story:
         in_doubt = await _in_doubt(server, faults, scheduler)
         wrong = await _wrong(server, scheduler)
         refused = Answer(StatusError(500, "InternalError", "no"))
-        faults.add(refused, path="/api/v1/nodes$", times=FOREVER)
+        faults.add(refused, path="/api/v1/nodes$")
         async with run_scheduler(config) as second:
             await second.line("nodes", "500")
             unready = await _answer(second)
@@ -220,7 +219,7 @@ async def _waiting(server: ApiServer, scheduler: SchedulerProcess) -> str:
 
 async def _in_doubt(server: ApiServer, faults: Faults, scheduler: SchedulerProcess) -> str:
     """End the connection of each Binding without an answer."""
-    faults.add(Reset(), path="/binding$", times=FOREVER)
+    faults.add(Reset(), path="/binding$")
     server.create(pod_manifest("doubtful", neuron=1))
     await scheduler.until(lambda seen: bool(seen.get("neuron_scheduler_binds_unknown")))
     return await _answer(scheduler)

@@ -4,8 +4,6 @@ How lists, selectors and pages behave, on any API server.
 
 from tests.support.sandbox_api import Api, names
 
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-
 
 async def a_list_carries_a_version_and_items_without_their_type(api: Api) -> None:
     """Items of a typed list have neither kind nor apiVersion, and are ordered by name."""
@@ -93,54 +91,6 @@ async def a_wrong_page_token_is_refused(api: Api) -> None:
     """A continue token that no server wrote is 400."""
     reply = await api.call("GET", "pods", query={"limit": "1", "continue": "bm9uc2Vuc2U"})
     assert reply.status == 400
-
-
-async def tables_have_the_columns_that_kubectl_prints(api: Api) -> None:
-    """The server names the columns of pods, nodes, leases and namespaces, wide ones by priority."""
-    await api.pod("a")
-    table = (await api.call("GET", "pods", accept=TABLE)).body
-    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    assert [(column["name"], column["priority"]) for column in table["columnDefinitions"]] == [
-        ("Name", 0),
-        ("Ready", 0),
-        ("Status", 0),
-        ("Restarts", 0),
-        ("Age", 0),
-        ("IP", 1),
-        ("Node", 1),
-        ("Nominated Node", 1),
-        ("Readiness Gates", 1),
-    ]
-    cells = table["rows"][0]["cells"]
-    assert [cells[0], cells[1], cells[2], cells[6]] == ["a", "0/1", "Pending", "<none>"]
-    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
-    for path, want in {
-        "/api/v1/nodes": ["Name", "Status", "Roles", "Age", "Version", "Internal-IP", "External-IP", "OS-Image",
-                          "Kernel-Version", "Container-Runtime"],
-        "/api/v1/namespaces": ["Name", "Status", "Age"],
-        "apis/coordination.k8s.io/v1/leases": ["Name", "Holder", "Age"],
-    }.items():  # fmt: skip
-        table = (await api.call("GET", path, accept=TABLE)).body
-        assert [column["name"] for column in table["columnDefinitions"]] == want
-
-
-async def clients_find_out_what_is_served(api: Api) -> None:
-    """Aggregated discovery, the version, OpenAPI and health."""
-    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    groups = (await api.call("GET", "/api", accept=aggregated)).body
-    assert groups["kind"] == "APIGroupDiscoveryList"
-    served = groups["items"][0]["versions"][0]["resources"]
-    assert "pods" in [resource["resource"] for resource in served]
-    groups = (await api.call("GET", "/apis", accept=aggregated)).body
-    assert {"coordination.k8s.io", "events.k8s.io"} <= {group["metadata"]["name"] for group in groups["items"]}
-    assert (await api.got("/version"))["major"] == "1"
-    paths = (await api.got("/openapi/v3"))["paths"]
-    document = await api.got(paths["api/v1"]["serverRelativeURL"].partition("?")[0])
-    operation = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
-    assert operation["x-kubernetes-group-version-kind"] == {"group": "", "version": "v1", "kind": "Pod"}
-    assert "fieldValidation" in [parameter.get("name") for parameter in operation["parameters"]]
-    for path in ("/healthz", "/livez", "/readyz"):
-        assert await api.call("GET", path) == await api.call("GET", "/healthz")
 
 
 async def nonsense_paths_and_methods_are_refused(api: Api) -> None:

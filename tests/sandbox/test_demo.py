@@ -9,10 +9,9 @@ import anyio
 import pytest
 from rich.console import Console
 
-from sandbox import __main__ as play, fleet
-from sandbox.__main__ import UsageError
+from sandbox import __main__ as play
 from sandbox.apiserver.store import FIRST_VERSION
-from sandbox.demo import scheduler_pods, workload
+from sandbox.demo import workload
 from sandbox.demo.stage import Stage
 from sandbox.demo.workload import DemoError
 from sandbox.server import ApiServer
@@ -56,12 +55,6 @@ async def test_without_rich_it_says_what_to_install(tmp_path: Path) -> None:
     assert "run `make demo`, or pip install rich" in done.stderr.decode()
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    """--export names a file in an existing folder."""
-    with pytest.raises(UsageError, match="there is no such folder"):
-        play.run(play.parse(["--export", str(tmp_path / "absent" / "demo.svg")]))
-
-
 def test_a_scheduler_that_ends_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, with the end of the scheduler's log."""
     program = "import sys; print('no rights', file=sys.stderr); sys.exit(2)"
@@ -69,30 +62,6 @@ def test_a_scheduler_that_ends_is_reported(capsys: pytest.CaptureFixture[str]) -
     error = capsys.readouterr().err
     assert "ended by itself with exit code 2" in error
     assert "no rights" in error
-
-
-def test_a_scheduler_that_ends_badly_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also when all outcomes were right: it does its work, and its last exit code is not 0."""
-    program = (
-        "import subprocess, sys, signal\n"
-        "child = subprocess.Popen(sys.argv[1:], stderr=sys.stderr)\n"
-        "signal.signal(signal.SIGTERM, lambda *_: child.terminate())\n"
-        "child.wait(); sys.exit(3)"
-    )
-    real = lambda arguments: [sys.executable, "-c", program, *scheduler_pods.scheduler(arguments)]  # noqa: E731
-    assert play.run(play.parse([]), program=real) == 1
-    assert "the scheduler ended with exit code 3, not 0" in capsys.readouterr().err
-
-
-def test_a_port_in_use_is_refused(free_tcp_port: int) -> None:
-    """One sentence that names the flag."""
-
-    async def twice() -> None:
-        async with ApiServer(port=free_tcp_port).serving():
-            with pytest.raises(UsageError, match=f"--port {free_tcp_port}: "):
-                await play._play(play.parse(["--port", str(free_tcp_port)]), lambda _: [])
-
-    anyio.run(twice)
 
 
 async def _bad_scheduler(server: ApiServer, choose: Callable[[int], Iterable[int]]) -> None:
@@ -129,28 +98,3 @@ async def test_a_wrong_allocation_is_noticed(sentence: str) -> None:
         with pytest.raises(DemoError, match=complaint):
             await Stage(server, console, patience=10.0).play()
         tasks.cancel_scope.cancel()
-
-
-def test_legal_sets_are_those_of_the_documentation() -> None:
-    """The demo's own rule, checked against the sets that AWS draws."""
-    machines = fleet.INSTANCE_TYPES
-    torus, ring = machines["trn1.32xlarge"], machines["inf2.48xlarge"]
-    for machine, ids, cores, legal in (
-        (torus, [5], False, True),
-        (torus, [4, 5, 6, 7], False, True),
-        (torus, list(range(8, 16)), False, True),
-        (torus, list(range(16)), False, True),
-        (torus, [1, 2], False, False),
-        (torus, [2, 3, 4, 5], False, False),
-        (torus, list(range(4, 12)), False, False),
-        (torus, [9, 10, 13, 14], False, False),
-        (torus, [2, 3], True, True),
-        (torus, [1, 2], True, False),
-        (torus, list(range(8)), True, True),
-        (ring, [10, 11], False, True),
-        (ring, [11, 0], False, False),
-        (ring, [11, 12], False, False),
-        (machines["inf1.6xlarge"], list(range(9)), True, True),
-        (ring, [], False, False),
-    ):
-        assert bool(workload.illegal(machine, ids, cores=cores)) is not legal, (machine.name, ids)

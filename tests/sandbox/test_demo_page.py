@@ -1,10 +1,11 @@
 """The page of the demo, in a real Chromium: the real scheduler, the real answers, a fleet that changes."""
 
+import re
 from pathlib import Path
 
-from tests.browser.chromium import Chromium
-from tests.support.demo import ROOT, served
-from tests.support.demo_page import enter_token, page_of
+from sandbox.demo import installation
+from tests.browser.chromium import Chromium, Tab
+from tests.support.demo import ROOT, Served, served
 
 EXAMPLES = ROOT / "manifests" / "examples"
 UP_TO_DATE = "document.querySelector('#status').textContent === 'Up to date.'"
@@ -37,3 +38,17 @@ async def test_the_page_of_the_demo(browser: Chromium, tmp_path: Path) -> None:
         await demo.kubectl("apply", "-f", str(EXAMPLES / "inf2.yaml"))
         await tab.until(f"{DECIDED}.includes('three-devices-on-inf2') && !{DECIDED}.includes('four-devices-on-trn1')")
         await tab.until(UP_TO_DATE)
+
+
+def page_of(demo: Served) -> str:
+    """Return the page's address that the demo has printed."""
+    (address,) = re.findall(r"in your browser: (\S+)", demo.printed)
+    return str(address)
+
+
+async def enter_token(tab: Tab) -> None:
+    """Enter the demo's token, and wait until it was accepted."""
+    await tab.evaluate("document.querySelector('#access').open = true; document.querySelector('#token').focus()")
+    await tab.write(installation.TOKEN)
+    await tab.press("Enter")
+    await tab.until("document.querySelector('#names').textContent !== 'hidden'")

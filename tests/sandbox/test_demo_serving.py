@@ -14,7 +14,6 @@ import yaml
 from tests.control_plane.binaries import require
 from tests.support.demo import ROOT, Served, read_until, served
 from tests.support.kubectl import KUBECTL, Kubectl, lines
-from tests.support.patience import PATIENCE
 
 EXAMPLES = ROOT / "manifests" / "examples"
 IN_SYSTEM = ("--namespace", "kube-system")
@@ -92,29 +91,6 @@ async def test_the_steps_of_aws_and_another_scheduler(demo: Served) -> None:
     await kubectl("wait", "--for=condition=Ready", "pod/again", "--timeout=60s")
     assert await leader(kubectl) not in {"", first}
     await kubectl.until(f"{BOUND}again", "logs", *IN_SYSTEM, "--selector", OURS, "--tail=200", "--prefix")
-
-
-async def test_logs_follow_and_are_cut(demo: Served) -> None:
-    """`-f` prints a line when it is written and ends with the pod; a mistake and what is not kept are named."""
-    kubectl, ours = demo.kubectl, (*IN_SYSTEM, "deployment/my-scheduler")
-    follow = [str(KUBECTL), f"--server={kubectl.url}", "logs", "-f", "--tail=0", *ours]
-    async with await anyio.open_process(follow, env={"HOME": str(kubectl.home)}) as process:
-        assert process.stdout is not None
-        text, number = "", 0
-        with anyio.fail_after(PATIENCE):
-            while f"{BOUND}p" not in text:
-                number += 1
-                await kubectl("apply", "-f", "-", stdin=sample(f"p{number}", cores=1))
-                with anyio.move_on_after(1):
-                    text += (await process.stdout.receive()).decode()
-        await kubectl("delete", "pod", *IN_SYSTEM, "-l", OURS, "--force", "--grace-period=0")
-        with anyio.fail_after(PATIENCE):
-            assert await process.wait() == 0
-    await kubectl("rollout", "status", *ours, "--timeout=60s")
-    assert len(lines(await kubectl("logs", *ours, "--tail=2"))) == 2
-    assert "no logs of earlier runs" in await kubectl("logs", *ours, "--previous", code=1)
-    assert "is not valid for pod" in await kubectl("logs", *ours, "-c", "other", code=1)
-    assert "does not have a host assigned" in await kubectl("logs", "seven", code=1)
 
 
 def sample(name: str, cores: int = 9) -> dict[str, Any]:

@@ -40,16 +40,3 @@ def test_api_server_and_kubelets_are_of_the_newest_release() -> None:
     kubelet = fleet.node("n", "inf2.xlarge")["status"]["nodeInfo"]["kubeletVersion"]
     assert kubelet.startswith(f"v{VERSION['major']}.{VERSION['minor']}.")
     assert VERSION["gitVersion"].startswith(kubelet)
-
-
-def test_variants() -> None:
-    """Another logical core size, labels, taints and zone; a machine without Neuron offers none."""
-    taint = {"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}
-    node = fleet.node("n", "trn2.48xlarge", cores_per_device=8, zone="us-west-2b", labels={"x": "1"}, taints=[taint])
-    assert node["status"]["capacity"][fleet.CORE] == "128"
-    assert node["spec"]["taints"] == [taint]
-    labels = node["metadata"]["labels"]
-    assert (labels["x"], labels["topology.kubernetes.io/region"]) == ("1", "us-west-2")
-    assert fleet.DEVICE not in fleet.node("m", "m5.xlarge")["status"]["capacity"]
-    with pytest.raises(KeyError):
-        fleet.node("n", "p5.48xlarge")

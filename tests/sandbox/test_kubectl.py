@@ -110,18 +110,6 @@ async def test_describe(kubectl: Kubectl) -> None:
     assert "aws.amazon.com/neuron:      16" in node
 
 
-async def test_changes(kubectl: Kubectl) -> None:
-    """Label, annotate, patch, cordon and taint."""
-    await kubectl("apply", "-f", "-", stdin=pod("p"))
-    assert await kubectl("label", "pod", "p", "x=1") == "pod/p labeled\n"
-    assert await kubectl("annotate", "pod", "p", "x=1") == "pod/p annotated\n"
-    assert "patched" in await kubectl("patch", "pod", "p", "--type=merge", "-p", '{"metadata":{"labels":{"y":"2"}}}')
-    assert await kubectl("cordon", "trn1-a") == "node/trn1-a cordoned\n"
-    assert lines(await kubectl("get", "nodes"))[1][1] == "Ready,SchedulingDisabled"
-    assert await kubectl("uncordon", "trn1-a") == "node/trn1-a uncordoned\n"
-    assert await kubectl("taint", "node", "trn1-a", "x=y:NoSchedule") == "node/trn1-a tainted\n"
-
-
 async def test_a_pod_runs_and_ends(kubectl: Kubectl) -> None:
     """A bound pod becomes Ready by itself, has no logs, and is gone when a waiting delete returns."""
     await kubectl("apply", "-f", "-", stdin=pod("p"))
@@ -130,32 +118,6 @@ async def test_a_pod_runs_and_ends(kubectl: Kubectl) -> None:
     assert await kubectl("logs", "p") == f"{SIMULATED}\n"
     assert "deleted" in await kubectl("delete", "pod", "p", "--wait", "--timeout=60s")
     assert await kubectl("get", "pods") == "No resources found in default namespace.\n"
-
-
-async def test_a_deployment(kubectl: Kubectl) -> None:
-    """Its pods come, a new template replaces them, fewer replicas end some, and all go with it."""
-    labels = {"app": "web"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "example/web:1"}]}}
-    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
-    whole = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-    names = ("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.containers[*].image}")
-    assert await kubectl("apply", "-f", "-", stdin=whole) == "deployment.apps/web created\n"
-    await kubectl.until("example/web:1 example/web:1", *names)
-    template["spec"] = {"containers": [{"name": "main", "image": "example/web:2"}]}
-    spec["replicas"] = 1
-    assert await kubectl("apply", "-f", "-", stdin=whole) == "deployment.apps/web configured\n"
-    with anyio.fail_after(PATIENCE):
-        while await kubectl(*names) != "example/web:2":
-            pass
-    for pod_name in (await kubectl("get", "pods", "-o", "name")).split():
-        name = pod_name.partition("/")[2]
-        kubectl.server.registry.bind("default", name, {"metadata": {"name": name}, "target": {"name": "trn1-a"}})
-    assert "successfully rolled out" in await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    assert lines(await kubectl("get", "deployment"))[1][:4] == ["web", "1/1", "1", "1"]
-    assert "Scaled up replica set web-" in await kubectl("describe", "deployment", "web")
-    assert await kubectl("logs", "deployment/web") == f"{SIMULATED}\n"
-    await kubectl("delete", "deployment", "web")
-    await kubectl("wait", "--for=delete", "pod,replicaset", "-l", "app=web", "--timeout=60s")
 
 
 @pytest.mark.parametrize(("code", "kind", "shown"), [(0, "Complete", "Completed"), (7, "Failed", "Error")])

@@ -1,9 +1,8 @@
-"""What the sandbox adds to an API server: a kubelet and a view from inside; and the tests' faults on demand."""
+"""What the sandbox adds to an API server: a kubelet, and a view from inside."""
 
 import ssl
 from collections.abc import AsyncIterator
 
-import aiohttp
 import anyio
 import anyio.lowlevel
 import pytest
@@ -11,24 +10,16 @@ import trustme
 
 from sandbox import fleet
 from sandbox.apiserver.resources import PODS
-from sandbox.apiserver.status import StatusError
 from sandbox.apiserver.store import Store
 from sandbox.server import ApiServer
 from tests.support.patience import PATIENCE
 from tests.support.sandbox_api import Api, connect, pod
-from tests.support.sandbox_faults import Answer, Faults, Hold, Reset
 
 
 @pytest.fixture
-def faults() -> Faults:
-    """The server's faults."""
-    return Faults()
-
-
-@pytest.fixture
-async def server(faults: Faults) -> AsyncIterator[ApiServer]:
+async def server() -> AsyncIterator[ApiServer]:
     """A server without kubelet."""
-    async with ApiServer(kubelet=False, middlewares=[faults.middleware]).serving() as serving:
+    async with ApiServer(kubelet=False).serving() as serving:
         yield serving
 
 
@@ -37,55 +28,6 @@ async def api(server: ApiServer) -> AsyncIterator[Api]:
     """A client of it."""
     async with connect(server.url) as connected:
         yield connected
-
-
-async def test_an_answer_is_given_as_often_as_planned(server: ApiServer, faults: Faults, api: Api) -> None:
-    """429 with Retry-After for the next two lists of pods, and for nothing else."""
-    busy = StatusError(429, "TooManyRequests", "too many requests, please try again later", retry_after=1)
-    faults.add(Answer(busy), method="GET", path="/pods$", times=2)
-    assert (await api.call("GET", "/api/v1/nodes")).status == 200
-    async with aiohttp.request("GET", f"{server.url}/api/v1/pods") as response:
-        assert (response.status, response.headers["Retry-After"]) == (429, "1")
-    reply = await api.call("GET", "pods")
-    assert (reply.status, reply.body["details"]["retryAfterSeconds"]) == (429, 1)
-    assert (await api.call("GET", "pods")).status == 200
-
-
-async def test_a_reset_leaves_nothing_done(server: ApiServer, faults: Faults, api: Api) -> None:
-    """The client loses its connection and the Binding was not carried out."""
-    await api.pod("a")
-    faults.add(Reset(), path="/binding$")
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await api.bind("a")
-    assert "nodeName" not in (await api.got("pods/a"))["spec"]
-
-
-async def test_a_reset_can_come_after_the_commit(server: ApiServer, faults: Faults, api: Api) -> None:
-    """The client loses its connection, and the Binding is stored: a second one gets a conflict."""
-    await api.pod("a")
-    faults.add(Reset(committed=True), path="/binding$")
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await api.bind("a", annotations={"AWS_NEURON_IDS": "0"})
-    bound = await api.got("pods/a")
-    assert (bound["spec"]["nodeName"], bound["metadata"]["annotations"]) == ("n1", {"AWS_NEURON_IDS": "0"})
-    assert (await api.bind("a")).status == 409
-
-
-async def test_a_held_request_commits_after_its_client_has_gone(server: ApiServer, faults: Faults, api: Api) -> None:
-    """The outcome that is unknown: the client gave up, and the write comes later."""
-    await api.pod("a")
-    hold = Hold()
-    faults.add(hold, path="/binding$")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(api.bind, "a")
-        await hold.arrived.wait()
-        tasks.cancel_scope.cancel()
-    version = server.store.version
-    hold.release()
-    with anyio.fail_after(PATIENCE):
-        async for change in server.store.follow("pods", version):
-            assert change.object["spec"]["nodeName"] == "n1"
-            break
 
 
 async def test_history_can_be_expired(server: ApiServer, api: Api) -> None:

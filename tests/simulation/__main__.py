@@ -15,7 +15,7 @@ from tests.simulation.hunt import SEEDS, Hunt
 from tests.simulation.jobs import Job, Result
 from tests.simulation.mutants.registry import MUTANTS, named, record
 from tests.simulation.reduction import expanded, smallest
-from tests.simulation.runner import SIMULATION, Runner
+from tests.simulation.runner import Runner
 
 _A_MINUTE = 60.0
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.find_mutants is not None:
         return _find(options)
-    with Runner(options.processes, options.mutant, options.simulation) as runner:
+    with Runner(options.processes, options.mutant) as runner:
         return _replay(runner, options) if options.seeds is None else _run(runner, options)
 
 
@@ -54,7 +54,6 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--tries", type=int, default=SEEDS, help="seeds to try for each mutant (500)")
     parser.add_argument("--processes", type=int, default=Runner().processes, help="default: all cores")
-    parser.add_argument("--simulation", default=SIMULATION, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.mutant = options.mutant or ""
     modes = (options.seed is not None, options.seeds is not None, options.mutants, options.find_mutants is not None)
@@ -133,13 +132,13 @@ def _run(runner: Runner, options: argparse.Namespace) -> int:
 def _find(options: argparse.Namespace) -> int:
     """Look for the first seed that catches each mutant; print and record it."""
     survivors = 0
-    with Hunt(options.processes, options.simulation) as hunt:
+    with Hunt(options.processes) as hunt:
         for name in options.find_mutants or [mutant.name for mutant in MUTANTS]:
             catch, text = hunt.catch(named(name), most_tries=options.tries)
             sys.stdout.write(text)
             sys.stdout.flush()
             survivors += catch is None
-            if catch is not None and options.simulation == SIMULATION:
+            if catch is not None:
                 record({name: catch})
     return int(survivors > 0)
 

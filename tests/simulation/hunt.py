@@ -14,7 +14,7 @@ import attrs
 from tests.simulation.jobs import Job, Result
 from tests.simulation.mutants.mutant import Mutant
 from tests.simulation.mutants.registry import Catch, caught
-from tests.simulation.runner import SIMULATION, Runner
+from tests.simulation.runner import Runner
 
 SEEDS: Final = 500
 """The seeds from 0 on among which a mutant has to be caught."""
@@ -32,14 +32,13 @@ class Hunt:
     """
 
     processes: int
-    simulation: str = SIMULATION
     _plain: Runner = attrs.field(init=False)
     _one_at_a_time: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # `last` is asked in any thread
     _plans: dict[int, str] = attrs.field(factory=dict, init=False)
     _fails_anyway: dict[int, frozenset[str]] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._plain = Runner(1, simulation=self.simulation)
+        self._plain = Runner(1)
 
     def __enter__(self) -> Self:
         self._plain.__enter__()
@@ -59,7 +58,7 @@ class Hunt:
                 catching.append(result)
             return bool(catching)
 
-        with Runner(self.processes, mutant.name, self.simulation) as runner:
+        with Runner(self.processes, mutant.name) as runner:
             jobs = (Job(seed=seed, cpu_seconds=CPU_SECONDS) for seed in self._likely_first(mutant)[:most_tries])
             for _ in runner.run(jobs, last=is_caught):
                 pass

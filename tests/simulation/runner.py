@@ -22,8 +22,6 @@ import msgspec
 from tests.simulation.jobs import Job, Result
 
 ROOT: Final = Path(__file__).parents[2]
-SIMULATION: Final = "tests.simulation.simulation"
-"""The module that has `scenario_of` and `simulate`."""
 
 Zygote = subprocess.Popen[bytes]
 
@@ -44,16 +42,14 @@ class Runner:
     Attributes:
         processes: how many seeds are simulated at the same time.
         mutant: name of the change of the package under which they are; empty for none.
-        simulation: the module that simulates.
     """
 
     processes: int = attrs.field(factory=lambda: len(os.sched_getaffinity(0)))
     mutant: str = ""
-    simulation: str = SIMULATION
     _zygotes: list[Zygote] = attrs.field(factory=list, init=False)
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.simulation.zygote", self.simulation, self.mutant]
+        command = [sys.executable, "-m", "tests.simulation.zygote", self.mutant]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         for _ in range(self.processes):
             self._zygotes.append(

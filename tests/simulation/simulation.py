@@ -26,10 +26,7 @@ from tests.simulation.oracles.watching import watching
 from tests.simulation.process import Process, current
 from tests.simulation.replica import Replica
 from tests.simulation.scenario import Deed, Scenario
-from tests.simulation.scenarios import scenario_of
 from tests.simulation.world import World
-
-__all__ = ["Outcome", "scenario_of", "simulate"]
 
 MOST_STEPS: Final = 3_000_000
 """Steps of a simulation; a usual one takes some ten thousand."""

@@ -12,12 +12,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import Context
 from datetime import UTC, datetime
-from encodings import idna
 from random import Random
 from typing import Final
 
 import attrs
-from kubernetes_asyncio.config import kube_config
 
 from neuron_scheduler.settings.config import Config
 from sandbox import fleet
@@ -39,8 +37,6 @@ from tests.simulation.pod_plans import PRIORITIES
 from tests.simulation.scenario import Deed, Scenario
 from tests.simulation.tokens import KUBECONFIG, Tokens
 
-_IMPORTED_LATE: Final = (kube_config, idna)
-"""What the scheduler imports when it reads a kubeconfig: half a second that no simulation has to spend for itself."""
 BALANCED: Final = ("10.0.0.10", PORT)
 """The address of all API servers together; each connection goes to one of them."""
 

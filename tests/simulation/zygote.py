@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from tests.simulation.jobs import Job, Result
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 MOST_MEMORY = 4 << 30
 """Bytes of address space of a child: a simulation whose memory grows without end must not stop the machine."""
 
-IMPORTED_LATE = ("encodings.idna", "kubernetes_asyncio.config.kube_config")
-"""What the process imports when it runs: half a second that each child would spend."""
+IMPORTED = ("tests.simulation.simulation", "encodings.idna", "kubernetes_asyncio.config.kube_config")
+"""The simulation, and what its processes import when they run: half a second that each child would spend."""
 _ASK = 0xFFFFFFFF
 _NO_RANDOM_ADDRESSES = 0x0040000
 """`personality(2)`: return the present one, and ADDR_NO_RANDOMIZE."""
 
 
-def main(simulation: str, mutant: str) -> None:
-    """Serve jobs until standard input ends; `simulation` is the module that has `scenario_of` and `simulate`."""
+def main(mutant: str) -> None:
+    """Serve jobs until standard input ends."""
     results = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what the simulated process prints must not get among the results
     from tests.simulation import clock
@@ -44,9 +44,8 @@ def main(simulation: str, mutant: str) -> None:
         from tests.simulation.mutants import registry
 
         registry.named(mutant).install()
-    simulated = importlib.import_module(simulation)
-    for late in IMPORTED_LATE:
-        importlib.import_module(late)
+    for module in IMPORTED:
+        importlib.import_module(module)
     if mutant:
         registry.named(mutant).require_applied()
     import msgspec
@@ -56,10 +55,10 @@ def main(simulation: str, mutant: str) -> None:
     gc.disable()
     gc.freeze()
     for line in sys.stdin.buffer:
-        results.write(msgspec.json.encode(_forked(simulated, msgspec.json.decode(line, type=Job))) + b"\n")
+        results.write(msgspec.json.encode(_forked(msgspec.json.decode(line, type=Job))) + b"\n")
 
 
-def _forked(simulated: Any, job: "Job") -> "Result":
+def _forked(job: "Job") -> "Result":
     """Simulate a seed in a child, and return its result, or how the child ended without one."""
     import msgspec
 
@@ -70,7 +69,7 @@ def _forked(simulated: Any, job: "Job") -> "Result":
         child = os.fork()
         if child == 0:
             os.close(ours)
-            _live_and_die(simulated, job, childs, printed)
+            _live_and_die(job, childs, printed)
         os.close(childs)
         with os.fdopen(ours, "rb") as pipe:
             answer = pipe.read()
@@ -84,7 +83,7 @@ def _forked(simulated: Any, job: "Job") -> "Result":
     return Result(seed=job.seed, end="hung" if hung else "crashed", trouble=text or f"wait status {status}")
 
 
-def _live_and_die(simulated: Any, job: "Job", pipe: int, printed: BinaryIO) -> None:
+def _live_and_die(job: "Job", pipe: int, printed: BinaryIO) -> None:
     """Simulate in this process, which is a child, and end it."""
     status = 1
     try:
@@ -96,7 +95,7 @@ def _live_and_die(simulated: Any, job: "Job", pipe: int, printed: BinaryIO) -> N
         faulthandler.dump_traceback_later(job.real_seconds, exit=True, file=2)
         import msgspec
 
-        answer = msgspec.json.encode(_simulated(simulated, job))
+        answer = msgspec.json.encode(_simulated(job))
         faulthandler.cancel_dump_traceback_later()
         with os.fdopen(pipe, "wb") as results:
             results.write(answer)
@@ -108,14 +107,16 @@ def _live_and_die(simulated: Any, job: "Job", pipe: int, printed: BinaryIO) -> N
         os._exit(status)
 
 
-def _simulated(simulated: Any, job: "Job") -> "Result":
+def _simulated(job: "Job") -> "Result":
     from tests.simulation.jobs import Result, Violation
     from tests.simulation.reduction import listed, parts_of, without
+    from tests.simulation.scenarios import scenario_of
+    from tests.simulation.simulation import simulate
 
-    full = simulated.scenario_of(job.seed)
+    full = scenario_of(job.seed)
     if job.plans:
         return Result(seed=job.seed, end="planned", parts=parts_of(full), history=listed(full, job.without))
-    outcome = simulated.simulate(without(full, job.without))
+    outcome = simulate(without(full, job.without))
     violations = tuple(Violation(found.oracle, found.at, found.text) for found in outcome.history.violations)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return Result(

@@ -41,25 +41,22 @@ class Image:
     Attributes:
         root: the folder that takes the place of `/`.
         environment: the variables of its processes, with moved paths.
-        labels: the labels, with the values of the build's arguments.
-        entry_point, default_arguments: what a container runs.
+        entry_point: what a container runs, with arguments.
     """
 
     root: Path
     environment: dict[str, str]
-    labels: dict[str, str] = attrs.field(factory=dict)
     entry_point: list[str] = attrs.field(factory=list)
-    default_arguments: list[str] = attrs.field(factory=list)
 
     def moved(self, text: str) -> str:
         """Return the text with the image's absolute paths moved into the folder."""
         return MOVED.sub(f"{self.root}/", text)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return what a container with these arguments runs; without any the image's default ones."""
+        """Return what a container with these arguments runs."""
         program = shutil.which(self.entry_point[0], path=self.environment["PATH"])
         assert program is not None
-        return [program, *self.entry_point[1:], *(arguments or self.default_arguments)]
+        return [program, *self.entry_point[1:], *arguments]
 
     def process(self) -> dict[str, Any]:
         """
@@ -104,26 +101,16 @@ def image_python() -> Path:
     return Path(sys.base_prefix) / "bin" / "python3"
 
 
-def build(folder: Path, arguments: Mapping[str, str]) -> Image:
-    """
-    Run all instructions.
-
-    Args:
-        folder: an empty folder that every user can read; the image's root will be `root` in it.
-        arguments: values of the Dockerfile's `ARG`s.
-    """
+def build(folder: Path) -> Image:
+    """Run all instructions in an empty folder that every user can read; the image's root will be `root` in it."""
     base = _base_environment(folder / "python")
     image = Image(folder / "root", base)
-    values: dict[str, str] = {}
     working = image.root
     for step in instructions():
         match step.keyword:
             case "FROM":
                 image = _next_stage(folder, base)
                 working = image.root
-            case "ARG":
-                name, _, default = step.text.partition("=")
-                values[name] = arguments.get(name, default or values.get(name, ""))
             case "WORKDIR":
                 working = Path(image.moved(step.text))
                 working.mkdir(parents=True)
@@ -133,32 +120,25 @@ def build(folder: Path, arguments: Mapping[str, str]) -> Image:
                 shell = ["/bin/sh", "-ec", image.moved(step.text)]
                 subprocess.run(shell, cwd=working, env=image.environment, check=True)
             case "ENV":
-                image.environment = image.environment | _pairs(image.moved(step.text), image.environment)
-            case "LABEL":
-                image.labels = _pairs(step.text, values)
+                pairs = (word.partition("=") for word in shlex.split(image.moved(step.text)))
+                image.environment |= {
+                    name: string.Template(value).substitute(image.environment) for name, _, value in pairs
+                }
             case "ENTRYPOINT":
                 image.entry_point = json.loads(step.text)
-            case "CMD":
-                image.default_arguments = json.loads(step.text)
-            case "USER" | "EXPOSE":
-                pass  # the user is always the unprivileged one, and a port needs nothing
+            case "ARG" | "CMD" | "EXPOSE" | "LABEL" | "USER":
+                pass  # the user is always the unprivileged one, and the others are text: `test_dockerfile` reads it
             case _:
                 raise NotImplementedError(step.keyword)
     return image
 
 
-def make_read_only(folder: Path) -> None:
-    """Take away every right to write in the folder."""
+def set_writable(folder: Path, *, writable: bool) -> None:
+    """Take away every right to write in the folder, or let the owner write again, so that it can be removed."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():
-            path.chmod(path.stat().st_mode & 0o555)
-
-
-def make_writable(folder: Path) -> None:
-    """Let the owner write again, so that the folder can be removed."""
-    for path in (folder, *folder.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(path.stat().st_mode | 0o200)
+            mode = path.stat().st_mode
+            path.chmod(mode | 0o200 if writable else mode & 0o555)
 
 
 def _base_environment(folder: Path) -> dict[str, str]:
@@ -204,9 +184,3 @@ def _copy(image: Image, words: list[str], working: Path) -> None:
             shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / source, target)
-
-
-def _pairs(text: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the pairs of an `ENV` or `LABEL`, with variables replaced."""
-    words = [string.Template(word).safe_substitute(values) for word in shlex.split(text)]
-    return {key: value for key, _, value in (word.partition("=") for word in words)}

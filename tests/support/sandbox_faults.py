@@ -1,8 +1,7 @@
 """
-Faults of the sandbox's API server on demand: what happens to the next matching request of a test.
+Faults of the sandbox's API server on demand: what happens to all requests of a test that match.
 
-A fault is added with a condition and a number of times; it strikes when a request matches. Nothing happens by chance or
-by the clock: the test releases a held request.
+Nothing happens by chance or by the clock: the test releases a held request.
 """
 
 import re
@@ -28,9 +27,7 @@ class Answer:
 
 @attrs.frozen
 class Reset:
-    """Reset the connection, before anything is done or (`committed`) when the request has had its effect."""
-
-    committed: bool = False
+    """Reset the connection before anything is done."""
 
 
 @attrs.define(eq=False)
@@ -48,67 +45,50 @@ class Hold:
 Fault: TypeAlias = Answer | Reset | Hold
 
 
-@attrs.define
+@attrs.frozen
 class _Planned:
     fault: Fault
     method: str | None
     path: re.Pattern[str]
     watch: bool | None
-    times: int
+
+    def matches(self, request: web.Request) -> bool:
+        watching = request.query.get("watch", "") in {"1", "true"}
+        asked = self.method in {None, request.method} and self.watch in {None, watching}
+        return asked and self.path.search(request.path) is not None
 
 
 @attrs.define(eq=False)
 class Faults:
-    """The faults that are still to come, in the order in which they were added; a middleware of an `ApiServer`."""
+    """The faults of a test; the first that matches a request strikes it. A middleware of an `ApiServer`."""
 
     _planned: list[_Planned] = attrs.field(factory=list)
 
-    def add(
-        self, fault: Fault, *, method: str | None = None, path: str = "", watch: bool | None = None, times: int = 1
-    ) -> None:
+    def add(self, fault: Fault, *, path: str, method: str | None = None, watch: bool | None = None) -> None:
         """
-        Plan a fault for the next `times` requests that match.
+        Plan a fault for the requests that match.
 
         Args:
             fault: what happens to them.
-            method: `GET`, `POST`, ...; any if it is None.
             path: A regular expression that is searched in the path, without the query.
+            method: `GET`, `POST`, ...; any if it is None.
             watch: only watches, or only other requests; both if it is None.
-            times: how many requests.
         """
-        self._planned.append(_Planned(fault, method, re.compile(path), watch, times))
+        self._planned.append(_Planned(fault, method, re.compile(path), watch))
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request, with the fault that strikes it."""
-        watching = request.query.get("watch", "") in {"1", "true"}
-        fault = self._taken(request.method, request.path, watch=watching)
-        match fault:
+        match next((planned.fault for planned in self._planned if planned.matches(request)), None):
             case Answer(error=error):
                 return refusal(error)
-            case Hold():
-                fault.arrived.set()
-                await fault.released.wait()
-            case Reset(committed=False):
+            case Reset():
                 abort(request)
                 return web.Response()
-        response = await handler(request)
-        if isinstance(fault, Reset):
-            abort(request)
-        return response
-
-    def _taken(self, method: str, path: str, *, watch: bool) -> Fault | None:
-        """Return the fault for this request, if one is planned, and count it as used."""
-        for planned in self._planned:
-            if planned.method not in {None, method} or planned.watch not in {None, watch}:
-                continue
-            if planned.path.search(path) is None:
-                continue
-            planned.times -= 1
-            if planned.times <= 0:
-                self._planned.remove(planned)
-            return planned.fault
-        return None
+            case Hold() as hold:
+                hold.arrived.set()
+                await hold.released.wait()
+        return await handler(request)
 
 
 def abort(request: web.Request) -> None:
