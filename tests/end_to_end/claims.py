@@ -59,17 +59,13 @@ async def add_volume(api: RestClient, name: str, class_name: str = "local", **sp
 
 async def add_claim(api: RestClient, name: str, class_name: str = "local", **spec: Any) -> Object:
     """Create a claim to 1 GiB."""
-    return await api.post(CLAIMS, claim_manifest(name, class_name, **spec))
-
-
-def claim_manifest(name: str, class_name: str = "local", **spec: Any) -> Object:
-    """Return a claim to 1 GiB."""
     fields = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
         "storageClassName": class_name,
     }
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": fields | spec}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": fields | spec}
+    return await api.post(CLAIMS, claim)
 
 
 def with_claims(name: str, *claims: str) -> Object:
@@ -78,27 +74,14 @@ def with_claims(name: str, *claims: str) -> Object:
     return pod_manifest(name, volumes=volumes)
 
 
-async def provision(
-    api: RestClient,
-    refused_node: str = "",
-    *,
-    task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-) -> None:
-    """
-    Create a volume for each claim whose node is selected, as a CSI provisioner does, in the node's zone.
-
-    For a node that it must refuse it removes the annotation, so that another is selected, and then ends.
-    """
+async def provision(api: RestClient, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    """Create a volume for each claim whose node is selected, as a CSI provisioner does, in the node's zone."""
     listing = await api.get(CLAIMS)
     task_status.started()
     for claim in listing["items"]:
         await _make(api, claim)
     async with aclosing(api.watch(CLAIMS, listing["metadata"]["resourceVersion"])) as events:
         async for kind, claim in events:
-            if refused_node and selected_node(claim) == refused_node:
-                path = f"{CLAIMS}/{claim['metadata']['name']}"
-                await api.patch(path, {"metadata": {"annotations": {SELECTED_NODE: None}}})
-                return
             if kind != "DELETED":
                 await _make(api, claim)
 

@@ -5,30 +5,24 @@ The replicas run with the arguments and settings that the manifests give them; o
 """
 
 import re
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import anyio
 import pytest
-import trustme
-import yaml
 
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, free_port, run_control_plane
 from tests.end_to_end.fence import in_force
 from tests.end_to_end.kube_scheduler import run_kube_scheduler
-from tests.end_to_end.process import ACQUIRED, ROOT, SHORT_LEASE, SchedulerProcess, run_scheduler, until
-from tests.end_to_end.workload import events_of, ids_of, placed, refused
-from tests.support.kustomize import customized, kubectl, rendered
+from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.workload import ids_of, placed, refused
+from tests.support.kustomize import kubectl, rendered
 
 ROAD = "default-scheduler"
-TLS_FIELDS = {"caFile": "ca.crt", "certFile": "client.crt", "keyFile": "client.key"}
 
 
 @pytest.fixture(scope="module")
@@ -81,51 +75,3 @@ async def test_a_pod_that_names_no_scheduler_gets_devices(fenced_plane: ControlP
         await placed(plane.admin, "without", scheduler_name="default-scheduler")
         async with replica(plane, items, tmp_path, port):
             assert ids_of(await placed(plane.admin, "second")) == (3, 4)
-
-
-def certificates(folder: Path) -> trustme.CA:
-    """Write the files of the Secret `neuron-scheduler-extender-tls` and of kube-scheduler; return the authority."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.crt")
-    for name, issued in (
-        ("tls", authority.issue_cert("k8s-neuron-scheduler.kube-system.svc")),
-        ("client", authority.issue_cert("kube-scheduler")),
-    ):
-        (folder / f"{name}.crt").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-        issued.private_key_pem.write_to_path(folder / f"{name}.key")
-    return authority
-
-
-def with_tls(folder: Path) -> dict[str, Any]:
-    """Return the fields of scheduler-config-tls.yaml that differ, with the paths of files in a folder."""
-    text = (ROOT / f"manifests/{ROAD}/scheduler-config-tls.yaml").read_text()
-    (extender,) = yaml.safe_load(text)["extenders"]
-    assert {field: Path(extender["tlsConfig"][field]).name for field in TLS_FIELDS} == TLS_FIELDS
-    paths = {field: str(folder / name) for field, name in TLS_FIELDS.items()}
-    return {"enableHTTPS": extender["enableHTTPS"], "tlsConfig": extender["tlsConfig"] | paths}
-
-
-async def test_replicas_serve_clients_with_a_certificate(fenced_plane: ControlPlane, tmp_path: Path) -> None:
-    """With components/extender-tls kube-scheduler asks a follower, which passes the Binding on; nobody else may ask."""
-    plane = fenced_plane
-    items = rendered(customized(ROAD, tmp_path / "manifests", "extender-tls"))
-    authority = certificates(tmp_path)
-    first, second = free_port(), free_port()
-    async with replica(plane, items, tmp_path, first) as leader:
-        await leader.line(ACQUIRED)
-        async with replica(plane, items, tmp_path, second) as follower:
-            await follower.line("Caches are synced")
-            async with run_kube_scheduler(plane, f"https://127.0.0.1:{second}", **with_tls(tmp_path)):
-                await create_pod(plane.admin, with_neuron("over-tls", 4))
-                pod = await placed(plane.admin, "over-tls")
-            await follower.line("POD over-tls fits in Node:inf2")
-            await leader.line("Finished executing Bind Request...")
-            trusting = ssl.create_default_context()
-            authority.configure_trust(trusting)
-            trusting.check_hostname = False
-            with pytest.raises(aiohttp.ClientError):
-                async with aiohttp.request("POST", f"https://127.0.0.1:{first}/bind", data=b"{}", ssl=trusting):
-                    pass
-    assert len(ids_of(pod)) == 4
-    (event,) = await events_of(plane.admin, "over-tls", "NeuronAllocated")
-    assert event["note"] == f"Allocated Neuron devices {ids_of(pod)[0]}-{ids_of(pod)[-1]} on inf2"

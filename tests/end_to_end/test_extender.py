@@ -27,7 +27,6 @@ from tests.end_to_end.workload import (
     on,
     placed,
     refused,
-    remove,
 )
 
 NINE: Final = "0,1,2,3,4,5,6,7,8"
@@ -77,21 +76,6 @@ async def test_nine_cores_of_an_inf1_6xlarge(road: SchedulerProcess, empty: Rest
     ):
         await road.line(line)
     assert ids_of(await placed(empty, "one", scheduler_name=NAME, neuron=1)) == (3,)
-
-
-async def test_three_devices_of_an_inf2_are_neighbours(road: SchedulerProcess, empty: RestClient) -> None:
-    """Three devices are neighbours, or the pod waits although three are free."""
-    await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
-    async with kubelets(empty):
-        await create_all(partial(create_pod, empty), (by_default(f"one-{n}", neuron=1) for n in range(6)))
-        pods = await all_placed(empty, [f"one-{n}" for n in range(6)])
-        name_of = {ids_of(pod): name for name, pod in pods.items()}
-        await remove(empty, *(name_of[device,] for device in (0, 2, 4)))
-        condition = await refused(empty, "three", saying="free block", scheduler_name=NAME, neuron=3)
-        assert "1 node(s) didn't have a free block of Neuron devices" in condition["message"]
-        await remove(empty, name_of[3,])
-        assert ids_of(await placed(empty, "three")) == (2, 3, 4)
-    await road.line("POD three fits in Node:inf2")
 
 
 async def test_seven_devices_of_a_trn1_are_refused(road: SchedulerProcess, empty: RestClient) -> None:
@@ -156,22 +140,6 @@ async def test_a_follower_forwards_bindings(plane: ControlPlane, account: Path, 
                 await follower.line(ACQUIRED)
                 await placed(empty, "two", scheduler_name=NAME, neuron=1)
                 await follower.line("Executing Bind Request!")
-
-
-async def test_a_pod_of_high_priority_gets_a_block(road: SchedulerProcess, empty: RestClient) -> None:
-    """kube-scheduler counts victims, and the extender swaps them so that a block of four comes free."""
-    await add_priority_classes(empty, high=100)
-    await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
-    async with kubelets(empty):
-        await create_all(partial(create_pod, empty), (by_default(f"low-{n}", neuron=1) for n in range(16)))
-        await all_placed(empty, [f"low-{n}" for n in range(16)])
-        pod = await placed(empty, "high", scheduler_name=NAME, neuron=4, priorityClassName="high")
-        block = ids_of(pod)
-        assert block == tuple(range(block[0], block[0] + 4))
-        assert block[0] % 4 == 0
-        left = [pod for pod in (await empty.get(PODS))["items"] if pod["metadata"]["name"].startswith("low-")]
-        assert len(left) == 12, "not one pod more than needed was deleted"
-    await road.line("Allocated ids for POD high are:")
 
 
 async def test_whole_nodes_over_tls(plane: ControlPlane, account: Path, empty: RestClient, tmp_path: Path) -> None:

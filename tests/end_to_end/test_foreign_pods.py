@@ -113,25 +113,6 @@ async def test_an_unknown_holder_may_be_anywhere(
     await scheduler.until(lambda metrics: metrics["neuron_scheduler_unknown_holders"] == 0)
 
 
-async def test_pods_that_were_created_with_a_node_are_named(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Three one-device pods with spec.nodeName keep three nodes from a pod of four; its message names them."""
-    nodes = ["trn1-a", "trn1-b", "trn1-c"]
-    await add_nodes(scheduler, api, **dict.fromkeys(nodes, "trn1.32xlarge"))
-    for node in nodes:
-        forgot = pod_manifest(f"on-{node}", scheduler_name="default-scheduler", neuron=1, nodeName=node)
-        await create_pod(api, forgot)
-    await has_seen_all(api, scheduler)
-    message = (await refused(api, "four", neuron=4))["message"]
-    blocked = [f"{node} is blocked by default/on-{node} (schedulerName default-scheduler)" for node in nodes]
-    assert message.endswith(f"Unknown ids: {', '.join(blocked)}.")
-    for node in nodes:
-        (event,) = await events_of(api, f"on-{node}", EVENT)
-        assert "no annotation names its ids" in event["note"]
-        assert "set schedulerName on every pod that asks for Neuron, and spec.nodeName on none" in event["note"]
-    await remove(api, "on-trn1-b")
-    assert (await placed(api, "four"))["spec"]["nodeName"] == "trn1-b"
-
-
 async def test_conflicting_claims_hold_until_both_are_gone(api: RestClient, scheduler: SchedulerProcess) -> None:
     """Two pods that name the same device are reported once; no third pod gets it while one of them runs."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")

@@ -308,21 +308,6 @@ async def test_nothing_of_ours_goes_with_the_release_of_aws(fenced_plane: Contro
         await site.bound(await site.create(*ours()))
 
 
-async def test_what_aws_leaves_behind_gives_our_account_nothing(fenced_plane: ControlPlane, tmp_path: Path) -> None:
-    """Where only the Deployments were deleted, AWS's roles and bindings stay; our rights are the same without them."""
-    async with cluster(fenced_plane, tmp_path) as site:
-        _, install, *_ = run_by(f"{THIS}::{test_over_and_back_by_manifests.__name__}")
-        await site.run("kubectl apply --filename my-scheduler.yml --filename k8s-neuron-scheduler-eks.yml")
-        await site.run("kubectl delete deployment --namespace kube-system my-scheduler k8s-neuron-scheduler")
-        await site.run(install)
-        beside = await rights_of_ours(site.plane)
-        for item in aws_release.everything():
-            if item["kind"] in ("ClusterRole", "ClusterRoleBinding"):
-                await site.run(f"kubectl delete {item['kind']} {item['metadata']['name']} --ignore-not-found")
-        assert await rights_of_ours(site.plane) == beside
-        assert not [right for right in beside if "tokenreviews" in right]
-
-
 async def test_over_from_a_second_kube_scheduler(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """Its pods have no ids: they run on, are listed, and no device is given twice; then ours get what is certain."""
     async with cluster(fenced_plane, tmp_path) as site:
@@ -401,15 +386,3 @@ def late() -> list[Object]:
         pod_manifest("late-device", neuron=1, **on("trn1.32xlarge")),
         pod_manifest("late-cores", neuroncore=3, **on("inf1.6xlarge")),
     ]
-
-
-async def rights_of_ours(plane: ControlPlane) -> set[str]:
-    """Return all rights of our ServiceAccount, as the API server lists them."""
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": "default"},
-    }
-    async with plane.client(await plane.token_for("kube-system", "neuron-scheduler")) as account:
-        answer = await account.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)
-    return {json.dumps(rule, sort_keys=True) for rule in answer["status"]["resourceRules"]}

@@ -19,14 +19,11 @@ from tests.end_to_end.workload import (
     events_of,
     ids_of,
     placed,
-    refused,
-    remove,
 )
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PRIORITIES = {"low": 10, "middle": 50, "high": 100}
 GRACE = 1
-ATTEMPTS = "scheduler_preemption_attempts_total"
 
 
 @asynccontextmanager
@@ -92,30 +89,6 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
     metrics = await scheduler.metrics()
     assert metrics["scheduler_preemption_victims_sum"] == 3
     assert metrics["scheduler_preemption_attempts_total"] >= 1
-
-
-async def test_a_pod_that_loses_its_nomination_does_not_loop(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A higher pod takes the freed devices; the nominated pod is updated at once, and evicts no other pod in vain."""
-    await add_priority_classes(api, **PRIORITIES)
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    before = await scheduler.metrics()
-    async with graceful_kubelets(api):
-        await running(api, "quick", neuron=8, **prior("low"))
-        await running(api, "slow", neuron=8, **prior("low", terminationGracePeriodSeconds=600))
-        await create_pod(api, pod_manifest("big", neuron=16, **prior("middle")))
-        await api.wait_for(f"{PODS}/big", lambda pod: pod["status"].get("nominatedNodeName") == "trn1")
-        await api.wait_until(PODS, lambda pods: "default/quick" not in pods)
-        await placed(api, "taker", neuron=8, **prior("high"))
-        waiting = await api.wait_for(f"{PODS}/big", lambda pod: "nominatedNodeName" not in pod["status"])
-        assert condition_of(waiting)["reason"] == "Unschedulable"
-        assert "default/slow" in await api.wait_until(PODS, bool), "it need not wait for the end of the other victim"
-        await refused(api, "big", saying=" preemption: 0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron.")
-        await remove(api, "slow", "taker")
-        assert ids_of(await placed(api, "big")) == tuple(range(16))
-    after = await scheduler.metrics()
-    grown = {name: after[name] - before[name] for name in ("scheduler_preemption_victims_sum", ATTEMPTS)}
-    assert grown["scheduler_preemption_victims_sum"] == 2
-    assert grown[ATTEMPTS] <= 3  # for space; when half of it was free; when that was lost
 
 
 async def test_a_budget_turns_the_choice(api: RestClient, scheduler: SchedulerProcess) -> None:

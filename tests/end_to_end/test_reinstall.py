@@ -15,9 +15,9 @@ import pytest
 
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.server import ControlPlane, run_control_plane
-from tests.end_to_end.fence import fenced, in_force, leading, not_in_force
+from tests.end_to_end.fence import in_force, leading, not_in_force
 from tests.end_to_end.process import ROOT, until
-from tests.end_to_end.workload import LEASE, PODS, condition_of, events_of, placed
+from tests.end_to_end.workload import PODS, condition_of, events_of, placed
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
 WATCH, ALL = "manifests/lease-watch", "manifests/"
@@ -51,20 +51,6 @@ async def removed(plane: ControlPlane) -> None:
     """Remove the scheduler, and return when no policy is in force: the server has dropped their parameters, too."""
     await kubectl(plane, "delete", ALL)
     await until(lambda: not_in_force(plane))
-
-
-async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane) -> None:
-    """lease-watch stays, so a new scheduler binds, and the old one's identity is refused."""
-    plane = fenced_plane
-    async with leading(plane):
-        await placed(plane.admin, "first", neuron=1)
-        former = (await plane.admin.get(LEASE))["spec"]["holderIdentity"]
-    await removed(plane)
-    await installed(plane)
-    async with leading(plane):
-        await placed(plane.admin, "second", neuron=1)
-        await create_pod(plane.admin, pod_manifest("third", scheduler_name="nobody"))
-        assert await fenced(plane, "third", former)
 
 
 async def test_a_server_that_lost_the_watch_is_recognised(fenced_plane: ControlPlane) -> None:

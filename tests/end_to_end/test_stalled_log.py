@@ -68,12 +68,3 @@ async def test_it_schedules_and_stops_as_asked(account: Path, empty: RestClient)
         with anyio.fail_after(PATIENCE):
             assert await scheduler._process.wait() == 0
     assert not (await empty.get(LEASE))["spec"].get("holderIdentity")
-
-
-async def test_a_mistake_ends_it_with_2(tmp_path: Path) -> None:
-    """The process ends although its last sentence cannot be written."""
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text("{}")
-    async with unheard(kubeconfig, "--leader-elect-lease-duration=soon") as scheduler:
-        with anyio.fail_after(PATIENCE):
-            assert await scheduler._process.wait() == 2

@@ -12,20 +12,18 @@ from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end import rights
 from tests.end_to_end.claims import (
     CLAIMS,
-    SELECTED_NODE,
     VOLUMES,
     ZONE,
     add_claim,
     add_classes,
     add_volume,
-    claim_manifest,
     in_zone,
     provision,
     selected_node,
     with_claims,
 )
-from tests.end_to_end.process import ACQUIRED, BOUND, SchedulerProcess, run_scheduler, until
-from tests.end_to_end.workload import PODS, create_deep, placed, refused, remove
+from tests.end_to_end.process import ACQUIRED, BOUND, SchedulerProcess, run_scheduler
+from tests.end_to_end.workload import PODS, placed, refused
 
 pytestmark = pytest.mark.control_plane
 
@@ -98,42 +96,6 @@ async def test_a_volume_that_is_made(volumes: RestClient, volume_scheduler: Sche
     assert seen["spec"]["nodeName"] == "a"
     await volume_scheduler.line(BOUND, 'pod="default/dynamic"')
     assert (await volumes.get(f"{CLAIMS}/dynamic"))["spec"]["volumeName"] == "made-dynamic"
-
-
-async def test_deep_managed_fields(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
-    """A node is selected for a claim whose managedFields are too deep for a decoder, and they are kept."""
-
-    async def read() -> tuple[int, str]:
-        async with volumes._session.get(volumes._url(f"{CLAIMS}/deep", {})) as answer:
-            return answer.status, await answer.text()  # Python's own JSON cannot read it
-
-    async def gone() -> bool:
-        return (await read())[0] == 404
-
-    await create_deep(volumes, CLAIMS, claim_manifest("deep", "made"))
-    await create_pod(volumes, with_claims("deep", "deep"))
-    await volume_scheduler.line("Waiting for volumes to be bound", 'pod="default/deep"')
-    _, text = await read()
-    assert f'"{SELECTED_NODE}":"a"' in text
-    assert '{"f:a":' * 5000 in text
-    await add_volume(volumes, "made-deep", "made", claimRef={"namespace": "default", "name": "deep"})
-    assert (await placed(volumes, "deep"))["spec"]["nodeName"] == "a"
-    await remove(volumes, "deep")
-    async with volumes._session.delete(volumes._url(f"{CLAIMS}/deep", {})) as answer:
-        assert answer.status == 200
-    await until(gone)
-
-
-async def test_a_provisioner_that_wants_another_node(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
-    """It removes the annotation, and the pod is scheduled again."""
-    await add_claim(volumes, "picky", "made")
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(provision, volumes, "a")
-        await create_pod(volumes, with_claims("picky", "picky"))
-        await volume_scheduler.line('provisioning failed for PVC \\"picky\\"')
-        await tasks.start(provision, volumes)
-        await placed(volumes, "picky")
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_claim_that_comes_later(volumes: RestClient) -> None:

@@ -4,7 +4,6 @@ What tests of the whole process do to the cluster as its administrator, and what
 The cores of a pod are read here from AWS's annotation alone, independently of `neuron_scheduler.neuron.annotations`.
 """
 
-import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -68,20 +67,6 @@ async def add_priority_classes(api: RestClient, **values: int) -> None:
     for name, value in values.items():
         manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         await api.apply(manifest | {"value": value})
-
-
-async def create_deep(api: RestClient, collection: str, manifest: Object) -> None:
-    """
-    Create an object whose managedFields are 5,000 levels deep; the API server accepts twice as many.
-
-    Python's own JSON cannot read them either, so the API server's answer is ignored.
-    """
-    deep = '{"f:a":' * 5000 + "{}" + "}" * 5000
-    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": "HERE"}
-    manifest = manifest | {"metadata": manifest["metadata"] | {"managedFields": [entry]}}
-    text, headers = json.dumps(manifest).replace('"HERE"', deep), {"Content-Type": "application/json"}
-    async with api._session.post(api._url(collection, {}), data=text, headers=headers) as answer:
-        assert answer.status == 201
 
 
 async def placed(api: RestClient, name: str, **pod: Any) -> Object:
