@@ -33,32 +33,18 @@ CLEAN: Final = 1.0  # seconds after a clean stop
 BEYOND_LEASE: Final = 2.0  # seconds after a crash, beyond the duration of the Lease
 
 
-@attrs.frozen(kw_only=True)
-class LeaseTimes:
-    """The times of leader election, in seconds."""
-
-    duration: float
-    deadline: float
-    retry: float
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The scheduler's flags."""
-        return (
-            f"--leader-elect-lease-duration={self.duration:g}s",
-            f"--leader-elect-renew-deadline={self.deadline:g}s",
-            f"--leader-elect-retry-period={self.retry * 1000:.0f}ms",
-        )
-
-    def __str__(self) -> str:
-        """Return the three times as the documentation writes them."""
-        return f"{self.duration:g}/{self.deadline:g}/{self.retry:g}"
+TIMES: Final = {"default": "15/10/2", "short": "5/3/0.5"}
+"""The Lease's duration, the renew deadline and the retry period, in seconds, as the documentation writes them."""
 
 
-TIMES: Final = {
-    "default": LeaseTimes(duration=15, deadline=10, retry=2),
-    "short": LeaseTimes(duration=5, deadline=3, retry=0.5),
-}
+def flags_of(times: str) -> tuple[str, ...]:
+    """Return the scheduler's flags."""
+    duration, deadline, retry = times.split("/")
+    return (
+        f"--leader-elect-lease-duration={duration}s",
+        f"--leader-elect-renew-deadline={deadline}s",
+        f"--leader-elect-retry-period={retry}s",
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +60,7 @@ class Round:
     """
 
     deed: str
-    times: LeaseTimes
+    times: str
     takeover: float
     lost: int
     wrong: Sequence[str] = ()
@@ -82,7 +68,8 @@ class Round:
     @property
     def bound_in(self) -> float:
         """The seconds that `takeover` may have."""
-        return CLEAN if self.deed in ("clean stop", "rolling update") else self.times.duration + BEYOND_LEASE
+        clean = self.deed in ("clean stop", "rolling update")
+        return CLEAN if clean else float(self.times.partition("/")[0]) + BEYOND_LEASE
 
     @property
     def holds(self) -> bool:
@@ -195,7 +182,7 @@ def table(rounds: Iterable[Round]) -> str:
     """Return a Markdown table, a line for each deed with each lease times."""
     groups: dict[tuple[str, str], list[Round]] = {}
     for each in rounds:
-        groups.setdefault((each.deed, str(each.times)), []).append(each)
+        groups.setdefault((each.deed, each.times), []).append(each)
     head = ("what", "lease times", "rounds", "median", "worst", "bound", "pods lost", "wrong", "holds")
     return "\n".join(markdown_table(head, map(_row, groups.values())))
 
@@ -204,7 +191,7 @@ def _row(group: Sequence[Round]) -> tuple[str, ...]:
     seconds = [each.takeover for each in group]
     return (
         group[0].deed,
-        str(group[0].times),
+        group[0].times,
         str(len(group)),
         f"{statistics.median(seconds):.2f} s",
         f"{max(seconds):.2f} s",
@@ -222,7 +209,7 @@ async def main(arguments: Any) -> int:
         for number in range(arguments.rounds):
             for times in map(TIMES.__getitem__, arguments.times):
                 for deed in arguments.deeds:
-                    async with run_stage(plane, times.flags, arguments.pods) as stage:
+                    async with run_stage(plane, flags_of(times), arguments.pods) as stage:
                         takeover, wrong = await DEEDS[deed](stage, number)
                         lost, wrong = stage.pods - len(stage.observer.bound), [*wrong, *stage.observer.wrong]
                     rounds.append(Round(deed=deed, times=times, takeover=takeover, lost=lost, wrong=wrong))

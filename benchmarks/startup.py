@@ -11,7 +11,7 @@ line of JSON to `benchmarks/results/startup.jsonl`.
 
 import argparse
 import json
-import re
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +22,7 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from benchmarks.contest.arena import peak_bytes
 from benchmarks.contest.records import machine, now
 from benchmarks.contest.workloads import WORKLOADS
 from neuron_scheduler import app
@@ -31,7 +32,7 @@ from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.wiring import Parts, wire
+from neuron_scheduler.wiring import wire
 from sandbox import fleet
 from sandbox.server import ApiServer
 from tests.control_plane.objects import pod_manifest
@@ -118,7 +119,7 @@ async def measure(port: int, bound: int, pending: int) -> dict[str, Any]:
             while parts.cluster.pod_count <= bound:  # noqa: ASYNC110 - there is no event to wait for
                 await anyio.sleep(0.001)
             stalls.stage = "binding"
-            while not _all_bound(parts, bound + pending):  # noqa: ASYNC110 - as above
+            while parts.cluster.pod_count < bound + pending or parts.cluster.assumed_count:  # noqa: ASYNC110 - as above
                 await anyio.sleep(0.01)
         done = time.perf_counter()
         tasks.cancel_scope.cancel()
@@ -126,17 +127,8 @@ async def measure(port: int, bound: int, pending: int) -> dict[str, Any]:
         "seconds": {"listed": round(synced - began, 2), "bound": round(done - began, 2)},
         "stall_wall_ms": {stage: round(longest, 1) for stage, longest in stalls.wall.items()},
         "stall_cpu_ms": {stage: round(longest, 1) for stage, longest in stalls.cpu.items()},
-        "peak_mib": _peak_mib(),
+        "peak_mib": peak_bytes(os.getpid()) >> 20,
     }
-
-
-def _all_bound(parts: Parts, count: int) -> bool:
-    return parts.cluster.pod_count >= count and not parts.cluster.assumed_count
-
-
-def _peak_mib() -> int:
-    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(match[1]) >> 10 if match else 0
 
 
 def main() -> None:

@@ -1,12 +1,12 @@
 """
 How many pods per second, end to end, on a real kube-apiserver with simulated nodes: ours beside its peers.
 
-    python -m benchmarks.throughput                 the whole matrix, one round
-    python -m benchmarks.throughput --rounds 3      three; recorded runs are not repeated
+    python -m benchmarks.throughput                the whole matrix, one round
+    python -m benchmarks.throughput --rounds 3     three; recorded runs are not repeated
     python -m benchmarks.throughput --nodes 5000 --workloads mix unlike --contenders ours kube-scheduler
-    python -m benchmarks.throughput --plan [...]    only print the runs and about how long they take
-    python -m benchmarks.throughput --quick         a check of the benchmark in a minute; its figures mean nothing
-    python -m benchmarks.report                     the table, the targets, the plots
+    python -m benchmarks.throughput --plan [...]   only print how many runs there are
+    python -m benchmarks.throughput --quick        a check of the benchmark in a minute; its figures mean nothing
+    python -m benchmarks.report                    the table, the targets, the plots
 
 The contenders take turns on one control plane: ours as its Deployment runs, with Lease, Events, log, rights and
 admission policies; the bare Binding loop, the upper limit for any scheduler, under the same identity and policies, and

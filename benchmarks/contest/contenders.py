@@ -53,11 +53,9 @@ class Contender:
     async def running(self) -> AsyncIterator[None]:
         """Run its processes until the block is left."""
         async with AsyncExitStack() as stack:
-            for component in self.components:
-                stack.push_async_callback(component.stop)
             self.started_at = time.perf_counter()
             for component in self.components:
-                await component.start()
+                await stack.enter_async_context(component.started())
             yield
 
     def cpu_seconds(self) -> float:

@@ -135,15 +135,13 @@ def commit() -> str:
 
     The results themselves are no change, or a benchmark could not be continued.
     """
-    head = _git("rev-parse", "--short=10", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)benchmarks/results")
+    command = ["git", "rev-parse", "--short=10", "HEAD"]
+    changes = ["git", "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)benchmarks/results"]
+    head, changed = (
+        subprocess.run(each, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout.strip()
+        for each in (command, changes)
+    )
     return f"{head or 'unknown'}{'-dirty' if changed else ''}"
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", *arguments]
-    run = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return run.stdout.strip()
 
 
 def machine() -> dict[str, Any]:

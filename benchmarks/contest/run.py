@@ -7,8 +7,6 @@ interpret: an incomplete run is recorded like any other.
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Final
 
@@ -45,29 +43,33 @@ async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) ->
 
     observer = Observer(plane=arena.plane, on_first=lambda: first.append(cpu()))
     try:
-        async with _watching(observer, version), contender.running():
-            latencies = await _contest(arena, workload, observer, pods)
-            at_last = cpu()
-            event_seconds = await _last_event(arena, observer) if contender.events else None
-            before = first[0] if first else at_last
-            return records.Record(
-                cell=cell,
-                label=label,
-                when=records.now(),
-                pods=workload.bindable(pods),
-                bound=len(observer.bound),
-                start_seconds=min(observer.bound.values()) - contender.started_at if observer.bound else None,
-                bind_seconds=observer.last - min(observer.bound.values(), default=observer.last),
-                event_seconds=event_seconds,
-                events=await _reasons(arena),
-                events_dropped=await contender.events_dropped(),
-                cpu_seconds=contender.cpu_seconds() - before[0],
-                cpu_bind_seconds=at_last[0] - before[0],
-                server_cpu_seconds=at_last[1] - before[1],
-                peak_bytes=contender.peak_bytes(),
-                latencies=latencies,
-                machine=records.machine(),
-            )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(observer.run, version)
+            async with contender.running():
+                latencies = await _contest(arena, workload, observer, pods)
+                at_last = cpu()
+                event_seconds = await _last_event(arena, observer) if contender.events else None
+                before = first[0] if first else at_last
+                record = records.Record(
+                    cell=cell,
+                    label=label,
+                    when=records.now(),
+                    pods=workload.bindable(pods),
+                    bound=len(observer.bound),
+                    start_seconds=min(observer.bound.values()) - contender.started_at if observer.bound else None,
+                    bind_seconds=observer.last - min(observer.bound.values(), default=observer.last),
+                    event_seconds=event_seconds,
+                    events=await _reasons(arena),
+                    events_dropped=await contender.events_dropped(),
+                    cpu_seconds=contender.cpu_seconds() - before[0],
+                    cpu_bind_seconds=at_last[0] - before[0],
+                    server_cpu_seconds=at_last[1] - before[1],
+                    peak_bytes=contender.peak_bytes(),
+                    latencies=latencies,
+                    machine=records.machine(),
+                )
+            tasks.cancel_scope.cancel()
+        return record
     finally:
         await arena.clear()
 
@@ -147,11 +149,3 @@ async def _last_event(arena: Arena, observer: Observer) -> float:
 async def _reasons(arena: Arena) -> dict[str, int]:
     listing = await arena.api.get(EVENTS)
     return dict(Counter(event["reason"] for event in listing["items"]))
-
-
-@asynccontextmanager
-async def _watching(observer: Observer, version: str) -> AsyncIterator[None]:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(observer.run, version)
-        yield
-        tasks.cancel_scope.cancel()
