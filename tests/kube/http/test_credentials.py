@@ -2,23 +2,12 @@
 
 from pathlib import Path
 
-import attrs
 import pytest
 
 from neuron_scheduler.kube.http.credentials import Fixed, TokenFile
 from neuron_scheduler.telemetry.errors import CredentialsError
 from neuron_scheduler.telemetry.logs import REMIND
-
-
-@attrs.define(eq=False)
-class Clock:
-    """A clock that a test advances."""
-
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
+from tests.support.clock import Clock
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -19,6 +19,7 @@ from neuron_scheduler.kube.http.auth import load
 from neuron_scheduler.kube.http.credentials import TokenFile
 from neuron_scheduler.kube.http.kubeconfig import PAUSE, ExecPlugin
 from neuron_scheduler.telemetry.errors import ConfigurationError, CredentialsError
+from tests.support.clock import Clock
 from tests.support.kubeconfigs import connect, furnished, kubeconfig
 
 V1 = "client.authentication.k8s.io/v1"
@@ -259,17 +260,6 @@ async def test_a_plugin_that_hangs_is_ended(folder: Path, monkeypatch: pytest.Mo
         await connect(kubeconfig(folder, {"exec": plugin}))
     with pytest.raises(ProcessLookupError):
         os.kill(int((folder / "started").read_text()), 0)
-
-
-@attrs.define(eq=False)
-class Clock:
-    """A clock that a test advances."""
-
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
 
 
 @attrs.define(eq=False)

@@ -3,23 +3,12 @@
 import ssl
 from pathlib import Path
 
-import attrs
 import pytest
 import trustme
 
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import ConfigurationError
-
-
-@attrs.define(eq=False)
-class Clock:
-    """A clock that a test advances."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
+from tests.support.clock import Clock
 
 
 def issued(tls: Tls) -> set[str]:

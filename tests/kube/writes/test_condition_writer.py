@@ -21,8 +21,9 @@ from neuron_scheduler.kube.writes.condition_writer import (
 )
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod, PodCondition
+from tests.support.clock import Clock
 from tests.support.patience import PATIENCE
-from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", observed_generation=4, resource_version="7")
 
@@ -38,17 +39,6 @@ NOMINATED = attrs.evolve(POD, nominated_node_name="n1", scheduled=PodCondition("
 PATCHED = stands()
 MODIFIED = refuse(409, "Conflict", "the object has been modified", kind="pods", name="p")
 TOO_BIG = refuse(500, "", "etcdserver: request is too large")
-
-
-@attrs.define(eq=False)
-class Clock:
-    """Seconds that a test sets."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
 
 
 @asynccontextmanager
@@ -285,17 +275,6 @@ async def test_a_pod_with_deep_managed_fields_is_read_back() -> None:
         assert [seen.method for seen in server.seen] == ["PATCH", "GET", "PATCH"]
 
 
-async def test_pods_whose_requests_hang_leave_writers_to_other_namespaces() -> None:
-    """One namespace never occupies all of them."""
-    async with writing(*[hang] * 4, PATCHED) as (server, writer):
-        for number in range(20):
-            writer.set(attrs.evolve(POD, uid=f"x{number}", name=f"x{number}"), reason=UNSCHEDULABLE, message="one")
-        await settled(server, 4)
-        writer.set(attrs.evolve(POD, namespace="e"), reason=UNSCHEDULABLE, message="one")
-        await written(writer, 1)
-        assert len(server.seen) == 5
-
-
 async def test_a_pod_that_is_too_large_for_a_condition_is_given_up() -> None:
     """The server would answer 500 every time; nothing more is sent until the pod changes."""
     async with writing(TOO_BIG, PATCHED) as (server, writer):
@@ -317,15 +296,6 @@ async def test_what_is_not_the_api_servers_answer_is_tried_again(status: int, mo
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await written(writer, 1)
         assert len(server.seen) == 2
-
-
-async def test_forgotten() -> None:
-    """Nothing is written about a pod that is gone, also if its write was to be tried again."""
-    async with writing(*[hang] * 4) as (server, writer):
-        writer.set(POD, reason=UNSCHEDULABLE, message="one")
-        writer.forget("u1")
-        await quiet()
-        assert not server.seen
 
 
 async def test_a_nomination() -> None:
