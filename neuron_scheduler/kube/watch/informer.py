@@ -79,10 +79,12 @@ class Page(Generic[V]):
 
     Attributes:
         version: of the list, the same on each of its pages.
+        token: of the next page; empty on the last.
     """
 
     objects: Sequence[Decoded[V]]
     version: str
+    token: str
 
 
 async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[Page[V]]:
@@ -111,10 +113,11 @@ async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[Page[V]]
                 raise UnreachableError(f"an object in the list of {resource.path} is larger than any may be")
             limit = max(1, limit // SMALLER)
             continue
-        page, token = await _read_page(resource, body)
+        page = await _read_page(resource, body)
         yield page
-        if not token:
+        if not page.token:
             return
+        token = page.token
         limit = min(PAGE, max(1, PAGE_BYTES * len(page.objects) // len(body)))
         await checkpoint()
 
@@ -141,8 +144,8 @@ async def _page(client: Client, resource: Resource[V], limit: int, token: str) -
             await anyio.sleep(1.0 if error.retry_after is None else error.retry_after)
 
 
-async def _read_page(resource: Resource[V], body: bytes) -> tuple[Page[V], str]:
-    """Return a page and the token of the next one, which is empty on the last; raise UnreachableError."""
+async def _read_page(resource: Resource[V], body: bytes) -> Page[V]:
+    """Return a page; raise UnreachableError if it is none."""
     try:
         listed = await decoded_text(body, _LIST)
     except (ValueError, RecursionError) as error:
@@ -155,7 +158,7 @@ async def _read_page(resource: Resource[V], body: bytes) -> tuple[Page[V], str]:
         objects.append(_named(resource.decode(item)))
         if number % step == 0:
             await checkpoint()
-    return Page(objects, listed.metadata.resource_version), listed.metadata.continue_ or ""
+    return Page(objects, listed.metadata.resource_version, listed.metadata.continue_ or "")
 
 
 async def read_line(decoder: Decoder[V], line: bytes) -> tuple[str, Decoded[V]] | None:
@@ -479,7 +482,7 @@ class Informer(Generic[T]):
         if self._silent < MOST_SILENT:
             return
         body = await _page(self.client, self.resource, 1, "")
-        if body is None or (await _read_page(self.resource, body))[0].version != self._resource_version:
+        if body is None or (await _read_page(self.resource, body)).version != self._resource_version:
             raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
 
     def _handle(self, event_type: str, decoded: Decoded[T]) -> None:

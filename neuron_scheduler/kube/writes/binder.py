@@ -10,9 +10,7 @@ many run at once, and the wait between two tries, are for the caller.
 
 import math
 import random as randomness
-import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -33,12 +31,6 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 MOST_ANNOTATIONS: Final = 256 << 10
 """Bytes. With a Binding the server stores more than it accepts otherwise, and then the pod can never start."""
 
-_KEY: Final = re.compile(
-    r"(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
-    r"(?=.{1,63}$)[a-z0-9](?:[-a-z0-9_.]*[a-z0-9])?",
-    re.ASCII,
-)
-
 
 def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> bytes:
     """
@@ -52,20 +44,12 @@ def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> 
     return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
 
 
-@lru_cache(maxsize=64)
-def _is_key(name: str) -> bool:
-    return _KEY.fullmatch(name.lower()) is not None
-
-
-def unusable(annotations: Mapping[str, str], *, already: int) -> str:
+def too_many(annotations: Mapping[str, str], *, already: int) -> str:
     """
     Return what is wrong with annotations that are added to `already` bytes of them; empty if nothing.
 
-    The server stores invalid ones too, and then every later update of the pod fails.
+    The server stores too many, too, and then every later update of the pod fails.
     """
-    for key in annotations:
-        if not _is_key(key):
-            return f"annotation key {key!r} is invalid: it must be [prefix/]name"
     size = already + annotations_size(annotations)
     if size > MOST_ANNOTATIONS:
         return f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
@@ -204,7 +188,7 @@ class Binder:
         Raises no exception after something may have been sent. The caller may cancel it; if a try was under way, its
         outcome is then unknown (`unknown`).
         """
-        problem = unusable(annotations, already=pod.annotations_size)
+        problem = too_many(annotations, already=pod.annotations_size)
         if problem:
             return Refused(422, problem, retryable=False, until_changed=True)
         binding = Binding(

@@ -13,14 +13,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import attrs
 import msgspec
 
 from neuron_scheduler.kube.http.client import MERGE_PATCH, Client
-from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue, WorkQueue
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
@@ -30,50 +29,11 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 NOTE_BYTES: Final = 1024
 
 
-class Reference(Wire, tag_field="kind", tag="Pod"):
-    """An ObjectReference to a pod; empty fields are left out."""
-
-    api_version: str
-    namespace: str
-    name: str
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Metadata(Wire):
-    """`metadata` of an Event."""
-
-    namespace: str
-    name: str
-
-
-class Repeated(Wire):
-    """`series`: how often the Event happened, and when for the last time."""
-
-    count: int
-    last_observed_time: str
-
-
-class Event(Wire, kw_only=True, tag_field="kind", tag="Event"):
-    """An Event as it is written."""
-
-    api_version: str
-    metadata: Metadata
-    event_time: str
-    reporting_controller: str
-    reporting_instance: str
-    type: str
-    reason: str
-    action: str
-    note: str
-    regarding: Reference
-    related: Reference | None = None
-    series: Repeated | None = None
-
-
-def reference(pod: Pod) -> Reference:
+def reference(pod: Pod) -> dict[str, str]:
     """Return an ObjectReference to a pod."""
-    return Reference("v1", pod.namespace, pod.name, pod.uid, pod.resource_version)
+    named = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name}
+    exact = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+    return {**named, **{field: value for field, value in exact.items() if value}}
 
 
 def cut(note: str) -> str:
@@ -112,9 +72,9 @@ Key = tuple[str, ...]
 
 @attrs.define(eq=False)
 class _Series:
-    """One Event object: how often it happened, and how many of these are written."""
+    """One Event object as it is written: how often it happened, and how many of these are written."""
 
-    event: Event
+    event: dict[str, Any]
     count: int = 1
     seen: float = 0.0
     queued: bool = False
@@ -214,20 +174,22 @@ class EventRecorder:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _event(self, pod: Pod, related: Pod | None, now: int, **fields: str) -> Event:
+    def _event(self, pod: Pod, related: Pod | None, now: int, **fields: str) -> dict[str, Any]:
         self._last_name = max(now, self._last_name + 1)
         controller = pod.scheduler_name if pod.scheduler_name in self._instances else self.controllers[0]
-        return Event(
-            api_version="events.k8s.io/v1",
-            metadata=Metadata(pod.namespace, f"{pod.name}.{self._last_name:x}"),
-            event_time=micro_time(now),
-            reporting_controller=controller,
-            reporting_instance=self._instances[controller],
-            regarding=reference(pod),
-            related=None if related is None else reference(related),
-            series=None,
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"namespace": pod.namespace, "name": f"{pod.name}.{self._last_name:x}"},
+            "eventTime": micro_time(now),
+            "reportingController": controller,
+            "reportingInstance": self._instances[controller],
+            "regarding": reference(pod),
             **fields,
-        )
+        }
+        if related is not None:
+            event["related"] = reference(related)
+        return event
 
     def _forget_old(self, now: float) -> None:
         while self._series:
@@ -250,7 +212,7 @@ class EventRecorder:
             series.tries += 1
             if pause < math.inf and series.tries < TRIES and len(self._retries) < self.capacity:
                 self.on_retry("event")
-                self._retries.add(series, series.event.metadata.namespace, self.clock() + pause)
+                self._retries.add(series, series.event["metadata"]["namespace"], self.clock() + pause)
                 return
             series.tries = 0
             self.on_dropped()
@@ -263,35 +225,38 @@ class EventRecorder:
             await self._send(series)
         except ApiError as error:
             if error.refused and error.status != 401:
-                log.v(2).info("Event was refused", event=series.event.metadata.name, err=str(error))
+                log.v(2).info("Event was refused", event=series.event["metadata"]["name"], err=str(error))
                 return math.inf
             return max(self.pause, error.retry_after or 0.0)
         except UnreachableError:
             return self.pause
         except Exception as error:  # noqa: BLE001 - it is one event's error
-            regarding = series.event.regarding
-            self.errors.report(error, task="event", pod=f"{regarding.namespace}/{regarding.name}")
+            regarding = series.event["regarding"]
+            self.errors.report(error, task="event", pod=f"{regarding['namespace']}/{regarding['name']}")
             return self.pause
         return None
 
     async def _send(self, series: _Series) -> None:
-        meta, count = series.event.metadata, series.count
-        path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
-        repeated = Repeated(count, micro_time(int(series.seen * 1e9))) if count > 1 else None
+        event, count, name = series.event, series.count, series.event["metadata"]["name"]
+        path = f"/apis/events.k8s.io/v1/namespaces/{event['metadata']['namespace']}/events"
+        repeated = {}
+        if count > 1:
+            repeated = {"series": {"count": count, "lastObservedTime": micro_time(int(series.seen * 1e9))}}
         if series.written:
-            body = msgspec.json.encode({"series": repeated})
+            body = msgspec.json.encode(repeated)
             try:
                 await self.client.request(
-                    "PATCH", f"{path}/{meta.name}", body=body, content_type=MERGE_PATCH, timeout=TIMEOUT
+                    "PATCH", f"{path}/{name}", body=body, content_type=MERGE_PATCH, timeout=TIMEOUT
                 )
             except ApiError as error:
-                if not error.gone("events", meta.name):
+                if not error.gone("events", name):
                     raise
                 series.written = 0  # the Event has expired: write it again
         if not series.written:
-            event = series.event if repeated is None else msgspec.structs.replace(series.event, series=repeated)
             try:
-                await self.client.request("POST", path, body=msgspec.json.encode(event), timeout=TIMEOUT)
+                await self.client.request(
+                    "POST", path, body=msgspec.json.encode({**event, **repeated}), timeout=TIMEOUT
+                )
             except ApiError as error:
                 if not (error.refused and error.reason == "AlreadyExists"):
                     raise
