@@ -11,7 +11,8 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final, Protocol, cast
+from types import ModuleType
+from typing import Final
 
 import attrs
 
@@ -31,16 +32,6 @@ _ABOUT: Final = (
 _SETTINGS: Final = "neuron_scheduler.commands.run"
 
 
-class CommandModule(Protocol):
-    """What the module of a command has."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
-        """Declare the arguments, and the description where the command has none."""
-
-    def run(self, arguments: argparse.Namespace, /) -> int:
-        """Do what the arguments say, and return the exit code."""
-
-
 @attrs.frozen
 class Command:
     """
@@ -48,7 +39,7 @@ class Command:
 
     Attributes:
         help: the line about it in the list of commands.
-        module: the dotted name of its module, a `CommandModule`.
+        module: the dotted name of its module, which has `add_arguments(parser)` and `run(arguments)`.
         description: the first text of its own help, where its module serves several commands.
         asks: it asks about a cluster, so it is a command of `kubectl neuron` too.
     """
@@ -59,9 +50,14 @@ class Command:
     description: str | None = None
     asks: bool = False
 
-    def loaded(self) -> CommandModule:
+    def loaded(self) -> ModuleType:
         """Import the module."""
-        return cast("CommandModule", importlib.import_module(self.module))
+        return importlib.import_module(self.module)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do what the arguments say, and return the exit code."""
+        code: int = self.loaded().run(arguments)
+        return code
 
 
 COMMANDS: Final = (
@@ -106,7 +102,7 @@ def main(argv: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     with unblocked_stderr():
         try:
             arguments = parse(argv, program)
-            return commands_of(program)[arguments.command].loaded().run(arguments)
+            return commands_of(program)[arguments.command].run(arguments)
         except NeuronSchedulerError as error:
             print(f"{program}: {printable(sentence(error))}", file=sys.stderr)  # noqa: T201 - for a person, not a log
             return MISCONFIGURED

@@ -49,7 +49,9 @@ class UnblockedStderr(io.TextIOBase):
         self._lines: list[bytes] = []
         self._size = 0  # bytes of the lines that wait or are being written
         self._gap = 0  # lines that were dropped since the last one that was accepted
-        self._changed = threading.Condition()  # its lock can be taken again: a finalizer may write in a write
+        self._lock = threading.RLock()  # a finalizer may write a line in the middle of another line's write
+        self._changed = threading.Condition(self._lock)
+        self._idle = False  # the thread waits for a line
         self._hurry = threading.Event()  # `drain` waits
         self._thread: threading.Thread | None = None
 
@@ -76,12 +78,12 @@ class UnblockedStderr(io.TextIOBase):
         if self._partial:
             self.write("\n")
         self._hurry.set()
-        with self._changed:
+        with self._lock:
             self._say_gap()
             return self._changed.wait_for(lambda: not self._size, seconds)
 
     def _put(self, line: bytes) -> None:
-        with self._changed:
+        with self._lock:
             most = self._most_bytes // 2 if self._gap else self._most_bytes  # fewer, longer gaps
             if self._size and self._size + len(line) > most:
                 self._gap += 1
@@ -102,20 +104,23 @@ class UnblockedStderr(io.TextIOBase):
     def _accept(self, line: bytes) -> None:
         self._lines.append(line)
         self._size += len(line)
-        self._changed.notify_all()
+        if self._idle:
+            self._changed.notify_all()
 
     def _write_out(self) -> None:
         """Write waiting lines for as long as the process lives."""
         while True:
-            with self._changed:
+            with self._lock:
+                self._idle = True
                 self._changed.wait_for(lambda: self._lines)
+                self._idle = False
             self._hurry.wait(_LINGER_SECONDS)
             self._hurry.clear()
-            with self._changed:
+            with self._lock:
                 lines, self._lines = self._lines, []
             data = b"".join(lines)
             written = _write(self._descriptor, data)
-            with self._changed:
+            with self._lock:
                 self._size -= len(data)
                 self.dropped += 0 if written else len(lines)
                 if not self._lines:

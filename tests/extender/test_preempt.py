@@ -321,12 +321,6 @@ async def test_victims_that_are_not_deleted(road: Road) -> None:
     assert await road.ask() == {"a": FIRST_FOUR}, "no other node is left"
 
 
-async def test_if_only_one_node_helps_it_is_named_for_ever(road: Road) -> None:
-    """A node of which nothing came is better than none."""
-    for road.now in range(0, 100, 9):
-        assert await road.ask("a") == {"a": FIRST_FOUR}
-
-
 @pytest.mark.parametrize("ending", [False, True])
 async def test_a_node_that_refuses_the_pod_is_given_up_at_once(road: Road, ending: bool) -> None:
     """It is cordoned, or a pod of another scheduler has taken the space."""

@@ -4,7 +4,6 @@ The extender as a process: the real parts against an embedded API server, asked 
 kube-scheduler is a few lines here: one pod after the other is filtered and prioritized, and bound in the background.
 """
 
-import io
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +20,6 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
-from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
 from sandbox import fleet
@@ -33,9 +31,6 @@ from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 RETRY = 0.1  # seconds until a replica tries to renew or get the Lease again
-CORE, DEVICE = "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice"
-NINE, NONE = "0,1,2,3,4,5,6,7,8", " ".join(["false"] * 16)
-HALF, THREE = " ".join(["true"] * 9 + ["false"] * 7), "[true true true false]"
 
 
 @attrs.define(eq=False)
@@ -128,49 +123,6 @@ async def serving(*nodes: str, **settings: Any) -> AsyncIterator[ApiServer]:
         for number, instance_type in enumerate(nodes):
             server.create(fleet.node(f"{instance_type.partition('.')[0]}-{number}", instance_type))
         yield server
-
-
-async def test_the_documents_own_case(free_tcp_port: int) -> None:
-    """9 cores on inf1.6xlarge: filter and bind, with the extension's lines in its order at the default verbosity."""
-    stream = io.StringIO()
-    async with (
-        serving("inf1.6xlarge", kubelet=False) as server,
-        replica(server, free_tcp_port) as running,
-        anyio.create_task_group() as tasks,
-    ):
-        logs.configure(stream=stream)
-        scheduler = KubeScheduler(server, free_tcp_port)
-        tasks.start_soon(running.run)
-        await running.leads()
-        assert await scheduler.schedule(scheduler.create("nrt-test-5038", neuroncore=9)) == "inf1-0"
-        assert scheduler.ids("nrt-test-5038") == NINE
-        await running.stop()
-    lines = [line.partition('] "')[2] for line in stream.getvalue().splitlines() if "extension_log.py" in line]
-    of_devices = [f"Allocated devices list [{core // 4}] for other resource {DEVICE}" for core in range(9)]
-    shown = [line.removesuffix('"') for line in lines]
-    [sent] = [line for line in shown if line.startswith("Try to bind pod nrt-test-5038 in default namespace to node ")]
-    assert shown == [
-        "POD nrt-test-5038 fits in Node:inf1-0",
-        "Filtered nodes: [inf1-0]",
-        "Failed nodes: map[]",
-        "Finished Processing Filter Request...",
-        "Executing Bind Request!",
-        "Determine if the pod %v is NeuronDevice podnrt-test-5038",
-        "Updating POD Annotation with alloc devices!",
-        f"Return {CORE}",
-        f"neuronDevUsageMap for resource:{CORE} in node: inf1-0 is [{NONE}]",
-        f"Allocated ids for POD nrt-test-5038 are: {NINE}",
-        sent,
-        "Updating the DevUsageMap since the bind is successful!",
-        f"Return {CORE}",
-        f"neuronDevUsageMap for resource:{CORE} in node: inf1-0 is [{NONE}]",
-        f"neuronDevUsageMap for resource:{DEVICE} in node: inf1-0 is [false false false false]",
-        f"Allocated devices list {NINE} for resource {CORE}",
-        *of_devices,
-        f"Return {CORE}",
-        f"Succesfully updated the DevUsageMap [{HALF}]  and otherDevUsageMap {THREE} after alloc for node inf1-0",
-        "Finished executing Bind Request...",
-    ]
 
 
 async def test_any_replica_answers(free_tcp_port_factory: Any) -> None:

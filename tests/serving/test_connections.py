@@ -237,14 +237,6 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
             await until(lambda: here.dropped == ["slow"])
 
 
-async def test_an_answer_that_takes_too_long_is_given_up() -> None:
-    """An answer that takes too long does not occupy a client's place for ever."""
-    async with served(IMPATIENT) as here:
-        here.answering.clear()
-        assert await exchange(here) == b""
-        assert (here.dropped, here.asked) == (["slow"], ["/livez", "gone"])
-
-
 async def test_silent_clients_do_not_keep_others_out() -> None:
     """When all places are taken, the oldest connection ends for the next one."""
     async with served(FEW) as here:
