@@ -38,28 +38,6 @@ def text(fit: Fit, width: int = 100, *, colour: bool = False, every_node: bool =
     return "\n".join(FitText(Paragraphs(width, colour), every_node=every_node).lines(fit))
 
 
-def test_an_answer() -> None:
-    """What fits, where it goes, what limits the rest, and what would let it in."""
-    assert text(ANSWER) == (
-        """\
-3 of 4 replicas of Job train fit now (8 Neuron devices each).
-
-Where they go
-  trn1-a  trn1.32xlarge  1 pod: devices 8-15
-  trn1-b  trn1.32xlarge  2 pods: devices 0-7 | 8-15
-
-What limits the rest (capacity)
-  0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on
-  2 nodes, largest free block 0, pod needs 8.
-
-What new nodes would give
-  1 x trn1.32xlarge (16 devices, zone z1, like trn1-b): all 4 fit, and 5 or more in all.
-  Karpenter and Cluster Autoscaler see from the waiting pods' condition that a node is needed.
-
-Note: Evictions of pods of lower priority are not considered."""
-    )
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 @pytest.mark.parametrize("colour", [False, True])
 def test_any_width(width: int, *, colour: bool) -> None:

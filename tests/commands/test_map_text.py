@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
-from neuron_scheduler.commands.map_text import MOST_LINES, MOST_PICTURES, MapText, grouped, sums
+from neuron_scheduler.commands.map_text import MapText, grouped, sums
 from neuron_scheduler.explain.answers import Fleet, Holder
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ZONE_LABEL, Node
@@ -228,8 +228,3 @@ def test_the_sums_are_those_of_the_answer() -> None:
                 f": {kind.free} free (largest block {kind.largest_block}), {kind.used} used, {kind.withheld} withheld"
             )
             assert sums("", machines[kind.instance_type]).endswith(want)
-
-
-def test_few_is_fewer_than_many() -> None:
-    """Machines that would be drawn would also fit in the lines."""
-    assert MOST_PICTURES <= MOST_LINES

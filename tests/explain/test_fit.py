@@ -220,22 +220,6 @@ APART: Final = (PodAffinityTerm(HOSTNAME_LABEL, WEB, frozenset({"default"})),)
 EVEN: Final = (SpreadConstraint(ZONE_LABEL, 1, hard=True, selector=WEB),)
 
 
-@pytest.mark.parametrize(
-    ("rest", "want"),
-    [
-        ({}, 48),
-        ({"anti_affinity": APART}, 3),
-        ({"host_ports": (HostPort("TCP", 80),)}, 3),
-        ({"spread": EVEN}, 33),
-    ],
-)
-def test_replicas_mind_each_other(rest: dict[str, Any], want: int) -> None:
-    """One on each node for anti-affinity and a host port; zones differ by one at most, and one has a node, one two."""
-    zones = {"a": "x", "b": "x", "c": "y"}
-    nodes = [node(name, TRN1, labels={HOSTNAME_LABEL: name, ZONE_LABEL: zone}) for name, zone in zones.items()]
-    assert answer(cluster_of(nodes), pod("t", devices=1, labels={"app": "web"}, **rest)).total == want
-
-
 def test_replicas_share_a_claim_or_have_their_own() -> None:
     """A claim that is bound to a zone keeps all replicas there; volumes of their own are taken one by one."""
     nodes = [node(name, TRN1, labels={ZONE_LABEL: zone}) for name, zone in (("a", "x"), ("b", "y"))]

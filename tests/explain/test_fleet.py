@@ -12,7 +12,7 @@ from neuron_scheduler.explain import inventory
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ZONE_LABEL
-from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
+from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.steps import run
@@ -78,26 +78,6 @@ def test_kept_space() -> None:
         (4,),
         4,
     )  # by count, the pod that comes needs 8 more
-
-
-def test_what_is_not_known() -> None:
-    """Cores that an unknown holder may have, and those that two pods claim, are not free."""
-    double = [pod("p", devices=2, on="a", ids=(0, 1)), pod("q", devices=1, on="a", ids=(1,))]
-    cluster = cluster_of([node("a", TRN1), node("b", TRN1)], [*double, pod("u", devices=1, on="b")])
-    assert machine(cluster).cores == "hhdd" + "f" * 28
-    seen = machine(cluster, "b")
-    assert (seen.cores, seen.withheld, seen.holders) == (
-        "u" * 32,
-        "unknown_holder",
-        (Holder("default", "u", unknown=True),),
-    )
-
-
-def test_what_the_kubelet_gives() -> None:
-    """Blocks have no more devices than the kubelet would hand out."""
-    cluster = cluster_of([node("a", TRN1, allocatable={NEURON_DEVICE: 7})])
-    seen = machine(cluster)
-    assert (seen.free_devices, seen.free_blocks) == (7, (4, 1, 1, 1))
 
 
 def test_cores_without_devices() -> None:

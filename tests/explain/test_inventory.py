@@ -78,14 +78,6 @@ def test_nominated_devices_are_withheld() -> None:
     assert withheld(cluster) == {"promised": 8}
 
 
-def test_types_are_sums_over_machines() -> None:
-    """LNC 1 and LNC 2, and HyperPod's prefix, are one instance type."""
-    nodes = [node("a", TRN2), node("b", TRN2, cores_per_device=8), node("c", f"ml.{TRN2}", unschedulable=True)]
-    counted = inventory.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
-    assert (counted.free[TRN2], counted.used[TRN2], counted.largest_block[TRN2]) == (28, 4, 16)
-    assert counted.withheld[TRN2, inventory.Withheld.CORDONED] == 16
-
-
 def test_the_old_name_of_devices() -> None:
     """Nodes of an old plugin offer their devices only under the alias."""
     old = attrs.evolve(node("a", "inf1.6xlarge"), allocatable={"aws.amazon.com/neurondevice": 4, "pods": 9})
@@ -165,21 +157,6 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     assert +there == +sums
 
 
-def test_the_metrics_and_the_sentence_agree() -> None:
-    """The free devices and the largest block are the numbers in the text of a refusal."""
-    nodes = [node("a", TRN1), node("b", TRN1, allocatable={NEURON_DEVICE: 12}), node("c", TRN1, neuron_unhealthy=True)]
-    nodes += [node("d", TRN1), node("e", TRN1, unschedulable=True)]
-    held = [pod("p", devices=5, on="a", ids=(0, 4, 8, 9, 10)), pod("q", devices=8, on="b", ids=range(8))]
-    cluster = cluster_of(nodes, [*held, pod("u", devices=1, on="d")])
-    counted, refused = inventory.devices(cluster), decide(cluster, pod(devices=8))
-    assert isinstance(refused, FitError)
-    assert refused.hint == (
-        f"Fragmentation: {counted.free[TRN1]} Neuron devices free on 2 nodes,"
-        f" largest free block {counted.largest_block[TRN1]}, pod needs 8."
-    )
-    assert (counted.free[TRN1], counted.largest_block[TRN1]) == (15, 4)
-
-
 def test_indexes_are_prepared_in_steps() -> None:
     """After the preparation, counting builds no index."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(200)])
@@ -216,20 +193,6 @@ def test_so_many_pods_really_fit(seed: int) -> None:
         cluster.put_node(attrs.evolve(node_info.node, labels=labels))
     counted = inventory.devices(cluster)
     assert counted.fits == {(name, size): _placed_in_turn(cluster, name, int(size)) for name, size in counted.fits}
-
-
-@pytest.mark.parametrize("seed", range(examples(16)))
-def test_free_devices_are_in_blocks(seed: int) -> None:
-    """The blocks have all free devices, and the largest of them is the largest block."""
-    counted = inventory.devices(random_cluster(random.Random(seed)))
-    in_blocks: Counter[str] = Counter()
-    for (name, size), count in counted.blocks.items():
-        in_blocks[name] += int(size) * count
-    assert +in_blocks == +counted.free
-    largest: Counter[str] = Counter()
-    for (name, size), count in counted.blocks.items():
-        largest[name] = max(largest[name], int(size) if count else 0)
-    assert +largest == +counted.largest_block
 
 
 def test_pods_beyond_the_node_s_limit_do_not_fit() -> None:

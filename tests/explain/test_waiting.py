@@ -57,15 +57,6 @@ def test_pods_are_counted_by_cause_and_size() -> None:
     assert waiting.block_sizes == {8, 4}
 
 
-def test_a_pod_in_flight_waits_and_has_no_cause() -> None:
-    """It has no node yet, so it may be the oldest; what it waits for is being decided."""
-    queue = SchedulingQueue()
-    queue.add(pod("a", devices=1), 10.0)
-    popped(queue, 10.0)
-    waiting = counted(queue)
-    assert (+waiting.by_cause, waiting.waits(12.0)) == ({}, {("device", "1"): 2.0})
-
-
 @pytest.mark.parametrize(
     ("asks", "labels"),
     [

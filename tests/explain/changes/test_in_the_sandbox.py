@@ -1,14 +1,12 @@
 """
-What is offered works: with a running scheduler, each change is made by its own command or by editing an object, and the
-pod is bound.
+What is offered works: with a running scheduler, each change that has a command is made by it, and the pod is bound.
 
 The API server is the sandbox's, kubectl is a user's own.
 """
 
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +35,6 @@ from tests.support.kubectl import Kubectl
 from tests.support.patience import PATIENCE
 
 TRN1 = "trn1.32xlarge"
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 TAINT = {"key": "dedicated", "value": "team-a", "effect": "NoSchedule"}
 Object = dict[str, Any]
 
@@ -74,11 +71,6 @@ class Running:
         assert answer is not None
         return next(change for change in answer[0] if change.kind is kind)
 
-    async def replace(self, name: str, manifest: Object) -> None:
-        """Delete a pending pod and create it again, as its owner would."""
-        await self.kubectl("delete", "pod", name)
-        self.server.create(manifest)
-
 
 @asynccontextmanager
 async def running(home: Path, *objects: Object) -> AsyncIterator[Running]:
@@ -99,81 +91,29 @@ async def running(home: Path, *objects: Object) -> AsyncIterator[Running]:
             tasks.cancel_scope.cancel()
 
 
-async def by_command(sandbox: Running, change: Change, _: Object) -> None:
-    """Run the command that is offered."""
-    program, *arguments = shlex.split(change.command)
-    assert program == "kubectl"
-    await sandbox.kubectl(*arguments)
-
-
-async def with_the_count(sandbox: Running, change: Change, pending: Object) -> None:
-    """Ask for the count that is offered."""
-    resource, _, count = change.detail.partition("=")
-    (container,) = pending["spec"]["containers"]
-    container["resources"] = {"limits": {resource: count}}
-    await sandbox.replace(pending["metadata"]["name"], pending)
-
-
-async def without_the_selector(sandbox: Running, change: Change, pending: Object) -> None:
-    """Drop what is offered to be dropped."""
-    key, _, value = change.detail.partition("=")
-    assert pending["spec"]["nodeSelector"].pop(key) == value
-    await sandbox.replace(pending["metadata"]["name"], pending)
-
-
-async def with_the_type(sandbox: Running, change: Change, pending: Object) -> None:
-    """Select the instance type that is offered."""
-    key, _, value = change.detail.partition("=")
-    pending["spec"]["nodeSelector"][key] = value
-    await sandbox.replace(pending["metadata"]["name"], pending)
-
-
-async def with_a_new_node(sandbox: Running, change: Change, _: Object) -> None:
-    """Create a node of the type that is offered."""
-    sandbox.server.create(fleet.node("trn1-new", change.instance_type))
-
-
 def cordoned(node: Object) -> Object:
     """Return a node that is cordoned."""
     return {**node, "spec": {**node["spec"], "unschedulable": True}}
 
 
-HOLDER = pod_manifest("holder", neuron=16)
-Apply = Callable[[Running, Change, Object], Awaitable[None]]
-
-
 @pytest.mark.parametrize(
-    ("kind", "apply", "nodes", "pending"),
+    ("kind", "nodes"),
     [
-        (ChangeKind.COUNT, with_the_count, [fleet.node("trn1-b", TRN1)], pod_manifest("p", neuron=7)),
-        (ChangeKind.DEPARTURE, by_command, [], pod_manifest("p", neuron=4)),
-        (ChangeKind.UNCORDON, by_command, [cordoned(fleet.node("trn1-b", TRN1))], pod_manifest("p", neuron=4)),
-        (ChangeKind.TOLERATION, by_command, [fleet.node("trn1-b", TRN1, taints=[TAINT])], pod_manifest("p", neuron=4)),
-        (
-            ChangeKind.SELECTOR,
-            without_the_selector,
-            [fleet.node("trn1-b", TRN1)],
-            pod_manifest("p", neuron=4, nodeSelector={"team": "a", INSTANCE_TYPE: TRN1}),
-        ),
-        (
-            ChangeKind.INSTANCE_TYPE,
-            with_the_type,
-            [fleet.node("trn1n-b", "trn1n.32xlarge")],
-            pod_manifest("p", neuron=4, nodeSelector={INSTANCE_TYPE: TRN1}),
-        ),
-        (ChangeKind.NEW_NODE, with_a_new_node, [], pod_manifest("p", neuron=8)),
+        (ChangeKind.DEPARTURE, []),
+        (ChangeKind.UNCORDON, [cordoned(fleet.node("trn1-b", TRN1))]),
+        (ChangeKind.TOLERATION, [fleet.node("trn1-b", TRN1, taints=[TAINT])]),
     ],
 )
-async def test_the_pod_is_bound(
-    tmp_path: Path, kind: ChangeKind, apply: Apply, nodes: list[Object], pending: Object
-) -> None:
-    """The pod waits beside a full node, the change is made, and the pod gets a node."""
-    async with running(tmp_path, fleet.node("trn1-a", TRN1), HOLDER) as sandbox:
+async def test_the_pod_is_bound(tmp_path: Path, kind: ChangeKind, nodes: list[Object]) -> None:
+    """The pod waits beside a full node, the command of the change is run, and the pod gets a node."""
+    async with running(tmp_path, fleet.node("trn1-a", TRN1), pod_manifest("holder", neuron=16)) as sandbox:
         await sandbox.bound("holder")
         for node in nodes:
             sandbox.server.create(node)
-        sandbox.server.create(pending)
+        sandbox.server.create(pod_manifest("p", neuron=4))
         pod = await sandbox.refused("p")
         await sandbox.knows(1 + len(nodes))
-        await apply(sandbox, sandbox.change(pod, kind), deepcopy(pending))
+        program, *arguments = shlex.split(sandbox.change(pod, kind).command)
+        assert program == "kubectl"
+        await sandbox.kubectl(*arguments)
         await sandbox.bound("p")

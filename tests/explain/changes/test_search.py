@@ -10,7 +10,7 @@ from neuron_scheduler.explain.answers import Change, ChangeKind, LeavingPod
 from neuron_scheduler.explain.changes.search import ASKS_MUCH, KINDS, NONE_ALONE, NONE_HELPS, changes
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
-from neuron_scheduler.model.pod import HostPort, Owner, Pod
+from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -212,15 +212,6 @@ def test_more_pods_than_anybody_would_end() -> None:
     assert "Some nodes would have to lose more than 32 pods; this is not offered." in notes
 
 
-def test_one_port_among_many_pods() -> None:
-    """On a node with many pods, those that share a host port are tried first."""
-    port = HostPort("TCP", 80)
-    bound = [pod(f"p{i}", on="n", host_ports=(port,) if i == 70 else ()) for i in range(90)]
-    found, notes = answer([trn1()], bound, pod(devices=4, host_ports=(port,)))
-    assert [each.name for each in found[ChangeKind.DEPARTURE].pods] == ["p70"]
-    assert notes == ()
-
-
 def test_a_pod_that_asks_much() -> None:
     """Each trial would count all other pods many times, so nothing is tried."""
     terms = tuple(PodAffinityTerm(f"rack-{i}", LabelSelector(), frozenset({"default"})) for i in range(40))
@@ -271,15 +262,6 @@ def test_taints_that_are_not_for_pods_to_tolerate(key: str) -> None:
     assert any(f"1 node would do without the taint {key}" in note for note in notes)
 
 
-def test_a_selector() -> None:
-    """The fewest requirements are dropped, and what they are is said."""
-    zone = NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, ("z1", "z2")),))
-    pending = pod(devices=4, node_selector={"team": "a", INSTANCE_TYPE_LABEL: TRN1}, required_terms=(zone,))
-    found, _ = answer([trn1(labels={"team": "a", ZONE_LABEL: "z9"})], [], pending)
-    assert found[ChangeKind.SELECTOR].detail == f"{ZONE_LABEL} In (z1, z2)"
-    assert found[ChangeKind.SELECTOR].node_name == "n"
-
-
 def test_many_values_are_not_all_written() -> None:
     """A requirement may have thousands of values."""
     zones = NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, tuple(f"z{i}" for i in range(5000))),))
@@ -315,12 +297,6 @@ def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
         "if its cpu, memory, labels and taints suit the pod. The cluster has no such node"
         in found[ChangeKind.NEW_NODE].sentence
     )
-
-
-def test_a_new_node_in_a_zone_without_nodes() -> None:
-    """The pod selects a zone in which the cluster has no node yet."""
-    found, _ = answer([trn1(labels={ZONE_LABEL: "z1"})], [], pod(devices=8, node_selector={ZONE_LABEL: "z2"}))
-    assert found[ChangeKind.NEW_NODE].sentence.startswith(f"Add a node of type {TRN1} (16 Neuron devices) in zone z2: ")
 
 
 def test_autoscalers_count_devices() -> None:
