@@ -224,7 +224,6 @@ def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
         unsynced=lambda: unsynced(parts.informers),
         leads=lambda: election is None or election.leading,
         clock=time.monotonic,
-        now=time.time,
         capacity_request_of=lambda pod: None if capacity is None else capacity.said(pod),
     )
     answers = question_pages(asked, UserReviews(client), public=config.serve_page)

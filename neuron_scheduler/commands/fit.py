@@ -226,4 +226,4 @@ def _text(answer: Fits, *, wide: bool) -> Iterator[str]:
         if number:
             yield from ("", "")
         yield from text.lines(fit)
-    yield from text.notes(answer.notes)
+    yield from text.paragraphs.notes(answer.notes)

@@ -15,11 +15,10 @@ from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod, Purchase
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.terminal import GREEN, RED, YELLOW, Paragraphs
+from neuron_scheduler.telemetry.terminal import GREEN, INDENT, RED, YELLOW, Paragraphs
 
 MOST_NODES: Final = 20
 """Nodes that are listed if not all are asked for."""
-_INDENT: Final = "  "
 _FRAGMENTATION: Final = "fragmentation"
 _IN_PIECES: Final = (
     "They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
@@ -42,25 +41,18 @@ class FitText:
         """Yield the lines of an answer."""
         yield from self._headline(fit)
         if fit.placed:
-            yield from self._section("Where they go")
+            yield from self.paragraphs.section("Where they go")
             yield from self._nodes(fit)
         if fit.limit is not None:
             title = "What limits the rest" if fit.fitting < fit.asked else "Why no more fit"
-            yield from self._section(f"{title} ({fit.limit.cause.replace('_', ' ')})")
-            yield from self._wrapped(fit.limit.message)
+            yield from self.paragraphs.section(f"{title} ({fit.limit.cause.replace('_', ' ')})")
+            yield from self.paragraphs.indented(fit.limit.message)
         if fit.purchases:
-            yield from self._section("What new nodes would give")
+            yield from self.paragraphs.section("What new nodes would give")
             for bought in fit.purchases:
                 yield from self._purchase(fit, bought)
             yield from self._autoscalers(fit)
-        yield from self.notes(fit.notes)
-
-    def notes(self, sentences: Sequence[str]) -> Iterator[str]:
-        """Yield notes, with an empty line before them."""
-        if sentences:
-            yield ""
-        for sentence in sentences:
-            yield from self.paragraphs.wrapped(f"Note: {sentence}", rest=_INDENT)
+        yield from self.paragraphs.notes(fit.notes)
 
     def _headline(self, fit: Fit) -> Iterator[str]:
         lines = list(self.paragraphs.wrapped(headline(fit)))
@@ -68,14 +60,6 @@ class FitText:
         yield from (self.paragraphs.coloured(line, colour) for line in lines)
         for line in _more(fit):
             yield from self.paragraphs.wrapped(line)
-
-    def _section(self, title: str) -> Iterator[str]:
-        yield ""
-        lines = list(self.paragraphs.wrapped(title))
-        yield from map(self.paragraphs.bold, lines)
-
-    def _wrapped(self, text: str) -> Iterator[str]:
-        return self.paragraphs.wrapped(text, first=_INDENT, rest=_INDENT)
 
     def _nodes(self, fit: Fit) -> Iterator[str]:
         """Yield a line for each node, in the order in which the nodes get their first pod."""
@@ -87,22 +71,22 @@ class FitText:
         types = [printable(pods[0].instance_type) for _, pods in shown]
         widths = max(map(len, names)), max(map(len, types))
         for name, instance_type, (_, pods) in zip(names, types, shown, strict=True):
-            first = f"{_INDENT}{name.ljust(widths[0])}  {instance_type.ljust(widths[1])}  "
+            first = f"{INDENT}{name.ljust(widths[0])}  {instance_type.ljust(widths[1])}  "
             if len(first) > self.paragraphs.width // 2:
-                first = f"{_INDENT}{name}  "
-            yield from self.paragraphs.wrapped(_given(pods), first=first, rest=_INDENT * 2)
+                first = f"{INDENT}{name}  "
+            yield from self.paragraphs.wrapped(_given(pods), first=first, rest=INDENT * 2)
         hidden = len(by_node) - len(shown)
         if hidden:
-            yield from self._wrapped(f"and {counted(hidden, 'more node')} (-o wide lists all)")
+            yield from self.paragraphs.indented(f"and {counted(hidden, 'more node')} (-o wide lists all)")
 
     def _purchase(self, fit: Fit, bought: Purchase) -> Iterator[str]:
-        yield from self.paragraphs.wrapped(purchase_sentence(fit, bought), first=_INDENT, rest=_INDENT * 2)
+        yield from self.paragraphs.wrapped(purchase_sentence(fit, bought), first=INDENT, rest=INDENT * 2)
         if bought.limit is not None and not bought.enough and fit.asked:
-            yield from self.paragraphs.wrapped(f"Then: {bought.limit.message}", first=_INDENT * 2, rest=_INDENT * 2)
+            yield from self.paragraphs.wrapped(f"Then: {bought.limit.message}", first=INDENT * 2, rest=INDENT * 2)
 
     def _autoscalers(self, fit: Fit) -> Iterator[str]:
         if fit.limit is not None and fit.fitting < fit.asked and any(bought.enough for bought in fit.purchases):
-            yield from self._wrapped(autoscaler_sentence(fit.limit))
+            yield from self.paragraphs.indented(autoscaler_sentence(fit.limit))
 
 
 def headline(fit: Fit) -> str:

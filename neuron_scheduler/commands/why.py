@@ -16,7 +16,7 @@ from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.reading import Reading, answering, read
-from neuron_scheduler.commands.why_text import WaitingText, WhyText
+from neuron_scheduler.commands.why_text import WhyText, waiting_lines
 from neuron_scheduler.explain.answers import Explanation, NodeExplanation, Verdict, Waiting
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few_names
@@ -97,7 +97,7 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
     profile = reading.profile_for(pod)
     if arguments.node:
         return run(explain_on_node(capture.cluster, pod, profile, arguments.node))
-    return run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets, now=capture.taken))
+    return run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets))
 
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
@@ -150,7 +150,7 @@ def _text(answered: _Answered, arguments: argparse.Namespace) -> Iterator[str]:
     answer, wide = answered.answer, arguments.output == "wide"
     if isinstance(answer, Waiting):
         place = "in the cluster" if arguments.all_namespaces else f"in namespace {answered.namespace}"
-        yield from WaitingText(wide, answered.now, place).lines(answer)
+        yield from waiting_lines(answer, place, answered.now, wide=wide)
         yield from map(output.note, answer.notes)
         return
     screen = terminal()

@@ -22,20 +22,18 @@ from neuron_scheduler.explain.answers import (
     PodSummary,
     Verdict,
     Waiting,
-    WaitingPod,
 )
 from neuron_scheduler.model.wording import clipped, counted, few_names
 from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.terminal import GREEN, RED, YELLOW, Paragraphs
+from neuron_scheduler.telemetry.terminal import GREEN, INDENT, RED, YELLOW, Paragraphs
 
 MOST_GROUPS: Final = 3
 """Groups of one reason that are shown if not all are asked for."""
 MOST_REASONS: Final = 8
 MOST_LISTED: Final = 3
 """Names of a group's nodes that are shown likewise."""
-_INDENT: Final = "  "
 
 CAUSES: Final[Mapping[str, str]] = {
     Cause.UNTRIED: "It has not been tried yet.",
@@ -84,13 +82,13 @@ class WhyText:
             yield ""
             yield from self.paragraphs.wrapped(explanation.capacity_request)
         if explanation.groups:
-            yield from self._section(f"Nodes by their first reason ({counted(explanation.nodes, 'node')})")
+            yield from self.paragraphs.section(f"Nodes by their first reason ({counted(explanation.nodes, 'node')})")
             yield from self._groups(explanation.groups)
         if explanation.changes:
-            yield from self._section("What would let it in")
+            yield from self.paragraphs.section("What would let it in")
             for change in explanation.changes:
                 yield from self._change(change)
-        yield from self._notes(explanation.notes)
+        yield from self.paragraphs.notes(explanation.notes)
 
     def node_lines(self, explanation: NodeExplanation) -> Iterator[str]:
         """Yield the lines of the answer about a pod and one node."""
@@ -98,14 +96,14 @@ class WhyText:
         yield ""
         yield from self.paragraphs.wrapped(explanation.message)
         if explanation.filters:
-            yield from self._section("What each filter says")
+            yield from self.paragraphs.section("What each filter says")
             yield from self._verdicts(explanation.filters)
         if explanation.free or explanation.holders:
             kind = f" ({clipped(explanation.instance_type)})" if explanation.instance_type else ""
-            yield from self._section(f"Neuron on {explanation.node_name}{kind}")
-            yield from self._indented(explanation.free or "none")
+            yield from self.paragraphs.section(f"Neuron on {explanation.node_name}{kind}")
+            yield from self.paragraphs.indented(explanation.free or "none")
             yield from self._holders(explanation.holders)
-        yield from self._notes(explanation.notes)
+        yield from self.paragraphs.notes(explanation.notes)
 
     def _title(self, pod: PodSummary, verdict: Verdict) -> Iterator[str]:
         about = [*filter(None, [pod.asks]), f"priority {pod.priority}"]
@@ -120,13 +118,6 @@ class WhyText:
         title = f"{pod.namespace}/{pod.name} {state} ({', '.join(about)})"
         yield from (self.paragraphs.coloured(line, colour) for line in self.paragraphs.wrapped(title))
 
-    def _section(self, title: str) -> Iterator[str]:
-        yield ""
-        yield from map(self.paragraphs.bold, list(self.paragraphs.wrapped(title)))
-
-    def _indented(self, text: str, depth: int = 1) -> Iterator[str]:
-        return self.paragraphs.wrapped(text, first=_INDENT * depth, rest=_INDENT * depth)
-
     def _groups(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
         """Yield the groups, those of one reason together."""
         by_reason: dict[tuple[str, ...], list[NodeGroup]] = {}
@@ -137,7 +128,7 @@ class WhyText:
             yield from self._reason(of_reason)
         left = sum(group.nodes for of_reason in [*by_reason.values()][len(shown) :] for group in of_reason)
         if left:
-            yield from self._indented(f"{counted(left, 'more node')} for other reasons (-o wide shows all)")
+            yield from self.paragraphs.indented(f"{counted(left, 'more node')} for other reasons (-o wide shows all)")
 
     def _reason(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
         first, count = groups[0], sum(group.nodes for group in groups)
@@ -153,23 +144,25 @@ class WhyText:
             yield from self._group(group)
         left = sum(group.nodes for group in groups[len(shown) :])
         if left:
-            yield from self._indented(f"{counted(left, 'more node')} with other figures (-o wide shows all)", 2)
+            yield from self.paragraphs.indented(
+                f"{counted(left, 'more node')} with other figures (-o wide shows all)", 2
+            )
 
     def _group(self, group: NodeGroup) -> Iterator[str]:
         names = group.names if self.wide else group.names[:MOST_LISTED]
         more = group.nodes - len(names)
         listed = f"{', '.join(map(clipped, names))}{f' and {more} more' if more else ''}"
         kind = f" ({clipped(group.instance_type)})" if group.instance_type else ""
-        yield from self.paragraphs.wrapped(f"{listed}{kind}", first=_INDENT * 2, rest=_INDENT * 3)
+        yield from self.paragraphs.wrapped(f"{listed}{kind}", first=INDENT * 2, rest=INDENT * 3)
         if group.arithmetic:
-            yield from self._indented(group.arithmetic, 3)
+            yield from self.paragraphs.indented(group.arithmetic, 3)
 
     def _change(self, change: Change) -> Iterator[str]:
-        yield from self.paragraphs.wrapped(change.sentence, first=f"{_INDENT}- ", rest=_INDENT * 2)
+        yield from self.paragraphs.wrapped(change.sentence, first=f"{INDENT}- ", rest=INDENT * 2)
         for pod in change.pods:
-            yield from self.paragraphs.wrapped(self._leaving(pod), first=_INDENT * 2, rest=_INDENT * 3)
+            yield from self.paragraphs.wrapped(self._leaving(pod), first=INDENT * 2, rest=INDENT * 3)
         if change.command:
-            yield f"{_INDENT * 2}$ {printable(change.command)}"
+            yield f"{INDENT * 2}$ {printable(change.command)}"
 
     def _leaving(self, pod: LeavingPod) -> str:
         about = [pod.asks] if pod.asks else []
@@ -187,16 +180,16 @@ class WhyText:
             if not verdict.passes:
                 yield from self._coloured(f"{verdict.plugin} refuses it", RED)
                 for reason in verdict.reasons:
-                    yield from self._indented(reason, 2)
+                    yield from self.paragraphs.indented(reason, 2)
                 if verdict.arithmetic:
-                    yield from self._indented(verdict.arithmetic, 3)
+                    yield from self.paragraphs.indented(verdict.arithmetic, 3)
         passing = [verdict.plugin for verdict in verdicts if verdict.passes]
         if passing:
             yield from self._coloured(f"{counted(len(passing), 'filter')} let it pass", GREEN)
-            yield from self._indented(", ".join(passing), 2)
+            yield from self.paragraphs.indented(", ".join(passing), 2)
 
     def _coloured(self, text: str, code: str) -> Iterator[str]:
-        return (self.paragraphs.coloured(line, code) for line in self._indented(text))
+        return (self.paragraphs.coloured(line, code) for line in self.paragraphs.indented(text))
 
     def _holders(self, holders: Sequence[NodeHolder]) -> Iterator[str]:
         for unknown, group in groupby(holders, key=lambda holder: holder.unknown):
@@ -204,13 +197,7 @@ class WhyText:
                 what = "unknown ids" if unknown or not holder.ids else numbered(holder.ids, holder.unit)
                 kept = ", kept for it" if holder.kept else ""
                 line = f"{what}{kept}: {_pod(holder)} (priority {holder.priority})"
-                yield from self.paragraphs.wrapped(line, first=_INDENT, rest=_INDENT * 2)
-
-    def _notes(self, notes: Sequence[str]) -> Iterator[str]:
-        if notes:
-            yield ""
-        for note in notes:
-            yield from self.paragraphs.wrapped(f"Note: {note}", rest=_INDENT)
+                yield from self.paragraphs.wrapped(line, first=INDENT, rest=INDENT * 2)
 
 
 def _pod(pod: LeavingPod | NodeHolder) -> str:
@@ -251,36 +238,25 @@ def age(seconds: float) -> str:
     return f"{whole // _YEAR}y"
 
 
-@attrs.frozen
-class WaitingText:
+def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = False) -> Iterator[str]:
     """
-    Writes tables.
+    Yield the lines of the table of what waits, or a sentence if no pod waits.
 
-    Attributes:
-        wide: with the scheduler's name and the message.
-        now: seconds since the epoch.
+    Args:
+        waiting: the answer.
         place: where the pods were looked for, such as `in namespace ml`.
+        now: seconds since the epoch.
+        wide: with the scheduler's name and the message.
     """
-
-    wide: bool = False
-    now: float = 0.0
-    place: str = "in the cluster"
-
-    def lines(self, waiting: Waiting) -> Iterator[str]:
-        """Yield the lines of the table, or a sentence if no pod waits."""
-        if not waiting.pods:
-            yield f"No pod that asks for Neuron waits {self.place}."
-            return
-        heading = ["NAMESPACE", "NAME", "ASKS FOR", "AGE", "CAUSE"]
-        rows = [heading + (["SCHEDULER", "MESSAGE"] if self.wide else [])]
-        rows += [self._row(line) for line in waiting.pods]
-        yield from table(rows)
-
-    def _row(self, line: WaitingPod) -> list[str]:
+    if not waiting.pods:
+        yield f"No pod that asks for Neuron waits {place}."
+        return
+    rows = [["NAMESPACE", "NAME", "ASKS FOR", "AGE", "CAUSE", "SCHEDULER", "MESSAGE"]]
+    for line in waiting.pods:
         pod = line.pod
-        old = age(self.now - pod.created) if pod.created and self.now else "<unknown>"
-        cells = [pod.namespace, pod.name, pod.asks, old, line.cause or "fits"]
-        return cells + ([pod.scheduler_name, line.message] if self.wide else [])
+        old = age(now - pod.created) if pod.created and now else "<unknown>"
+        rows.append([pod.namespace, pod.name, pod.asks, old, line.cause or "fits", pod.scheduler_name, line.message])
+    yield from table(rows if wide else [row[:5] for row in rows])
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

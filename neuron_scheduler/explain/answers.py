@@ -470,12 +470,12 @@ class TypeSummary:
     """
 
     instance_type: str
-    nodes: int
-    devices: int
-    free: int
-    used: int
-    withheld: int
-    largest_block: int
+    nodes: int = 0
+    devices: int = 0
+    free: int = 0
+    used: int = 0
+    withheld: int = 0
+    largest_block: int = 0
 
 
 @attrs.frozen

@@ -24,7 +24,7 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import MEMORY, NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
-from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
+from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint, Toleration
 from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.model.wording import clipped, counted, few, few_names, first_of, listed, quantity
 from neuron_scheduler.neuron.catalog import Machine
@@ -60,35 +60,36 @@ Arithmetic = Callable[[View, Pod], Sentence]
 """Asks the indexes once for all nodes; its result is then asked about each."""
 
 
-def cordon(_view: View, _pod: Pod) -> Sentence:
+def _of_node(text: Callable[[Pod, NodeInfo, Sequence[str]], str]) -> Arithmetic:
+    """Return the row of a sentence that needs no index."""
+    return lambda _view, pod: lambda _slot, node_info, reasons: text(pod, node_info, reasons)
+
+
+def cordon(_pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
     """Return what keeps a node closed."""
-
-    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-        if node_unschedulable.UNREADABLE in reasons:
-            return f"its object could not be read: {clipped(node_info.node.refusal)}"
-        return "it is cordoned (spec.unschedulable)"
-
-    return sentence
+    if node_unschedulable.UNREADABLE in reasons:
+        return f"its object could not be read: {clipped(node_info.node.refusal)}"
+    return "it is cordoned (spec.unschedulable)"
 
 
-def named(_view: View, pod: Pod) -> Sentence:
+def named(pod: Pod, _node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return which node the pod names."""
-    return lambda _slot, _node_info, _reasons: f"the pod names the node {clipped(pod.node_name)}"
+    return f"the pod names the node {clipped(pod.node_name)}"
 
 
-def taints(_view: View, pod: Pod) -> Sentence:
+def taints(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return the taints that the pod does not tolerate."""
+    return _untolerated(pod.tolerations, node_info.node.taints)
 
-    @lru_cache(maxsize=1024)
-    def of_list(node_taints: tuple[Taint, ...]) -> str:
-        untolerated = [
-            taint_text(taint)
-            for taint in node_taints
-            if taint.effect is not Effect.PREFER_NO_SCHEDULE and not any(t.tolerates(taint) for t in pod.tolerations)
-        ]
-        return f"the pod does not tolerate {few_names(untolerated)}"
 
-    return lambda _slot, node_info, _reasons: of_list(node_info.node.taints)
+@memoised(maxsize=1 << 10)
+def _untolerated(tolerations: tuple[Toleration, ...], node_taints: tuple[Taint, ...]) -> str:
+    untolerated = [
+        taint_text(taint)
+        for taint in node_taints
+        if taint.effect is not Effect.PREFER_NO_SCHEDULE and not any(each.tolerates(taint) for each in tolerations)
+    ]
+    return f"the pod does not tolerate {few_names(untolerated)}"
 
 
 def taint_text(taint: Taint) -> str:
@@ -160,15 +161,11 @@ def requirement_text(requirement: Requirement) -> str:
     return texts[requirement.operator]
 
 
-def features(_view: View, pod: Pod) -> Sentence:
+def features(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return the features that a node's kubelet does not declare."""
-
-    def sentence(_slot: Slot, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-        declared = node_info.node.declared_features
-        missing = [feature for feature in pod.constraints.required_features if feature not in declared]
-        return f"its kubelet does not declare {few_names(missing)}"
-
-    return sentence
+    declared = node_info.node.declared_features
+    missing = [feature for feature in pod.constraints.required_features if feature not in declared]
+    return f"its kubelet does not declare {few_names(missing)}"
 
 
 _Counts = list[tuple[str, Column]]
@@ -246,18 +243,14 @@ def _domain(key: str, node_info: NodeInfo) -> str:
 _TOO_FEW: Final = (neuron_topology.UNHEALTHY, neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
 
 
-def ports(_view: View, pod: Pod) -> Sentence:
+def ports(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return which of the pod's host ports are taken, and by whom."""
-
-    def sentence(_slot: Slot, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-        taken = []
-        for port in pod.host_ports:
-            users = [user.key for user in node_ports.users(port, node_info)]
-            if users:
-                taken.append(f"host port {port.port}/{port.protocol} is used by {few_names(users)}")
-        return few(taken)
-
-    return sentence
+    taken = []
+    for port in pod.host_ports:
+        users = [user.key for user in node_ports.users(port, node_info)]
+        if users:
+            taken.append(f"host port {port.port}/{port.protocol} is used by {few_names(users)}")
+    return few(taken)
 
 
 def resources(view: View, pod: Pod) -> Sentence:
@@ -302,24 +295,20 @@ def resource_text(name: str, needed: int, allocatable: int, used: int) -> str:
     )
 
 
-def neuron(_view: View, pod: Pod) -> Sentence:
+def neuron(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
     """Return which devices or cores are free, in which blocks, or which counts the machine serves."""
     request = pod.neuron
-
-    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-        if request is None or node_info.machine is None:
-            return "; ".join(reasons)
-        known = {*_TOO_FEW, insufficient(request.resource)}
-        parts = [] if known.issuperset(reasons) else [_illegal(node_info.machine, request)]
-        if neuron_topology.UNHEALTHY in reasons:
-            parts.append("the node's condition NeuronHealth reports a problem")
-        if neuron_topology.UNKNOWN in reasons:
-            parts.append(f"{_free(request, node_info)}, but {_unknown(node_info)}")
-        elif not parts:
-            parts.append(_free(request, node_info))
-        return "; ".join(parts)
-
-    return sentence
+    if request is None or node_info.machine is None:
+        return "; ".join(reasons)
+    known = {*_TOO_FEW, insufficient(request.resource)}
+    parts = [] if known.issuperset(reasons) else [_illegal(node_info.machine, request)]
+    if neuron_topology.UNHEALTHY in reasons:
+        parts.append("the node's condition NeuronHealth reports a problem")
+    if neuron_topology.UNKNOWN in reasons:
+        parts.append(f"{_free(request, node_info)}, but {_unknown(node_info)}")
+    elif not parts:
+        parts.append(_free(request, node_info))
+    return "; ".join(parts)
 
 
 def _unknown(node_info: NodeInfo) -> str:
@@ -361,12 +350,9 @@ def _illegal(machine: Machine, request: NeuronRequest) -> str:
     return f"needs {asked(request)}; {kind} {serves(machine, request)}"
 
 
-def taking(_view: View, pod: Pod) -> Sentence:
+def taking(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return what is free on a node that takes the pod; nothing if the pod asks for no Neuron."""
-    request = pod.neuron
-    if request is None:
-        return lambda _slot, _node_info, _reasons: ""
-    return lambda _slot, node_info, _reasons: _free(request, node_info)
+    return "" if pod.neuron is None else _free(pod.neuron, node_info)
 
 
 def free_on(node_info: NodeInfo) -> str:
@@ -473,14 +459,14 @@ def zone(view: View, pod: Pod) -> Sentence:
 
 
 ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
-    node_unschedulable.NAME: cordon,
-    node_name.NAME: named,
-    taint_toleration.NAME: taints,
+    node_unschedulable.NAME: _of_node(cordon),
+    node_name.NAME: _of_node(named),
+    taint_toleration.NAME: _of_node(taints),
     node_affinity.NAME: node_terms,
-    node_declared_features.NAME: features,
-    node_ports.NAME: ports,
+    node_declared_features.NAME: _of_node(features),
+    node_ports.NAME: _of_node(ports),
     node_resources_fit.NAME: resources,
-    neuron_topology.NAME: neuron,
+    neuron_topology.NAME: _of_node(neuron),
     volume_restrictions.NAME: restrictions,
     node_volume_limits.NAME: limits,
     volume_binding.NAME: binding,
@@ -490,10 +476,8 @@ ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
 }
 
 
-def sentence_of(plugin: PluginName, view: View, pod: Pod) -> Sentence:
-    """Return the function that says what a node lacks for a plugin."""
-    return ARITHMETIC.get(plugin, _plain)(view, pod)
-
-
-def _plain(_view: View, _pod: Pod) -> Sentence:
-    return lambda _slot, _node_info, reasons: "; ".join(reasons)
+def sentence_of(plugin: PluginName | None, view: View, pod: Pod) -> Sentence:
+    """Return the function that says what a node lacks for a plugin; what is free, if no plugin refuses it."""
+    if plugin is None:
+        return _of_node(taking)(view, pod)
+    return ARITHMETIC.get(plugin, _of_node(lambda _pod, _node_info, reasons: "; ".join(reasons)))(view, pod)

@@ -75,36 +75,30 @@ def ranked_machines(cluster: Cluster, *, names: bool = True) -> Iterator[tuple[i
 class Sums:
     """What machines add up to, by instance type."""
 
-    _of_types: dict[str, "_Sum"] = attrs.field(factory=dict)
+    _of_types: dict[str, TypeSummary] = attrs.field(factory=dict)
 
     def add(self, machine: MachinePicture) -> None:
         """Count one more machine."""
-        self._of_types.setdefault(machine.instance_type, _Sum()).add(machine)
+        name = machine.instance_type
+        self._of_types[name] = with_machine(self._of_types.get(name, TypeSummary(name)), machine)
 
     def types(self) -> tuple[TypeSummary, ...]:
         """Return the sums, by the name of the type."""
-        return tuple(
-            TypeSummary(name, of.nodes, of.devices, of.free, of.used, of.devices - of.free - of.used, of.largest_block)
-            for name, of in sorted(self._of_types.items())
-        )
+        return tuple(self._of_types[name] for name in sorted(self._of_types))
 
 
-@attrs.define(eq=False)
-class _Sum:
-    """What the machines of one instance type add up to."""
-
-    nodes: int = 0
-    devices: int = 0
-    free: int = 0
-    used: int = 0
-    largest_block: int = 0
-
-    def add(self, machine: MachinePicture) -> None:
-        self.nodes += 1
-        self.devices += machine.devices if Unit.DEVICE in machine.units else 0
-        self.free += machine.free_devices
-        self.used += machine.used_devices
-        self.largest_block = max((self.largest_block, *machine.free_blocks[:1]))
+def with_machine(sums: TypeSummary, machine: MachinePicture) -> TypeSummary:
+    """Return the sums with one more machine."""
+    devices = machine.devices if Unit.DEVICE in machine.units else 0
+    return TypeSummary(
+        sums.instance_type,
+        nodes=sums.nodes + 1,
+        devices=sums.devices + devices,
+        free=sums.free + machine.free_devices,
+        used=sums.used + machine.used_devices,
+        withheld=sums.withheld + devices - machine.free_devices - machine.used_devices,
+        largest_block=max((sums.largest_block, *machine.free_blocks[:1])),
+    )
 
 
 def _moment(cluster: Cluster) -> list[tuple[NodeInfo, Machine, str]]:

@@ -17,7 +17,6 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.explain.answers import (
     Change,
     Explanation,
@@ -29,7 +28,7 @@ from neuron_scheduler.explain.answers import (
     PodSummary,
     Verdict,
 )
-from neuron_scheduler.explain.arithmetic import free_on, sentence_of, taking
+from neuron_scheduler.explain.arithmetic import free_on, sentence_of
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
@@ -45,7 +44,6 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
     Decision,
     FitError,
-    NoNode,
     cause_of,
     decide_on,
     diagnosis,
@@ -65,7 +63,6 @@ def explain_pod(
     profile: Profile,
     *,
     budgets: Sequence[DisruptionBudget] = (),
-    now: float = 0.0,
 ) -> Generator[None, None, Explanation]:
     """
     Return why the pod waits, or that it fits; yields whenever other tasks may run.
@@ -75,7 +72,6 @@ def explain_pod(
         pod: pending, gated, bound or being deleted, of any scheduler.
         profile: with whose filters it is decided.
         budgets: all PodDisruptionBudgets, for the pods that would have to leave.
-        now: seconds since the epoch.
     """
     yield from warmed_up(cluster, pod, profile)  # a fork shares the indexes, but what it builds itself is lost with it
     fork = cluster.fork()
@@ -83,32 +79,19 @@ def explain_pod(
     if pod.node_name or fork.node_of(pod.uid) is not None:
         return _of_bound_pod(fork, pod)
     if pod.terminating:
-        return Explanation(summary(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
-    return (yield from _of_pending_pod(fork, pod, profile, budgets=budgets, now=now))
+        return Explanation(summary_of(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
+    return (yield from _of_pending_pod(fork, pod, profile, budgets=budgets))
 
 
 def _of_pending_pod(
-    fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget], now: float
+    fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
 ) -> Generator[None, None, Explanation]:
-    found = yield from reasons(fork, pod, profile)
+    outcome, explanation = yield from _decided(fork, pod, profile)
     suggested: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
-    decision = found.outcome if isinstance(found.outcome, Decision) else None
-    if isinstance(found.outcome, FitError):
-        suggested, notes = yield from changes(fork, pod, profile, refused=found.outcome, budgets=budgets, now=now)
-    explanation = Explanation(
-        summary(pod),
-        Verdict.WAITS if decision is None else Verdict.FITS,
-        found.message,
-        cause=found.cause,
-        nodes=fork.view.node_count,
-        filters=found.filters,
-        groups=found.groups,
-        changes=suggested,
-        notes=(*notes_on(pod, profile), *notes),
-        node_name="" if decision is None else decision.node_name,
-        ids=() if decision is None else decision.ids,
-    )
+    if isinstance(outcome, FitError):
+        suggested, notes = yield from changes(fork, pod, profile, refused=outcome, budgets=budgets)
+    explanation = attrs.evolve(explanation, changes=suggested, notes=(*notes_on(pod, profile), *notes))
     return _gated(explanation, pod) if pod.gates else explanation
 
 
@@ -131,14 +114,18 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
     ids = () if known is None or node_info is None else ids_in(node_info.machine, known.cores, known.pod)
     notes = [] if node_info is not None else [f"There is no node {name}."]
     if known is not None and known.cores is None and node_info is not None:
-        notes.append(unknown_text(known))
+        notes.append(
+            f"The ids of its Neuron are unknown: {clipped(known.problem)}. Until it ends, its node gets no pod that"
+            " asks for more than one device or core, but fewer than all."
+        )
     if node_info is not None and node_info.machine is not None:
         notes.append(_free_note(node_info))
     if pod.terminating:
         notes.append("The pod is being deleted; until it is gone, it holds what it holds.")
-    message = bound_text(pod, name, ids_text(ids, pod), assumed=fork.is_assumed(pod.uid))
+    state = "is about to be bound to" if fork.is_assumed(pod.uid) else "is on"
+    message = f"{pod.key} {state} {name}{ids_text(ids, pod)}."
     return Explanation(
-        summary(pod, name),
+        summary_of(pod, name),
         Verdict.BOUND,
         message,
         nodes=fork.view.node_count,
@@ -166,7 +153,7 @@ def explain_on_node(
     yield from warmed_up(fork, pod, profile)
     slot, decision = fork.view.slot(node_name), decide_on(fork, pod, profile, node_name)
     if slot is None:
-        return NodeExplanation(summary(pod), node_name, Verdict.WAITS, f"There is no node {node_name}.")
+        return NodeExplanation(summary_of(pod), node_name, Verdict.WAITS, f"There is no node {node_name}.")
     fork.clear_nomination(pod.uid)
     if fork.node_of(pod.uid) == node_name:
         return _of_bound_pod_here(fork, pod, slot)
@@ -206,7 +193,7 @@ def _of_pod_and_node(
     else:
         verdict, message = Verdict.FITS, f"{name} takes it{ids_text(ids, pod)}."
     return NodeExplanation(
-        summary(pod),
+        summary_of(pod),
         name,
         Verdict.GATED if pod.gates else verdict,
         message,
@@ -219,8 +206,8 @@ def _of_pod_and_node(
     )
 
 
-def summary_of(pod: Pod) -> PodSummary:
-    """Return the summary of a pod."""
+def summary_of(pod: Pod, node_name: str = "") -> PodSummary:
+    """Return what is shown of a pod; `node_name` if it is assumed on a node."""
     request = pod.neuron
     return PodSummary(
         namespace=pod.namespace,
@@ -231,18 +218,13 @@ def summary_of(pod: Pod) -> PodSummary:
         asks=asked(request),
         resource="" if request is None else request.resource,
         count=0 if request is None else request.total,
-        node_name=pod.node_name,
+        node_name=pod.node_name or node_name,
     )
 
 
 SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 """kube-apiserver's message in the condition of a gated pod."""
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
-
-
-def summary(pod: Pod, node_name: str = "") -> PodSummary:
-    """Return what is shown of a pod; `node_name` if it is assumed on a node."""
-    return attrs.evolve(summary_of(pod), node_name=pod.node_name or node_name)
 
 
 def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
@@ -267,19 +249,6 @@ def ids_in(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[i
 def ids_text(ids: tuple[int, ...], pod: Pod) -> str:
     """Return ` (devices 0-3)`; empty without ids."""
     return f" ({numbered(ids, pod.neuron.unit)})" if ids and pod.neuron is not None else ""
-
-
-def bound_text(pod: Pod, node_name: str, ids: str, *, assumed: bool) -> str:
-    """Return where a pod is, with its ids (`ids_text`)."""
-    return f"{pod.key} {'is about to be bound to' if assumed else 'is on'} {node_name}{ids}."
-
-
-def unknown_text(pod_info: PodInfo) -> str:
-    """Return why a pod's ids are unknown, and what follows for its node."""
-    return (
-        f"The ids of its Neuron are unknown: {clipped(pod_info.problem)}. Until it ends, its node gets no pod that asks"
-        " for more than one device or core, but fewer than all."
-    )
 
 
 MOST_NAMED: Final = 5
@@ -376,7 +345,7 @@ def _of_part(
     cluster: Cluster, pod: Pod, part: _Part, *, doubtful: NodeSet, keeps: bool
 ) -> Generator[None, None, list[NodeGroup]]:
     reasons = tuple(dict.fromkeys(refusal.reason for refusal in part.refusals))
-    sentence = sentence_of(part.refusals[0].plugin, cluster.view, pod) if part.refusals else taking(cluster.view, pod)
+    sentence = sentence_of(part.refusals[0].plugin if part.refusals else None, cluster.view, pod)
     slots: dict[_Key, list[Slot]] = {}
     for number, slot in enumerate(slots_of(part.nodes), start=1):
         node_info = cluster.view.row(slot)
@@ -509,31 +478,11 @@ def _holder(node_info: NodeInfo, pod: Pod, cores: CoreMask | None, *, kept: bool
     )
 
 
-@attrs.frozen
-class Reasons:
+def _decided(
+    cluster: Cluster, pod: Pod, profile: Profile
+) -> Generator[None, None, tuple[Decision | FitError, Explanation]]:
     """
-    What was decided, and why.
-
-    Attributes:
-        outcome: of the decision.
-        message: for people, as the Event has it.
-        filters, groups: as in `Explanation`.
-    """
-
-    outcome: Decision | FitError
-    message: str
-    filters: tuple[FilterCount, ...] = ()
-    groups: tuple[NodeGroup, ...] = ()
-
-    @property
-    def cause(self) -> str:
-        """What the pod waits for; empty if it fits."""
-        return self.outcome.cause if isinstance(self.outcome, FitError) else ""
-
-
-def reasons(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Reasons]:
-    """
-    Decide a pod and return all reasons; yields when other tasks may run.
+    Decide a pod and return the outcome with all reasons; yields when other tasks may run.
 
     Args:
         cluster: a fork that nobody else uses; the pod's own nomination is removed from it.
@@ -541,23 +490,25 @@ def reasons(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, Non
         profile: whose filters.
     """
     yield from warmed_up(cluster, pod, profile)
-    result = select_node(cluster, pod, profile)
+    result, nodes = select_node(cluster, pod, profile), cluster.view.node_count
     yield
-    if isinstance(result, NoNode) and result.pod_refusal is not None:
-        return _of_refused_pod(cluster, pod, profile, result, result.pod_refusal)
-    outcome: Decision | FitError
     if isinstance(result, Decision):
-        outcome, message = result, _fits(pod, result)
         cluster.clear_nomination(pod.uid)
         named = merged(refusals(cluster, pod, profile))
+        outcome: Decision | FitError = result
+        answer = Explanation(summary_of(pod), Verdict.FITS, _fits(pod, result), nodes=nodes)
+        answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
     else:
         diagnosed = diagnosis(cluster, pod, profile, result)
-        outcome, message = diagnosed.fit_error, diagnosed.fit_error.text
+        outcome = diagnosed.fit_error
+        answer = Explanation(summary_of(pod), Verdict.WAITS, outcome.text, cause=outcome.cause, nodes=nodes)
+        if result.pod_refusal is not None:
+            return outcome, _of_refused_pod(answer, cluster, result.pod_refusal)
         cluster.clear_nomination(pod.uid)
         named = merged(diagnosed.refusals)
     yield
     groups = yield from groups_of(cluster, pod, profile, named)
-    return Reasons(outcome, message, filter_counts(named), groups)
+    return outcome, attrs.evolve(answer, filters=filter_counts(named), groups=groups)
 
 
 def warmed_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
@@ -567,16 +518,14 @@ def warmed_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     yield from warmup.of_refusal(cluster, pod, profile)
 
 
-def _of_refused_pod(cluster: Cluster, pod: Pod, profile: Profile, result: NoNode, refusal: PodRefusal) -> Reasons:
-    """Return the reasons of a pod that is refused whatever the nodes are: all of them are one group."""
-    error, view = diagnosis(cluster, pod, profile, result).fit_error, cluster.view
-    count = view.node_count
-    if not count:
-        return Reasons(error, error.text)
-    names = tuple(node_info.node.name for node_info in islice(view.rows(), MOST_NAMED))
-    group = NodeGroup(count, names, plugin=refusal.plugin, reason=refusal.reason, cause=error.cause)
-    counts = (FilterCount(refusal.plugin, refusal.reason, count, unresolvable=True),)
-    return Reasons(error, error.text, counts, (group,))
+def _of_refused_pod(answer: Explanation, cluster: Cluster, refusal: PodRefusal) -> Explanation:
+    """Return the answer about a pod that is refused whatever the nodes are: all of them are one group."""
+    if not answer.nodes:
+        return answer
+    names = tuple(node_info.node.name for node_info in islice(cluster.view.rows(), MOST_NAMED))
+    group = NodeGroup(answer.nodes, names, plugin=refusal.plugin, reason=refusal.reason, cause=answer.cause)
+    count = FilterCount(refusal.plugin, refusal.reason, answer.nodes, unresolvable=True)
+    return attrs.evolve(answer, filters=(count,), groups=(group,))
 
 
 def _fits(pod: Pod, decision: Decision) -> str:

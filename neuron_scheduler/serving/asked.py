@@ -98,7 +98,6 @@ class Asked:
         unsynced: says what this process does not know yet, None if it knows all.
         leads: whether this replica is the active one.
         clock: seconds, monotonic.
-        now: seconds since the epoch.
         capacity_request_of: what this process says about a machine for a waiting pod that an autoscaler may be asked
             for; empty if there is nothing to say, None if the pod's profile asks for none.
     """
@@ -112,7 +111,6 @@ class Asked:
     unsynced: Callable[[], str | None]
     leads: Callable[[], bool]
     clock: Callable[[], float]
-    now: Callable[[], float]
     capacity_request_of: Callable[[Pod], str | None]
 
     def notes(self) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class WhyQuestion:
             of_node = await turn.run(explain_on_node(asked.cluster, pod, profile, values["node"]))
             seen = node_as_seen(of_node, await reader.names(namespaces_in(of_node)))
         else:
-            steps = explain_pod(asked.cluster, pod, profile, budgets=asked.budgets(), now=asked.now())
+            steps = explain_pod(asked.cluster, pod, profile, budgets=asked.budgets())
             of_pod = await turn.run(steps)
             of_pod = attrs.evolve(of_pod, capacity_request=self._capacity_request(pod, of_pod))
             seen = pod_as_seen(of_pod, await reader.names(namespaces_in(of_pod)))

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -76,6 +76,7 @@ def _writable(text: str) -> str:
 
 WIDEST: Final = 120
 NARROWEST: Final = 40
+INDENT: Final = "  "
 
 BOLD: Final = "1"
 RED: Final = "31"
@@ -100,6 +101,22 @@ class Paragraphs:
             break_long_words=False,
             break_on_hyphens=False,
         )
+
+    def indented(self, text: str, depth: int = 1) -> Iterator[str]:
+        """Yield the lines of a text that is so deep below a heading."""
+        return self.wrapped(text, first=INDENT * depth, rest=INDENT * depth)
+
+    def section(self, title: str) -> Iterator[str]:
+        """Yield an empty line and a heading."""
+        yield ""
+        yield from (self.bold(line) for line in self.wrapped(title))
+
+    def notes(self, sentences: Sequence[str]) -> Iterator[str]:
+        """Yield notes, with an empty line before them."""
+        if sentences:
+            yield ""
+        for sentence in sentences:
+            yield from self.wrapped(f"Note: {sentence}", rest=INDENT)
 
     def bold(self, text: str) -> str:
         """Return a text that stands out; it must be printable."""

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from random import Random
 
 import attrs
 import pytest
@@ -18,7 +17,6 @@ from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
-from tests.support.random_objects import NAMES, bound_pod, some_node
 
 TRN1 = "trn1.32xlarge"
 
@@ -212,19 +210,3 @@ def test_hostile_names_cannot_control_the_terminal() -> None:
     )
     for drawing in (text(answer), text(few), text(answer, by="zone"), "\n".join(MapText().node_lines(answer, evil))):
         assert all(line.isprintable() for line in drawing.split("\n"))
-
-
-def test_the_sums_are_those_of_the_answer() -> None:
-    """The heading of a type has the figures of the metrics, in random clusters."""
-    for seed in range(8):
-        dice = Random(seed)
-        cluster = cluster_of(
-            [some_node(dice, name) for name in NAMES], [bound_pod(dice, f"b{i}") for i in range(dice.randint(0, 8))]
-        )
-        answer = run(fleet(cluster))
-        machines = dict(grouped(answer, "type"))
-        for kind in answer.types:
-            want = (
-                f": {kind.free} free (largest block {kind.largest_block}), {kind.used} used, {kind.withheld} withheld"
-            )
-            assert sums("", machines[kind.instance_type]).endswith(want)

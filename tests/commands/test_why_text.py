@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WaitingText, WhyText, age
+from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WhyText, age, waiting_lines
 from neuron_scheduler.explain.answers import (
     Change,
     ChangeKind,
@@ -219,20 +219,20 @@ WAITING = Waiting(
 
 def test_the_columns() -> None:
     """Like kubectl's, and wide ones with the message."""
-    heading, first, second = WaitingText(now=1090.0, place="").lines(WAITING)
+    heading, first, second = waiting_lines(WAITING, "", 1090.0)
     assert heading.split() == ["NAMESPACE", "NAME", "ASKS", "FOR", "AGE", "CAUSE"]
     assert first.split() == ["ml", "train-0", "8", "Neuron", "devices", "90s", "capacity"]
     assert first.index("8 Neuron") == heading.index("ASKS FOR")
     assert second.endswith("<unknown>   fits")
     assert second.isprintable()
     assert len(second) < 200
-    heading, first, _ = WaitingText(wide=True, now=1090.0).lines(WAITING)
+    heading, first, _ = waiting_lines(WAITING, "", 1090.0, wide=True)
     assert heading.endswith("MESSAGE")
     assert first.endswith("0/5 ...")
 
 
 def test_nobody_waits() -> None:
     """A sentence in place of an empty table."""
-    assert list(WaitingText(place="in namespace ml").lines(Waiting(()))) == [
+    assert list(waiting_lines(Waiting(()), "in namespace ml", 0.0)) == [
         "No pod that asks for Neuron waits in namespace ml."
     ]

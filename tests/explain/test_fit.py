@@ -5,13 +5,12 @@ from random import Random
 from typing import Any, Final
 
 import attrs
-import msgspec
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers import Fit, PlacedPod, Purchase, from_json, to_json
+from neuron_scheduler.explain.answers import Fit, PlacedPod, Purchase
 from neuron_scheduler.explain.fit import PodSet, Replicated, how_many_of, how_many_of_each
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
@@ -172,28 +171,6 @@ def totals_with(one_by_one: OneByOne, bought: Purchase, template: Pod, most: int
         for shape in fresh_nodes(one_by_one.cluster().view, bought.instance_type)
         if not bought.smallest or (shape.like, shape.zone) == (bought.like, bought.zone)
     ]
-
-
-def test_the_answer_reads_like_this() -> None:
-    """Half of a node is used: two of four fit, two more need one node, and a condition says so."""
-    cluster = cluster_of([node("a", TRN1), node("b", TRN1)], [pod("p", on="a", devices=8, ids=range(8))])
-    cluster.put_pod(pod("q", on="b", devices=8, ids=range(8, 16)))
-    fit = answer(cluster, pod("t", devices=8), 4)
-    assert (fit.asks, fit.asked, fit.fitting, fit.total) == ("8 Neuron devices", 4, 2, 2)
-    assert fit.placed == (
-        PlacedPod(1, "a", TRN1, ids=tuple(range(8, 16)), unit="device"),
-        PlacedPod(2, "b", TRN1, ids=tuple(range(8)), unit="device"),
-    )
-    assert fit.limit is not None
-    assert fit.limit.message == (
-        "0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 2 nodes,"
-        " largest free block 0, pod needs 8."
-    )
-    assert (fit.limit.cause, fit.limit.replica, fit.limit.autoscalers) == ("capacity", 3, True)
-    (bought,) = fit.purchases
-    assert (bought.instance_type, bought.nodes, bought.gained, bought.enough) == (TRN1, 1, 2, True)
-    assert (bought.smallest, bought.devices, bought.like) == (True, 16, "b")
-    assert from_json(msgspec.json.decode(msgspec.json.encode(to_json(fit))), Fit) == fit
 
 
 def test_what_autoscalers_see() -> None:

@@ -64,7 +64,6 @@ class Desk:
             unsynced=lambda: self.missing,
             leads=lambda: self.leads,
             clock=lambda: self.now,
-            now=lambda: self.now,
             capacity_request_of=lambda _: self.capacity_request,
         )
         self.pages = question_pages(asked, cast(UserReviews, self.reviews), public=self.public)

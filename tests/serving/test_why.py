@@ -26,7 +26,7 @@ async def test_why(desk: Desk) -> None:
     """The answer is that of `explain`; only its message, which all readers of the pod see, is without the name."""
     fill(desk)
     waits = desk._pods["a/waits"]
-    want = to_json(run(explain_pod(desk.cluster, waits, default_profile("my-scheduler"), now=desk.now)))
+    want = to_json(run(explain_pod(desk.cluster, waits, default_profile("my-scheduler"))))
     assert await desk.json("/v1/why?namespace=a&pod=waits") == await desk.json("/v1/why?pod=a/waits") == want
     assert "secret" not in want["message"]
     assert "secret/u" in str(want["groups"])

@@ -46,7 +46,6 @@ class RefusedPod:
     Attributes:
         error: why no node takes it.
         disruption_allowance: what the budgets of the other pods allow.
-        now: seconds since the epoch.
     """
 
     cluster: Cluster
@@ -54,7 +53,6 @@ class RefusedPod:
     profile: Profile
     error: FitError
     disruption_allowance: DisruptionAllowance
-    now: float = 0.0
 
     def warmed_up(self, pod: Pod) -> Iterator[None]:
         """Build the indexes that the decision about another form of the pod needs; yields when others may run."""

@@ -1,26 +1,169 @@
 """
-The smallest changes that would let a refused pod in, of every kind.
+The smallest changes that would let a refused pod in, of every kind; those of nodes, UNCORDON and NEW_NODE, are here.
 
 The kinds are asked one after the other, in the order in which their changes are shown. The search pauses, and runs on
 the live cluster (`refused_pod` says why): each change was true when it was found, and its names are valid afterwards.
 Does not combine kinds: where no single change suffices, a note says so.
+
+UNCORDON: the cordon of one node is lifted, and that node then takes the pod. Smallest: one node, since no pod needs
+two; the oldest of several is named. Lifting a cordon also removes the taint that Kubernetes adds to a cordoned node.
+Nothing says whether the node is fit for pods: somebody cordoned it for a reason that no object tells.
+
+NEW_NODE: a fresh node of some type joins, and takes the pod. It is shaped like the nodes of its type that the cluster
+has, or else by the catalog (`cluster.fresh_node`). Smallest: the type with the fewest devices, out of the types that
+the cluster has; only if none of these would do, out of the catalog's. The sentence names the others of the same group.
+Only for a pod that asks for Neuron: nothing is known of other types. Whether Karpenter and Cluster Autoscaler see that
+they should add a node depends on the reason in the pod's condition alone (`scheduling.cycle.neuron_shortage`).
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
+import attrs
+
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers import Change
+from neuron_scheduler.cluster.fresh_node import FreshNode
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.explain.changes.departure import find_departure
-from neuron_scheduler.explain.changes.nodes import find_new_node, find_uncordon
 from neuron_scheduler.explain.changes.pod_spec import find_count, find_instance_type, find_selector, find_toleration
-from neuron_scheduler.explain.changes.refused_pod import Kind, Note, RefusedPod
+from neuron_scheduler.explain.changes.refused_pod import Found, Kind, Note, RefusedPod, any_of, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Toleration
+from neuron_scheduler.model.wording import counted
+from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
+from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.cycle.what_if import (
+    fresh_nodes_with,
+    fresh_that_take,
+    prepared_for_fresh,
+    takes,
+)
+from neuron_scheduler.scheduling.plugins import node_unschedulable
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+
+_MOST_TRIED: Final = 16
+_CORDON: Final = node_unschedulable.CORDON.key
+_NOT_ALL: Final = Note(f"Only {_MOST_TRIED} of the cordoned nodes were tried.")
+
+
+def uncordoned(node: Node) -> Node:
+    """Return a node without its cordon."""
+    taints = tuple(taint for taint in node.taints if taint.key != _CORDON)
+    return attrs.evolve(node, unschedulable=False, taints=taints)
+
+
+def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
+    """Yield the oldest node that takes the pod once its cordon is lifted."""
+    view = refused.cluster.view
+    tolerant = attrs.evolve(refused.pod, tolerations=(*refused.pod.tolerations, Toleration(_CORDON, exists=True)))
+    yield from refused.warmed_up(tolerant)
+    cordoned = node_unschedulable.cordoned(view) & view.live
+    if not cordoned:
+        return
+    likely = cordoned if refused.reads_other_nodes else refused.fitting(tolerant, cordoned)
+    names = [view.row(slot).node.name for slot in islice(view.oldest_first(likely), _MOST_TRIED)]
+    more = 0 if refused.reads_other_nodes else likely.bit_count() - 1
+    yield None
+    for name in names:
+        node_info = refused.cluster.node(name)
+        if node_info is not None and refused.decision_with(_uncordoned_row(node_info)) is not None:
+            yield _uncordon(name, node_info, more)
+            return
+        yield None
+    if len(names) == _MOST_TRIED:
+        yield _NOT_ALL
+
+
+def _uncordoned_row(node_info: NodeInfo) -> NodeInfo:
+    return attrs.evolve(node_info, node=uncordoned(node_info.node))
+
+
+def _uncordon(name: str, node_info: NodeInfo, more: int) -> Change:
+    others = f" So would {counted(more, 'more cordoned node')}." if more else ""
+    return Change(
+        ChangeKind.UNCORDON,
+        f"Lift the cordon of {name}: it then takes the pod.{others}",
+        command=kubectl("uncordon", name, names=(name,)),
+        node_name=name,
+        instance_type=node_info.node.instance_type,
+    )
+
+
+_IN_PIECES: Final = (
+    " They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
+)
+
+_IF: Final = (
+    ", if its cpu, memory, labels and taints suit the pod. The cluster has no such node, so these were not checked."
+)
+
+
+def find_new_node(refused: RefusedPod) -> Iterator[Found]:
+    """Yield the smallest type of which a new node would take the pod; types of the cluster come first."""
+    view = refused.cluster.view
+    if refused.pod.neuron is None:
+        return
+    yield from prepared_for_fresh(view)
+    fitting = yield from _smallest(refused, existing=True)
+    if not fitting:
+        fitting = yield from _smallest(refused, existing=False)
+    zone, pod = _zone(refused), refused.pod
+    for found in fitting:
+        shapes = fresh_nodes_with(view, found.node.instance_type, zone)  # the cluster may have changed
+        now = next((each for each in shapes if takes(refused.cluster, each, pod, refused.profile)), None)
+        if now is not None and bool(now.like) is bool(found.like):
+            others = [other.node.instance_type for other in fitting if other is not found]
+            yield _new_node(refused, now, others)
+            return
+        yield None
+
+
+def _smallest(refused: RefusedPod, *, existing: bool) -> Generator[None, None, list[FreshNode]]:
+    """Return a new node of each type that takes the pod, the smallest first: of the cluster's types, or the others."""
+    fitting = yield from fresh_that_take(
+        refused.cluster,
+        (refused.pod,),
+        refused.profile,
+        lambda fresh: bool(fresh.like) is existing,
+        zone=_zone(refused),
+    )
+    return [of_type[0] for of_type in fitting]
+
+
+def _zone(refused: RefusedPod) -> str:
+    return refused.pod.constraints.node_selector.get(ZONE_LABEL, "")
+
+
+def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Change:
+    node, machine = fresh.node, machine_of(fresh.node)
+    devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)})"
+    zone = f" in zone {fresh.zone}" if fresh.zone else ""
+    waits_for_victims = refused.cluster.nomination(refused.pod.uid) is not None
+    seen = not (refused.error.new_node_cannot_help or refused.pod.gates or waits_for_victims)
+    sentences = [
+        f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod{'.' if fresh.like else _IF}",
+        f"{any_of(others)} would do, too." if others else "",
+        "Karpenter and Cluster Autoscaler see from the pod's condition that a node is needed."
+        if seen
+        else "Karpenter and Cluster Autoscaler do not see from the pod's status that a node is needed.",
+    ]
+    in_pieces = _IN_PIECES if seen and refused.error.cause is Cause.FRAGMENTATION else ""
+    return Change(
+        ChangeKind.NEW_NODE,
+        " ".join(filter(None, sentences)) + in_pieces,
+        instance_type=node.instance_type,
+        autoscalers=seen,
+    )
+
 
 KINDS: Final[tuple[Kind, ...]] = (
     find_count,
@@ -47,7 +190,6 @@ def changes(
     *,
     refused: FitError,
     budgets: Sequence[DisruptionBudget] = (),
-    now: float = 0.0,
 ) -> Generator[None, None, Answer]:
     """
     Return changes after which the pod fits; yields whenever other tasks may run.
@@ -58,13 +200,12 @@ def changes(
         profile: with which it was refused.
         refused: why.
         budgets: the disruption budgets of the other pods.
-        now: seconds since the epoch.
     """
     if pod.refusal:
         return (), (NONE_HELPS,)
     if asks_much(pod):
         return (), (ASKS_MUCH,)
-    refused_pod = RefusedPod(cluster, pod, profile, refused, DisruptionAllowance(budgets), now)
+    refused_pod = RefusedPod(cluster, pod, profile, refused, DisruptionAllowance(budgets))
     found: list[Change] = []
     notes: dict[str, None] = {}
     for kind in KINDS:

@@ -54,7 +54,7 @@ def answer(
     for name, nomination in kept:
         cluster.nominate(name, nomination)
     refused = refusal(cluster, pending)
-    found = run(changes(cluster, pending, PROFILE, refused=refused, budgets=budgets, now=100.0))
+    found = run(changes(cluster, pending, PROFILE, refused=refused, budgets=budgets))
     assert found is not None
     return {change.kind: change for change in reversed(found[0])}, found[1]
 
