@@ -2,20 +2,18 @@
 
 from contextlib import suppress
 
-import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
-from neuron_scheduler.cluster.rows.pod_info import PodInfo
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, without_pod
 from neuron_scheduler.cluster.tables import nodes
 from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
-from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
+from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support.builders import node, pod
 
 ALL = CoreMask(0xFFFFFFFF)  # 32 cores of a trn1.32xlarge
@@ -99,15 +97,6 @@ def test_a_node_created_again_is_the_youngest() -> None:
     assert free(cluster, "a") == ALL & ~CoreMask(0xFF)
 
 
-def test_a_changed_age_is_followed() -> None:
-    """An object that could not be decoded has no age; once it can be, the order is the same as after a restart."""
-    cluster = cluster_of(node("a", created=1), node("b", created=2))
-    cluster.put_node(Node(uid="uid-b", name="b", refusal="cannot be read"))
-    assert order(cluster) == ["b", "a"]
-    cluster.put_node(node("b", created=2))
-    assert order(cluster) == ["a", "b"]
-
-
 @pytest.mark.parametrize("remove", [True, False], ids=["deleted and created", "replaced by a relist"])
 def test_slots_do_not_grow_for_ever(remove: bool) -> None:
     """Nodes are added and removed for years; after too many holes the slots are renumbered."""
@@ -151,41 +140,6 @@ def _name(node_: Node) -> Values:
 # Pods
 
 
-def test_a_pod_before_its_node() -> None:
-    """The order of arrival does not matter: allocations are read when the node's machine is known."""
-    holder = pod("p", devices=4, cpu=1000, ids=range(4, 8), on="n")
-    early = cluster_of()
-    assert early.put_pod(holder).cores is None
-    assert early.node("n") is None
-    early.put_node(trn1())
-    late = cluster_of(trn1(), pods=(holder,))
-    assert list(early.view.rows()) == list(late.view.rows())
-    pod_info = early.pod_info("uid-p")
-    assert pod_info is not None
-    assert (pod_info.cores, pod_info.problem) == (CoreMask(0xFF00), "")
-
-
-def test_pods_outlive_their_node() -> None:
-    """After a node is removed and added again its pods still hold their devices, unless they ended meanwhile."""
-    cluster = cluster_of(
-        trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"), pod("q", devices=1, ids=(15,), on="n"))
-    )
-    cluster.remove_node("n")
-    assert (cluster.view.node_count, cluster.pod_count, cluster.node("n")) == (0, 2, None)
-    assert cluster.remove_pod("uid-q") == "n"
-    cluster.put_node(trn1(uid="second"))
-    assert free(cluster) == ALL & ~CoreMask(0xFF)
-
-
-def test_allocations_are_read_again_with_another_logical_core_configuration() -> None:
-    """When LNC changes the number of cores per device, device ids keep their meaning and core masks follow."""
-    lnc2, lnc1 = (node("n", "trn2.48xlarge", cores_per_device=c) for c in (4, 8))
-    cluster = cluster_of(lnc2, pods=(pod("p", devices=4, ids=range(4), on="n"),))
-    assert free(cluster) == (1 << 64) - (1 << 16)
-    cluster.put_node(lnc1)
-    assert free(cluster) == (1 << 128) - (1 << 32)
-
-
 def test_the_first_allocation_read_is_kept() -> None:
     """The pod holds the ids that the kubelet handed out at its start, whatever its annotations say later."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(3,), on="n"),))
@@ -208,64 +162,7 @@ def test_an_allocation_that_appears_later_is_taken() -> None:
     assert (node_info.neuron_usage.unknown_devices, node_info.free_cores) == (0, ALL & ~CoreMask(0xC00))
 
 
-def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
-    """Only a pod that was never decoded is an unknown holder of everything; once decoded, it is like any other."""
-    known, unknown = pod("p", devices=1, ids=(3,), on="n"), pod("q", on="n")
-    cluster = cluster_of(trn1(), pods=(known,))
-    cluster.put_unreadable_pod(pod("p", on="n"))
-    cluster.put_unreadable_pod(unknown)
-    node_info = cluster.node("n")
-    assert node_info is not None
-    assert (node_info.free_cores, node_info.neuron_usage.unknown_devices) == (ALL & ~CoreMask(0xC0), 16)
-    cluster.put_pod(pod("q", devices=2, ids=(0, 1), on="n"))
-    assert free(cluster) == ALL & ~CoreMask(0xCF)
-
-
-def test_a_malformed_node_frees_nothing() -> None:
-    """What its pods hold is unknown while the machine is unknown, and known again when the node can be decoded."""
-    cluster = cluster_of(trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"),))
-    before = list(cluster.view.rows())
-    cluster.put_node(Node(uid="uid-n", name="n", refusal="cannot be read"))
-    pod_info = cluster.pod_info("uid-p")
-    assert pod_info is not None
-    assert (pod_info.cores, free(cluster)) == (None, NO_CORES)
-    cluster.put_node(trn1())
-    assert list(cluster.view.rows()) == before
-
-
-def test_a_terminating_pod_holds_what_it_has() -> None:
-    """Its devices are free only when it is removed."""
-    holder = pod("p", devices=4, ids=range(4), on="n")
-    cluster = cluster_of(trn1(), pods=(holder,))
-    cluster.put_pod(attrs.evolve(holder, terminating=True))
-    assert free(cluster) == ALL & ~CoreMask(0xFF)
-    assert cluster.remove_pod("uid-p") == "n"
-    assert free(cluster) == ALL
-    assert cluster.remove_pod("uid-p") is None
-
-
 # Assumptions
-
-
-def test_an_assumption_holds_at_once_and_is_taken_back() -> None:
-    """Between the decision and the server's confirmation the pod counts as bound."""
-    cluster = cluster_of(trn1())
-    placed = pod("p", devices=1, cpu=500, ids=(0,), on="n")
-    cluster.assume(placed, CoreMask(0b11))
-    assert (cluster.is_assumed("uid-p"), cluster.assumed_count, cluster.node_of("uid-p")) == (True, 1, "n")
-    assert free(cluster) == ALL & ~CoreMask(0b11)
-    cluster.forget("uid-p")
-    assert (cluster.assumed_count, cluster.pod_count, free(cluster)) == (0, 0, ALL)
-
-
-def test_a_confirmed_pod_is_not_forgotten() -> None:
-    """A late error of the bind changes nothing once the watch has shown the pod on its node."""
-    cluster = cluster_of(trn1())
-    placed = pod("p", devices=1, ids=(0,), on="n")
-    cluster.assume(placed, CoreMask(0b11))
-    cluster.put_pod(placed)
-    cluster.forget("uid-p")
-    assert (cluster.is_assumed("uid-p"), free(cluster)) == (False, ALL & ~CoreMask(0b11))
 
 
 def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,25 +178,6 @@ def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.Monke
     assert node_info is not None
     assert node_info.last_alloc_time == 7
     assert cluster.assumed_count == 0
-
-
-@pytest.mark.parametrize(
-    ("seen", "where", "cores"),
-    [
-        pytest.param(pod("p", devices=1, ids=(0,), on="n"), "n", 0b11, id="as assumed"),
-        pytest.param(pod("p", devices=1, ids=(7,), on="n"), "n", 0b11 << 14, id="other ids on the same node"),
-        pytest.param(pod("p", devices=1, ids=(7,), on="m"), "m", 0b11 << 14, id="another node"),
-        pytest.param(pod("p", devices=1, on="n"), "n", None, id="no ids: somebody else bound it"),
-    ],
-)
-def test_the_watch_is_right_about_an_assumed_pod(seen: Pod, where: str, cores: int | None) -> None:
-    """What the server says replaces what was assumed, as it would after a restart."""
-    cluster = cluster_of(trn1("n"), trn1("m"))
-    cluster.assume(pod("p", devices=1, ids=(0,), on="n"), CoreMask(0b11))
-    pod_info = cluster.put_pod(seen)
-    assert (cluster.node_of("uid-p"), pod_info.cores, cluster.assumed_count) == (where, cores, 0)
-    rebuilt = cluster_of(trn1("n"), trn1("m"), pods=(seen,))
-    assert list(cluster.view.rows()) == list(rebuilt.view.rows())
 
 
 def test_no_core_is_given_out_twice() -> None:
@@ -362,14 +240,6 @@ def test_a_replaced_row_leaves_no_trace() -> None:
         raise RuntimeError
     assert cluster.view.row(Slot(0)) is row
     assert cluster.view.column(_cpu).value(Slot(0)) == 191_000
-
-
-def test_a_row_is_replaced_without_any_index_yet() -> None:
-    """An index that is first used inside the block is correct afterwards too."""
-    cluster = cluster_of(node("n"))
-    with cluster.row_replaced(Slot(0), with_pod(cluster.view.row(Slot(0)), PodInfo(pod("p", cpu=2000, on="n")))):
-        assert cluster.view.column(_cpu).value(Slot(0)) == 190_000
-    assert cluster.view.column(_cpu).value(Slot(0)) == 192_000
 
 
 @pytest.mark.parametrize("where", ["cluster.cluster.with_pod", "cluster.tables.nodes.NodeTable._move_pod"])

@@ -75,19 +75,6 @@ def test_nominations_count_against_equal_and_lower_priorities() -> None:
     assert nodes_with_nominations(cluster, 3) == 2
 
 
-def test_a_view_follows_the_cluster() -> None:
-    """Indexes under an overlay catch up like all others, and the cluster itself does not change."""
-    cluster = two_nodes()
-    for below, free in ((1, 2000), (2, 3000), (6, 4000)):
-        assert cluster.view.with_overlay(WithoutLowerPriority(below)).column(CPU).value(Slot(0)) == free
-    cluster.put_pod(pod("new", on="a", cpu=250, priority=1))
-    cluster.remove_pod("uid-a5")
-    assert cluster.view.with_overlay(WithoutLowerPriority(2)).column(CPU).value(Slot(0)) == 4000
-    assert cluster.view.column(CPU).value(Slot(0)) == 2750
-    assert cluster.view.with_overlay(WithoutLowerPriority(2)).row(Slot(0)).pod_infos == {}
-    assert set(cluster.view.row(Slot(0)).pod_infos) == {"uid-a1", "uid-new"}
-
-
 def test_a_question_is_prepared() -> None:
     """All indexes that it needs exist afterwards, although pods were added and removed between the steps."""
     cluster = two_nodes()

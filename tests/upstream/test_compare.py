@@ -63,22 +63,3 @@ def test_the_reasons_of_the_newest_release_are_ours() -> None:
             if text not in NOT_OURS and text not in path.read_text():
                 missing[text] = str(path)
     assert missing == {}
-
-
-def test_an_unseen_difference_fails_and_names_the_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """New, gone and changed items are told apart, and those without a sentence are counted."""
-    monkeypatch.setattr(facts, "FOLDER", tmp_path)
-    facts.record({"NodePorts": {"event Node Add": "", 'message "a b"': ""}, "gates": {"G": "Alpha, off"}}, "1.8", "v1")
-    facts.record({"NodePorts": {"event Node Add": "hint"}, "gates": {"G": "Beta, on", "H": "Alpha, off"}}, "1.9", "v2")
-
-    assert compare.main(["1.8", "1.9"]) == 1
-
-    said = capsys.readouterr().out
-    assert "NodePorts: event Node Add was without a value, is hint" in said
-    assert 'NodePorts: message "a b" is gone' in said
-    assert "gates: G was Alpha, off, is Beta, on" in said
-    assert "gates: H is new: Alpha, off" in said
-    assert "ours: neuron_scheduler/scheduling/plugins/node_ports.py" in said
-    assert "4 of the differences have no sentence" in said

@@ -119,20 +119,6 @@ def test_free_is_never_negative() -> None:
     assert row(pod("p", cpu=10**9, on="n")).free(CPU) == 0
 
 
-def test_coming_and_going_is_the_identity() -> None:
-    """A pod leaves nothing behind, in any order, so the log stays empty and a rebuilt row is equal."""
-    pods = [
-        pod("a", cpu=500, devices=2, ids=(0, 1), host_ports=(HostPort("TCP", 80),), on="n"),
-        pod("b", cores=3, host_ports=(HostPort("TCP", 80), HostPort("UDP", 1)), on="n"),
-    ]
-    first, second = row(*pods), row(*reversed(pods))
-    assert first == second
-    for uid in ("uid-a", "uid-b"):
-        first = without_pod(first, uid)
-    assert first == on_node(INF2)
-    assert first.used == {}
-
-
 def test_the_last_time_is_remembered() -> None:
     """Allocation times rise for each node, also after the latest pod is removed."""
     times = {

@@ -9,16 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
-from neuron_scheduler.model.pod import Constraints, Pod
-from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.plugins import (
-    neuron_topology,
-    node_affinity,
-    volume_binding,
-    volume_restrictions,
-    volume_zone,
-)
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 from tests.support import random_objects
 from tests.support.builders import pod
@@ -70,32 +61,6 @@ def test_who_is_not_asked_had_nothing_to_say(seed: int) -> None:
             if preference.prefer not in plan.preferences:
                 assert preference.prefer(cluster.view, pending, live) == live, preference
     assert left_out > 100
-
-
-@pytest.mark.parametrize(
-    ("pending", "asked"),
-    [
-        pytest.param(
-            pod(constraints=Constraints(volume_claims=("c",))), volume_binding.filter_nodes, id="a claim: its volume"
-        ),
-        pytest.param(
-            pod(constraints=Constraints(volume_claims=("c",))), volume_zone.filter_nodes, id="a claim: its zone"
-        ),
-        pytest.param(
-            pod(constraints=Constraints(disks=(InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "v"),))),
-            volume_restrictions.filter_nodes,
-            id="a disk",
-        ),
-        pytest.param(
-            pod(constraints=Constraints(required_terms=())), node_affinity.filter_nodes, id="terms that match no node"
-        ),
-        pytest.param(pod(devices=1), neuron_topology.filter_counts, id="silicon"),
-    ],
-)
-def test_who_must_be_asked(pending: Pod, asked: object) -> None:
-    """What a pod asks for brings the filter that knows of it into its plan, and into no plain pod's."""
-    assert asked in [step.refuse for step in PROFILE.plan(pending).filters]
-    assert asked not in [step.refuse for step in PROFILE.plan(pod()).filters]
 
 
 @pytest.mark.parametrize("field", PodField)

@@ -108,15 +108,3 @@ def test_sets_and_loops_agree(seed: int) -> None:
         assert kept == wanted[result.node_name][1]
     else:
         assert dict(result.reasons) == dict(counts)
-
-
-def test_the_random_storage_has_all_outcomes() -> None:
-    """The generator makes pods that fit and pods that do not, with all reasons."""
-    outcomes: Counter[str] = Counter()
-    for seed in range(400):
-        claims, volumes = some_storage(Random(seed))
-        result = decide(stored(NODES, IN_X, *claims, *volumes), pod(volume_claims=NAMES))
-        outcomes.update([type(result).__name__] if isinstance(result, Decision) else [r for r, _ in result.reasons])
-    assert outcomes["Decision"] > 50
-    assert outcomes[NODE_CONFLICT] > 20
-    assert outcomes[BIND_CONFLICT] > 50

@@ -15,7 +15,9 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import MOST_ASKED, PodChange, interest_of, may_help, pod_changes
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
+from tests.support.queueing import drain, refuse_all
 
 E = ClusterEvent
 
@@ -155,3 +157,15 @@ def test_a_crowd_is_not_looked_through() -> None:
     """So many pods at once may help all pods that count pods."""
     crowd = changes_of(*(pod(labels={"n": str(i)}) for i in range(MOST_ASKED + 1)))
     assert may_help(E.ASSIGNED_POD_ADDED, crowd, SPREAD, interest_of(COUNTING, SPREAD))
+
+
+def test_a_pod_wakes_those_that_count_it() -> None:
+    """A pod of one application does not wake the pods of other applications."""
+    queue = SchedulingQueue()
+    for app in ("web", "db"):
+        selector = LabelSelector((Requirement("app", Operator.IN, (app,)),))
+        spread = (SpreadConstraint("zone", 1, hard=True, selector=selector),)
+        queue.add(pod(app, labels={"app": app}, spread=spread), 0.0)
+    refuse_all(queue, 0.0, SPREAD)
+    queue.note(E.ASSIGNED_POD_ADDED, pod("other", labels={"app": "web"}))
+    assert drain(queue, 10.0) == ["web"]

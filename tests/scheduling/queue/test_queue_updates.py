@@ -121,11 +121,3 @@ def test_a_pod_removed_in_flight_does_not_come_back(again: bool) -> None:
     queue.failed(queued, 1.0)
     assert counts(queue) == ({"active": 1} if again else {})
     assert drain(queue, 2.0) == (["a"] if again else [])
-
-
-def test_stale_entries_of_heaps_are_passed_over() -> None:
-    """A pod that was removed and added again is popped once."""
-    queue = queue_of("a", "b")
-    queue.remove("uid-a")
-    queue.add(pod("a"), 1.0)
-    assert drain(queue, 1.0) == ["b", "a"]
