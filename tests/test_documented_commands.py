@@ -5,33 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documented_commands import NEEDS, PAGES, ROOT, Block, Shell, blocks, blocks_of, exists, run_by
+from tests.support.documented_commands import NEEDS, PAGES, ROOT, Block, Shell, blocks, exists, run_by
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMAND = re.compile(r"(?: {4,}|\$ )(kubectl|helm|kops|docker|make|python|pip|neuron-scheduler) ")
-MARKDOWN = """
-# Install
-<!-- needs: AWS -->
-```yaml
-not: commands
-```
-1. First:
-
-   ```sh
-   one
-     two
-   ```
-
-<!-- run by: tests/a.py::test_b -->
-
-```sh
-three
-```
-## Remove
-```sh
-four
-```
-"""
 
 
 def test_the_pages_have_blocks() -> None:
@@ -63,16 +40,6 @@ def complaint(block: Block) -> str:
 def test_a_test_runs_the_commands() -> None:
     """Each block names an existing test, which takes the block from the page, or what it needs."""
     assert [*filter(None, map(complaint, BLOCKS))] == []
-
-
-def test_a_marker_holds_up_to_the_next_marker_or_heading() -> None:
-    """Blocks in other languages are none, and a block in a list loses its indentation."""
-    found = [(block.section, block.marker, block.subject, block.text) for block in blocks_of("page.md", MARKDOWN)]
-    assert found == [
-        ("Install", "needs", "AWS", "one\n  two\n"),
-        ("Install", "run by", "tests/a.py::test_b", "three\n"),
-        ("Remove", "", "", "four\n"),
-    ]
 
 
 def test_a_test_that_no_page_names_runs_nothing() -> None:

@@ -1,7 +1,6 @@
 """The command that `make` writes into the virtual environment works from any folder."""
 
 import itertools
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,19 +54,3 @@ def test_every_test_is_run_and_twice_only_for_more_examples() -> None:
         assert sum(first) <= 1, has
         assert sum(second) <= 1, has
         assert not (any(first) and any(second)) or has["sampled"], has
-
-
-def test_some_tests_start_at_once() -> None:
-    """With ARGS pytest is run once, with those, and neither lint nor anything else."""
-    assert next(line for line in _runs("ARGS=-k lease") if "pytest" in line).endswith("v/bin/pytest -k lease")
-    assert [line for line in _runs() if "tests.run" in line] == ["v/bin/python -m tests.run test"]
-
-
-def _runs(*arguments: str) -> list[str]:
-    """Return the commands that `make test` would run."""
-    command = ["make", "--dry-run", "VENV=v", "IMAGE_PYTHON=", "test", *arguments]
-    # This test may itself be run by a make that has ARGS.
-    outside = {name: value for name, value in os.environ.items() if name not in {"ARGS", "MAKEFLAGS"}}
-    return subprocess.run(
-        command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True
-    ).stdout.splitlines()

@@ -110,20 +110,3 @@ async def test_a_signal_ends_the_block(number: signal.Signals) -> None:
                 steps.append("closed")
         steps.append("after")
     assert steps == ["closed", "after"]
-
-
-async def test_a_block_that_ends_by_itself() -> None:
-    """Nothing is awaited any more, and the signal is Python's own again."""
-    before = signal.getsignal(signal.SIGINT)
-    with anyio.fail_after(PATIENCE):
-        async with interruptible():
-            await anyio.lowlevel.checkpoint()
-    assert signal.getsignal(signal.SIGINT) == before
-
-
-async def test_an_error_leaves_the_block() -> None:
-    """It comes in a group, as from every task group."""
-    with pytest.raises(ExceptionGroup) as group:
-        async with interruptible():
-            raise ValueError("no cluster")
-    assert group.group_contains(ValueError, match="no cluster")

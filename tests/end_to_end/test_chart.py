@@ -142,18 +142,6 @@ async def test_the_keeper_of_the_kustomization_stays_as_it_is(plane: ControlPlan
     assert await plane.admin.get(KEEPER) == before
 
 
-async def test_a_release_in_another_namespace_leaves_the_keeper_of_the_first_one(
-    plane: ControlPlane, helm: Helm
-) -> None:
-    """A second installation may name a namespace where the first one named none."""
-    await run(helm, "install", RELEASE, CHART, *ON)
-    assert "cannot be imported" in await refusal(helm, "install", RELEASE, CHART, "-n", "kube-system", *ON)
-    await run(helm, "uninstall", RELEASE)
-    before = await plane.admin.get(KEEPER)
-    await run(helm, "install", RELEASE, CHART, "--namespace", "kube-system", *ON)
-    assert await plane.admin.get(KEEPER) == before
-
-
 async def test_a_release_takes_over_from_the_kustomization_and_gives_back(plane: ControlPlane, helm: Helm) -> None:
     """
     Without stopping the scheduler: the Deployment stays the same object.

@@ -19,7 +19,6 @@ from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SchedulerProcess, ru
 from tests.end_to_end.workload import (
     PODS,
     add_priority_classes,
-    all_placed,
     events_of,
     held_cores,
     ids_of,
@@ -175,22 +174,6 @@ async def test_whole_nodes_over_tls(plane: ControlPlane, account: Path, empty: R
             high = await placed(empty, "high", scheduler_name=NAME, neuron=8, priorityClassName="high")
             assert (high["spec"]["nodeName"], ids_of(high)) == ("trn1", tuple(range(8)))
             await process.line("Chose victims for kube-scheduler")
-
-
-async def test_no_victims_are_named_for_two_pods(road: SchedulerProcess, empty: RestClient) -> None:
-    """Else both would be nominated there, and kube-scheduler would keep the space from each because of the other."""
-    await add_priority_classes(empty, high=100)
-    for name in ("trn1-a", "trn1-b"):
-        await create_node(empty, node_manifest(name, "trn1.32xlarge"))
-    low, high = [f"low-{n}" for n in range(32)], [f"high-{n}" for n in range(3)]
-    async with kubelets(empty):
-        await create_all(partial(create_pod, empty), (by_default(name, neuron=1) for name in low))
-        await all_placed(empty, low)
-        pods = [by_default(name, neuron=8, priorityClassName="high") for name in high]
-        await create_all(partial(create_pod, empty), pods)
-        left = await all_placed(empty, high)
-    held_cores(left.values(), {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge"})
-    assert len(left) == 3 + 32 - 3 * 8, "not one pod more than needed was deleted"
 
 
 def mixed(count: int, *, seed: int, scheduler_names: tuple[str, ...] = (NAME,)) -> tuple[dict[str, str], list[Object]]:

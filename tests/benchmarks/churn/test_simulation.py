@@ -72,18 +72,3 @@ def test_no_pod_waits_that_has_a_place(scenario: str, contender: str) -> None:
             waited += 1
             assert isinstance(schedule_pod(run.cluster, waiting, run.profile), FitError)
     assert waited
-
-
-@pytest.mark.parametrize("scenario", ["torus"])
-def test_the_pool_is_a_bound(scenario: str) -> None:
-    """No contender uses more devices than the pool, which leaves no device free that a waiting pod could use."""
-    made = short(scenario, pods=400)
-    runs = {name: simulated(made, name) for name in CONTENDERS}
-    for run in runs.values():
-        run.run()
-    assert max(runs, key=lambda name: runs[name].utilisation) == "pooled"
-    pool = simulated(made, "pooled")
-    for _ in pool.steps():
-        sizes = {arrival.pod.uid: arrival.size for arrival in pool.workload.arrivals}
-        waiting = [sizes[pod.uid] for pod in pool.queue.first(1_000)]
-        assert not waiting or min(waiting) > made.capacity - pool.used
