@@ -35,7 +35,7 @@ from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.server import Check, Endpoints, health, lease_watchdog, serving
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.extender_port import address_and_port
+from neuron_scheduler.settings.setting import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import StalledError

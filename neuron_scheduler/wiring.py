@@ -48,8 +48,8 @@ from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
 from neuron_scheduler.serving.pages import Page, page_files
 from neuron_scheduler.serving.questions import question_pages
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.extender_port import address_and_port
 from neuron_scheduler.settings.profiles import profiles_of
+from neuron_scheduler.settings.setting import address_and_port
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 

@@ -16,9 +16,9 @@ import yaml
 from neuron_scheduler import __version__, cli
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.arguments import config_and_file
-from neuron_scheduler.settings.capacity_requests import CapacityRequests, path_of
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
-from neuron_scheduler.settings.file_format import PATHS
+from neuron_scheduler.settings.config_file import PATHS
+from neuron_scheduler.settings.profile_config import CapacityRequests, path_of
 from neuron_scheduler.settings.setting import camel, duration
 from tests.control_plane.rest import Object
 from tests.support.helm import CHART, Helm, values

@@ -14,7 +14,7 @@ import yaml
 from neuron_scheduler import cli
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.settings.arguments import config_and_file
-from neuron_scheduler.settings.extender_port import DEFAULT as EXTENDER_ADDRESS
+from neuron_scheduler.settings.config import EXTENDER_ADDRESS
 from tests.control_plane.component import Component
 from tests.control_plane.kube_scheduler import kube_scheduler
 from tests.control_plane.rest import Object

@@ -22,7 +22,7 @@ from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
-from neuron_scheduler.settings.capacity_requests import CapacityRequests
+from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
 

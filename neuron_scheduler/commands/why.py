@@ -102,7 +102,7 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     from neuron_scheduler.explain.waiting import waiting_list
-    from neuron_scheduler.settings.capacity_requests import RESERVED
+    from neuron_scheduler.settings.profile_config import RESERVED
 
     pods = [
         pod

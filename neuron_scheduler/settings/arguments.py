@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from neuron_scheduler.settings import extender_port
-from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
+from neuron_scheduler.settings.config import EXTENDER_ADDRESS, OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.setting import boolean, duration, flag
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
@@ -90,7 +89,7 @@ def config_and_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile 
     given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}
     defaults: dict[str, Any] = {}
     if arguments.command == "extender":
-        defaults = {"queue": False, "extender_bind_address": extender_port.DEFAULT}
+        defaults = {"queue": False, "extender_bind_address": EXTENDER_ADDRESS}
     path = getattr(arguments, "config", "")
     if not path:
         return _checked(defaults | given), None

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.settings import contradictions, extender_port, lease_times
-from neuron_scheduler.settings.capacity_requests import CapacityRequests
+from neuron_scheduler.settings import contradictions
 from neuron_scheduler.settings.profile_config import (
     VOLUME_BIND_TIMEOUT,
+    CapacityRequests,
     ProfileConfig,
 )
 from neuron_scheduler.settings.setting import (
@@ -27,12 +27,15 @@ from neuron_scheduler.settings.setting import (
     ip_address,
     kubernetes_name,
     lasting,
+    listening,
     one_of,
     setting,
     unreadable,
 )
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
+EXTENDER_ADDRESS: Final = ":12345"
+"""The default address of the command `extender`, with the port of AWS's extension."""
 # Beyond this the API server gets slower rather than faster (measured on one server with etcd beside it).
 BIND_CONCURRENCY: Final = 48
 
@@ -84,19 +87,19 @@ class Config:
         path="leaderElection.leaderElect",
     )
     leader_elect_lease_duration: float = setting(
-        lease_times.DURATION,
+        15.0,
         "How long the other replicas wait before they take the Lease of a leader that does not renew it.",
         parse=duration,
         path="leaderElection.leaseDuration",
     )
     leader_elect_renew_deadline: float = setting(
-        lease_times.RENEW_DEADLINE,
+        10.0,
         "A leader that cannot renew the Lease for this long stops binding and exits.",
         parse=duration,
         path="leaderElection.renewDeadline",
     )
     leader_elect_retry_period: float = setting(
-        lease_times.RETRY_PERIOD,
+        2.0,
         "How often the leader renews the Lease, and the pause between failed attempts to take it.",
         parse=duration,
         path="leaderElection.retryPeriod",
@@ -150,9 +153,9 @@ class Config:
         "Serve kube-scheduler's HTTP extender protocol (/filter, /prioritize, /bind, /preempt) here. RISK: whoever can"
         " connect can have pods bound; restrict that with a NetworkPolicy, or with --extender-client-ca-file.",
         metavar="ADDRESS:PORT",
-        shown=f"off; {extender_port.DEFAULT} for the command extender",
+        shown=f"off; {EXTENDER_ADDRESS} for the command extender",
         path="extender.bindAddress",
-        check=extender_port.listening,
+        check=listening,
     )
     extender_tls_cert_file: str = setting(
         "",
@@ -251,11 +254,13 @@ class Config:
         """
         Seconds after which the outcome of a Binding, or of another write that only a leader may send, is unknown.
 
-        With leader election, `lease_times` says why it may be shorter.
+        With leader election, `contradictions` says why it may be shorter.
         """
         if not self.leader_elect:
-            return lease_times.LONGEST
-        return lease_times.write_timeout(lease=self.leader_elect_lease_duration, renew=self.leader_elect_renew_deadline)
+            return contradictions.LONGEST_WRITE
+        return contradictions.write_timeout(
+            lease=self.leader_elect_lease_duration, renew=self.leader_elect_renew_deadline
+        )
 
     def check_files(self) -> None:
         """

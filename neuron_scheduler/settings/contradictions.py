@@ -1,19 +1,26 @@
 """
 Which values and combinations of settings are refused, in one sentence each.
 
-Most rules are in the modules of what they are about; here they are applied to a `Config`, which each function gets.
-Refuses to declare a setting, and to import `config`, which does that.
+What an old leader started last must have ended before the next one may begin: with the renew deadline, the timeout of a
+write that only the leader may send stays below the lease duration. A function gets a `Config`, which imports this.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.settings import endpoint_ports, extender_port, lease_times
-from neuron_scheduler.settings.profile_config import require_distinct, require_usable_requests
-from neuron_scheduler.settings.setting import camel, declared, flag
+from neuron_scheduler.settings.profile_config import RESERVED, ProfileConfig
+from neuron_scheduler.settings.setting import address_and_port, camel, declared, flag
 from neuron_scheduler.telemetry.errors import ConfigurationError
+
+JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
+LONGEST_WRITE: Final = 4.0  # seconds; with the 10 s deadline below the 15 s of the Lease
+SHORTEST_WRITE: Final = 0.5
+LONGEST_LEASE: Final = (1 << 31) - 1  # `leaseDurationSeconds` is int32
+_PART: Final = 0.8  # of the time between the deadline and the end of the Lease
+LONGEST_LABEL: Final = 63
+"""Characters of a label's value."""
 
 
 def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
@@ -32,49 +39,124 @@ def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
             f" --pod-max-backoff-seconds ({config.pod_max_backoff_seconds:g})"
         )
     if config.leader_elect:
-        lease_times.require_order(
+        _require_lease(
             lease=config.leader_elect_lease_duration,
             renew=config.leader_elect_renew_deadline,
             retry=config.leader_elect_retry_period,
         )
     _require_ports(config)
-
-
-def _require_profiles(config: Any, of_a_profile: Sequence[str]) -> None:
-    for profile in config.profiles:
-        _require(config, "scheduler_name", "schedulerName", profile.scheduler_name)
-    require_distinct(config.profiles)
-    for profile in config.profiles:
-        for name in of_a_profile:
-            _require(config, name, f"{camel(name)} of {profile.scheduler_name!r}", getattr(profile, name))
-        require_usable_requests(profile, queue=config.queue)
-
-
-def _require_ports(config: Any) -> None:
-    endpoint_ports.require_consistent(
-        port=config.port,
-        secure_port=config.secure_port,
-        cert_file=config.tls_cert_file,
-        key_file=config.tls_private_key_file,
-        authorize_metrics=config.authorize_metrics,
-    )
-    endpoint_ports.require_reachable(
-        answer_questions=config.answer_questions,
-        serve_page=config.serve_page,
-        listens=bool(config.port) or config.serves_tls,
-    )
-    extender_port.require_consistent(
-        config.extender_bind_address,
-        cert_file=config.extender_tls_cert_file,
-        key_file=config.extender_tls_private_key_file,
-        client_ca_file=config.extender_client_ca_file,
-        others={"--port": config.port, "--secure-port": config.secure_port if config.serves_tls else 0},
-        needed=not config.queue,
-    )
+    _require_extender(config)
 
 
 def _require(config: Any, name: str, described: str, value: object) -> None:
-    """Raise ConfigurationError if the setting of this name may not have this value."""
     complaint = attrs.fields_dict(type(config))[name].metadata["check"](value)
     if complaint:
         raise ConfigurationError(f"{described} {complaint}")
+
+
+def _require_profiles(config: Any, of_a_profile: Sequence[str]) -> None:
+    names = [profile.scheduler_name for profile in config.profiles]
+    for name in names:
+        _require(config, "scheduler_name", "schedulerName", name)
+    if not names:
+        raise ConfigurationError("there is no profile: name at least one scheduler")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"schedulerName {twice!r} has more than one profile; keep one of them")
+    for profile in config.profiles:
+        for setting in of_a_profile:
+            value = getattr(profile, setting)
+            _require(config, setting, f"{camel(setting)} of {profile.scheduler_name!r}", value)
+        _require_capacity_requests(profile, queue=config.queue)
+
+
+def _require_capacity_requests(profile: ProfileConfig, *, queue: bool) -> None:
+    name = profile.scheduler_name
+    if name == RESERVED:
+        raise ConfigurationError(f"schedulerName {RESERVED!r} is that of placeholders, which no scheduler places")
+    if profile.capacity_requests is None:
+        return
+    if complaint := profile.capacity_requests.complaint:
+        raise ConfigurationError(f"profile {name!r}: {complaint}")
+    if not queue:
+        raise ConfigurationError(
+            f"capacityRequests of {name!r} has no effect without a queue of our own: it is for pods that this"
+            " scheduler places, not for kube-scheduler's; remove it"
+        )
+    if len(name) > LONGEST_LABEL:
+        raise ConfigurationError(
+            f"schedulerName {name!r} is longer than {LONGEST_LABEL} characters, and with capacityRequests it must fit"
+            " into a label"
+        )
+
+
+def write_timeout(*, lease: float, renew: float) -> float:
+    """Return the seconds after which the outcome of a leader's write is unknown."""
+    return min(LONGEST_WRITE, round(_PART * (lease - renew), 3))
+
+
+def _require_lease(*, lease: float, renew: float, retry: float) -> None:
+    """Check the lease duration, the renew deadline and the retry period, in seconds."""
+    duration, deadline = "--leader-elect-lease-duration", "--leader-elect-renew-deadline"
+    if lease > LONGEST_LEASE:
+        raise ConfigurationError(
+            f"{duration} is {lease:g}s; it must be {LONGEST_LEASE}s or less, which a Lease can say"
+        )
+    if lease < 1 or lease != int(lease):
+        raise ConfigurationError(f"{duration} is {lease:g}s; it must be whole seconds, 1s or more")
+    if renew >= lease:
+        raise ConfigurationError(f"{deadline} ({renew:g}s) must be below {duration} ({lease:g}s)")
+    if retry <= 0 or renew <= JITTER * retry:
+        raise ConfigurationError(
+            f"--leader-elect-retry-period ({retry:g}s) must be above 0 and, times {JITTER}, below"
+            f" {deadline} ({renew:g}s)"
+        )
+    if write_timeout(lease=lease, renew=renew) < SHORTEST_WRITE:
+        raise ConfigurationError(
+            f"{duration} ({lease:g}s) must exceed {deadline} ({renew:g}s) by {SHORTEST_WRITE / _PART:g}s or more, so"
+            " that an old leader's last Binding has ended in time"
+        )
+
+
+def _require_pair(flags: str, *, cert_file: str, key_file: str) -> None:
+    """Check that a certificate has a key, and a key a certificate; `flags` is the beginning of both flags."""
+    if bool(cert_file) != bool(key_file):
+        given, missing = ("cert", "private-key") if cert_file else ("private-key", "cert")
+        raise ConfigurationError(f"{flags}-{given}-file needs {flags}-{missing}-file too")
+
+
+def _require_ports(config: Any) -> None:
+    """Check the ports for health and metrics, and what they show."""
+    port, secure_port, certificate = config.port, config.secure_port, config.tls_cert_file
+    _require_pair("--tls", cert_file=certificate, key_file=config.tls_private_key_file)
+    if certificate and secure_port and secure_port == port:
+        raise ConfigurationError(f"--port and --secure-port are both {port}: give them different ports")
+    if config.authorize_metrics and not config.serves_tls:
+        raise ConfigurationError(
+            "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file:"
+            " a token must not be sent without TLS"
+        )
+    if config.serve_page and not config.answer_questions:
+        raise ConfigurationError("--serve-page needs --answer-questions: the page shows these answers")
+    if config.answer_questions and not (port or config.serves_tls):
+        raise ConfigurationError(
+            "--answer-questions needs --port above 0, or --secure-port above 0 with --tls-cert-file and"
+            " --tls-private-key-file"
+        )
+
+
+def _require_extender(config: Any) -> None:
+    address, certificate = config.extender_bind_address, config.extender_tls_cert_file
+    if not (config.queue or address):
+        raise ConfigurationError("the command extender needs --extender-bind-address")
+    _require_pair("--extender-tls", cert_file=certificate, key_file=config.extender_tls_private_key_file)
+    if config.extender_client_ca_file and not certificate:
+        raise ConfigurationError(
+            "--extender-client-ca-file needs --extender-tls-cert-file: only TLS shows who the client is"
+        )
+    if certificate and not address:
+        raise ConfigurationError("--extender-tls-cert-file needs --extender-bind-address")
+    others = {"--port": config.port, "--secure-port": config.secure_port if config.serves_tls else 0}
+    for name, port in others.items():
+        if address and port == address_and_port(address)[1]:
+            raise ConfigurationError(f"{name} and --extender-bind-address are both {port}: choose another port")

@@ -1,21 +1,65 @@
 """
-How the pods of one scheduler name are served: a profile of the configuration file, and which profiles are refused.
+How the pods of one scheduler name are served: a profile of the configuration file, with its group `capacityRequests`.
 
 The settings that are flags, too, are declared in `config.py`; a configuration without profiles has one, which the flags
-describe. Does not judge one value for itself: `Config` does.
+describe. A profile without the group asks for no machine.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.settings.capacity_requests import RESERVED, CapacityRequests
-from neuron_scheduler.telemetry.errors import ConfigurationError
+from neuron_scheduler.settings.setting import between, camel, duration, lasting, setting
 
-LONGEST_LABEL: Final = 63
-"""Characters of a label's value."""
 VOLUME_BIND_TIMEOUT: Final = 600.0  # seconds
+RESERVED: Final = "neuron-scheduler-capacity"
+"""The scheduler name of placeholders, which no profile may serve."""
+
+
+def _image(value: str) -> str:
+    return "" if value and not any(map(str.isspace, value)) else f"is {value!r}; it must be the name of an image"
+
+
+@attrs.frozen(kw_only=True)
+class CapacityRequests:
+    """When and how an autoscaler is asked for machines for the pods of a profile; durations are seconds."""
+
+    wait: float = setting(
+        60.0,
+        "A pod must have waited so long before a machine is asked for.",
+        parse=duration,
+        check=lasting("0s", "24h"),
+    )
+    pause: float = setting(
+        60.0, "Between two rounds in which machines are asked for.", parse=duration, check=lasting("100ms", "24h")
+    )
+    give_up: float = setting(
+        1200.0,
+        "A machine that has not served its pods within this time is given up, and they wait before the next one.",
+        parse=duration,
+        check=lasting("1s", "24h"),
+    )
+    max_machines: int = setting(4, "Machines that are asked for at the same time.", check=between(1, 64))
+    max_devices: int = setting(64, "Their devices together.", check=between(1, 1024))
+    max_machines_per_namespace: int = setting(
+        2, "The same for the waiting pods of one namespace.", check=between(1, 64)
+    )
+    max_devices_per_namespace: int = setting(32, "Their devices together.", check=between(1, 1024))
+    image: str = setting("registry.k8s.io/pause:3.10", "The image of placeholders; it never runs.", check=_image)
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong with the first value that is out of range, with its path; empty if none is."""
+        for field in attrs.fields(type(self)):
+            complaint = field.metadata["check"](getattr(self, field.name))
+            if complaint:
+                return f"capacityRequests.{path_of(field)} {complaint}"
+        return ""
+
+
+def path_of(field: "attrs.Attribute[Any]") -> str:
+    """Return the name of a field in the configuration file."""
+    return str(field.metadata["path"] or camel(field.name))
 
 
 @attrs.frozen(kw_only=True)
@@ -34,43 +78,3 @@ class ProfileConfig:
     preferences: tuple[str, ...] | None = None
     volume_bind_timeout: float = VOLUME_BIND_TIMEOUT
     capacity_requests: CapacityRequests | None = None
-
-
-def require_distinct(profiles: Sequence[ProfileConfig]) -> None:
-    """
-    Check that there are profiles, and one for each scheduler name.
-
-    Raises:
-        ConfigurationError: there are none, or two of a name.
-    """
-    names = [profile.scheduler_name for profile in profiles]
-    if not names:
-        raise ConfigurationError("there is no profile: name at least one scheduler")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ConfigurationError(f"schedulerName {twice!r} has more than one profile; keep one of them")
-
-
-def require_usable_requests(profile: ProfileConfig, *, queue: bool) -> None:
-    """
-    Check what a profile says of capacity requests; `queue` is that of `Config`.
-
-    Raises:
-        ConfigurationError: a value is out of range, or has no effect.
-    """
-    if profile.scheduler_name == RESERVED:
-        raise ConfigurationError(f"schedulerName {RESERVED!r} is that of placeholders, which no scheduler places")
-    if profile.capacity_requests is None:
-        return
-    if complaint := profile.capacity_requests.complaint:
-        raise ConfigurationError(f"profile {profile.scheduler_name!r}: {complaint}")
-    if not queue:
-        raise ConfigurationError(
-            f"capacityRequests of {profile.scheduler_name!r} has no effect without a queue of our own: it is for"
-            " pods that this scheduler places, not for kube-scheduler's; remove it"
-        )
-    if len(profile.scheduler_name) > LONGEST_LABEL:
-        raise ConfigurationError(
-            f"schedulerName {profile.scheduler_name!r} is longer than {LONGEST_LABEL} characters, and with"
-            " capacityRequests it must fit into a label"
-        )

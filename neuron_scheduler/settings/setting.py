@@ -2,7 +2,7 @@
 What a setting is: its flag, its path in the configuration file, its help text, and the values that it may have.
 
 `config.py` declares each setting once, with `setting`; the command line and the configuration file are derived from
-that. Refuses to know any particular setting.
+that.
 """
 
 import ipaddress
@@ -161,6 +161,33 @@ def ip_address(value: str) -> str:
             f"is {value!r}; it must be an IP address without brackets, such as 127.0.0.1 or ::1;"
             " 0.0.0.0 means all addresses, IPv4 and IPv6"
         )
+    return ""
+
+
+def address_and_port(text: str) -> tuple[str, int]:
+    """
+    Return the IP address and the port of `10.0.0.7:12345` or `[::1]:12345`; `:12345` means all addresses.
+
+    Raises:
+        ValueError: the text is something else.
+    """
+    address, colon, port = text.rpartition(":")
+    if address[:1] == "[" and address[-1:] == "]":
+        address = str(ipaddress.IPv6Address(address[1:-1]))
+    elif address:
+        address = str(ipaddress.IPv4Address(address))
+    if not (colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"{port!r} is not a port")
+    return address or "0.0.0.0", int(port)  # noqa: S104 - it was asked for
+
+
+def listening(value: str) -> str:
+    """Accept an address and a port to listen on, or nothing."""
+    try:
+        if value:
+            address_and_port(value)
+    except ValueError:
+        return f"is {value!r}; it must be ADDRESS:PORT, such as :12345 (all addresses), 10.0.0.7:12345 or [::1]:12345"
     return ""
 
 

@@ -371,11 +371,11 @@ PROCESS: Final = (
         "neuron_scheduler/settings/contradictions.py",
         """
         if config.leader_elect:
-            lease_times.require_order(
+            _require_lease(
         """,
         """
         if not config.leader_elect:
-            lease_times.require_order(
+            _require_lease(
         """,
         "Settings with which two replicas could bind are refused at the start.",
         ("tests/settings/test_config.py::test_contradictions",),

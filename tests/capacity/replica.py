@@ -18,7 +18,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.settings.capacity_requests import CapacityRequests
+from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 if TYPE_CHECKING:

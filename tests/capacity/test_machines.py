@@ -14,7 +14,7 @@ from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.settings.capacity_requests import CapacityRequests
+from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of

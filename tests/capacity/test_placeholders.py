@@ -13,7 +13,7 @@ from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Toleration
-from neuron_scheduler.settings.capacity_requests import RESERVED
+from neuron_scheduler.settings.profile_config import RESERVED
 from tests.capacity.asked import NAME, asked
 from tests.support.builders import GI, pod
 

@@ -7,9 +7,8 @@ import pytest
 
 from neuron_scheduler.capacity.placeholders import NAMESPACE, SCHEDULER_NAME
 from neuron_scheduler.settings import config_file
-from neuron_scheduler.settings.capacity_requests import RESERVED, CapacityRequests, path_of
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.profile_config import ProfileConfig
+from neuron_scheduler.settings.profile_config import RESERVED, CapacityRequests, ProfileConfig, path_of
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 HEAD = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
@@ -80,6 +79,7 @@ def test_contradictions() -> None:
         Config(queue=False, extender_bind_address="127.0.0.1:1", profiles=profiles)
     with pytest.raises(ConfigurationError, match="longer than 63 characters"):
         Config(profiles=(attrs.evolve(profiles[0], scheduler_name="a" * 64),))
+    Config(profiles=(ProfileConfig(scheduler_name="a" * 64), attrs.evolve(profiles[0], scheduler_name="a" * 63)))
 
 
 def test_the_reserved_name_is_that_of_placeholders() -> None:

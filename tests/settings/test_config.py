@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.setting import boolean, duration
+from neuron_scheduler.settings.config import EXTENDER_ADDRESS, OF_A_PROFILE, Config
+from neuron_scheduler.settings.profile_config import ProfileConfig
+from neuron_scheduler.settings.setting import address_and_port, boolean, duration
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 
@@ -146,6 +148,37 @@ def test_contradictions(settings: dict[str, Any], complaint: str) -> None:
     """Each impossible setting is one sentence that names the flag."""
     with pytest.raises(ConfigurationError, match=complaint):
         Config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (EXTENDER_ADDRESS, ("0.0.0.0", 12345)),
+        ("10.0.0.7:1", ("10.0.0.7", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("[::]:12345", ("::", 12345)),
+    ],
+)
+def test_addresses_with_ports(text: str, read: tuple[str, int]) -> None:
+    """An address is an IP address, IPv6 in brackets; without one it is all addresses."""
+    assert address_and_port(text) == read
+    assert Config(extender_bind_address=text).extender_bind_address == text
+
+
+@pytest.mark.parametrize(
+    "text", ["12345", "a:1", "10.0.0.7", "10.0.0.7:", ":0", ":65536", "::1:5", "[1.2.3.4]:5", ":\u0661"]
+)
+def test_no_addresses_with_ports(text: str) -> None:
+    """The error says how to write it."""
+    with pytest.raises(ConfigurationError, match=r"--extender-bind-address is .*; it must be ADDRESS:PORT, such as :1"):
+        Config(extender_bind_address=text)
+
+
+def test_the_defaults_of_a_profile_are_those_of_the_flags() -> None:
+    """A profile that says nothing is served as a configuration without profiles is."""
+    only = Config().profiles[0]
+    assert ProfileConfig(scheduler_name=only.scheduler_name) == only
+    assert set(OF_A_PROFILE) < set(attrs.fields_dict(ProfileConfig))
 
 
 def test_files_are_looked_at(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from neuron_scheduler import cli
 from neuron_scheduler.commands import run as run_command
-from neuron_scheduler.settings import config_file, file_format
+from neuron_scheduler.settings import config_file
 from neuron_scheduler.settings.arguments import config_and_file
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.profile_config import ProfileConfig
@@ -126,15 +126,15 @@ def test_our_own_kind(write: Write, text: str, want: Config) -> None:
 def test_every_setting_has_its_place(write: Write) -> None:
     """The file has each field of Config, in the form that its declaration says; those of a profile are in profiles."""
     defaults = {field.name: field.default for field in settings()}
-    assert defaults.keys() - file_format.PATHS.keys() == set(OF_A_PROFILE)
+    assert defaults.keys() - config_file.PATHS.keys() == set(OF_A_PROFILE)
     document: dict[str, Any] = {}
     for field in settings():
-        if field.name in file_format.PATHS:
-            *groups, last = file_format.PATHS[field.name].split(".")
+        if field.name in config_file.PATHS:
+            *groups, last = config_file.PATHS[field.name].split(".")
             parent = functools.reduce(lambda parent, group: parent.setdefault(group, {}), groups, document)
             parent[last] = f"{field.default:g}s" if field.metadata["parse"] is duration else field.default
     file = config_file.read(write(OURS + yaml.safe_dump(document))).values
-    assert file == {name: defaults[name] for name in file_format.PATHS}
+    assert file == {name: defaults[name] for name in config_file.PATHS}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from neuron_scheduler.capacity.requester import admitted
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
-from neuron_scheduler.settings.capacity_requests import CapacityRequests
+from neuron_scheduler.settings.profile_config import CapacityRequests
 from tests.support import builders
 from tests.support.builders import node, pod
 
