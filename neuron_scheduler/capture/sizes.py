@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from neuron_scheduler.capture.workloads import Fields, pod_set
+from neuron_scheduler.capture.workloads import Fields, Part, pod_set
 from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_NAMES
@@ -74,7 +74,7 @@ def sized(
     if instance_type:
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _of_type(instance_type)}}
     fields = Fields("the size", {"kind": "pod", "metadata": {"name": "size", "namespace": namespace}, "spec": spec})
-    pods, notes = pod_set(fields, fields, namespace=namespace)
+    pods, notes = pod_set(fields, Part(fields), namespace=namespace)
     if pods.template.refusal:
         raise ConfigurationError(pods.template.refusal)
     return Replicated(replicas, (pods,), notes=notes)

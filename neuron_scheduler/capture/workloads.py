@@ -54,22 +54,21 @@ class Fields:
     path: str = ""
     owner: str = ""
 
+    def _in_metadata(self, key: str) -> Any:
+        metadata = self.value.get("metadata")
+        return metadata.get(key) if isinstance(metadata, Mapping) else None
+
     @property
     def name(self) -> str:
         """The object's name: `metadata.name`, or the beginning that the API server completes."""
-        metadata = self.value.get("metadata")
-        if isinstance(metadata, Mapping):
-            for key in ("name", "generateName"):
-                name = metadata.get(key)
-                if isinstance(name, str) and name:
-                    return name[:_LONGEST_NAME].rstrip("-")
-        return "unnamed"
+        names = (self._in_metadata("name"), self._in_metadata("generateName"))
+        name = next((each for each in names if isinstance(each, str) and each), "unnamed")
+        return name[:_LONGEST_NAME].rstrip("-")
 
     @property
     def namespace(self) -> str:
         """The object's namespace; empty if it names none."""
-        metadata = self.value.get("metadata")
-        said = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+        said = self._in_metadata("namespace")
         return said if isinstance(said, str) else ""
 
     @property
@@ -86,9 +85,8 @@ class Fields:
     @property
     def annotations(self) -> Mapping[str, str]:
         """The object's annotations."""
-        metadata = self.value.get("metadata")
-        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-        return {str(key): str(value) for key, value in annotations.items()} if isinstance(annotations, Mapping) else {}
+        said = self._in_metadata("annotations")
+        return {str(key): str(value) for key, value in said.items()} if isinstance(said, Mapping) else {}
 
     def error(self, problem: str) -> ConfigurationError:
         """Return an error about this object."""
@@ -202,57 +200,47 @@ class Controller:
         """The owner reference of its pods."""
         return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "controller": True}
 
-    def workload(self, *, namespace: str, selector: object) -> Workload | None:
-        """
-        Return it as what selects pods; None if it has no selector.
 
-        Raises:
-            ValueError: the selector cannot be read.
-        """
-        if selector is None:
-            return None
-        selector = {"matchLabels": selector} if self.kind == "ReplicationController" else selector
-        selects = label_selector(msgspec.convert(selector, wire.Selector))
-        return Workload("", self.api_version, self.kind, namespace, self.name, selects)
-
-
-def pod_set(
-    fields: Fields,
-    template: Fields,
-    *,
-    namespace: str,
-    controller: Controller | None = None,
-    count: int = 1,
-    name: str = "",
-    claims: Sequence[Mapping[str, Any]] = (),
-) -> tuple[PodSet, tuple[str, ...]]:
+@attrs.frozen
+class Part:
     """
-    Return the pods of a template, and notes.
+    Pods of one template.
 
-    Args:
-        fields: the object that the template is in.
+    Attributes:
         template: it has `metadata` and `spec`.
-        namespace: if the object names none.
         controller: None for a pod without one.
         count: pods of one replica.
         name: of the part of a group.
         claims: `volumeClaimTemplates`.
+    """
+
+    template: Fields
+    controller: Controller | None = None
+    count: int = 1
+    name: str = ""
+    claims: Sequence[Mapping[str, Any]] = ()
+
+
+def pod_set(fields: Fields, part: Part, *, namespace: str) -> tuple[PodSet, tuple[str, ...]]:
+    """
+    Return the pods of a part of an object, and notes; `namespace` is theirs if the object names none.
 
     Raises:
         ConfigurationError: the pod cannot be read; the text names the field.
     """
-    spec_fields = template.at("spec")
+    spec_fields = part.template.at("spec")
     if not spec_fields.objects("containers"):
         raise spec_fields.error(f"{spec_fields.path}.containers is missing or empty")
-    pod_name = "-".join(filter(None, (fields.name[:_LONGEST_POD_NAME], name)))
-    volumes = [*_volumes_of_claims(claims, pod_name), *spec_fields.objects("volumes")]
-    metadata = _metadata(fields, template, controller)
+    pod_name = "-".join(filter(None, (fields.name[:_LONGEST_POD_NAME], part.name)))
+    volumes = [*_volumes_of_claims(part.claims, pod_name), *spec_fields.objects("volumes")]
+    metadata = _metadata(fields, part.template, part.controller)
     metadata |= {"name": pod_name, "namespace": fields.namespace or namespace}
     spec = {**defaulted(spec_fields.value), "volumes": volumes}
     pod = _read(fields, PODS, {"metadata": metadata, "spec": spec}, "its pod")
     own = [_claim(fields, pod, f"{pod_name}-{volume.get('name')}", template) for volume, template in _own(volumes)]
-    own += [_claim(fields, pod, _name_of(claim, pod_name), claim) for claim in claims]
-    return PodSet(attrs.evolve(pod, node_name=""), count, name, tuple(own)), tuple(_notes(spec_fields, pod))
+    own += [_claim(fields, pod, _name_of(claim, pod_name), claim) for claim in part.claims]
+    pods = PodSet(attrs.evolve(pod, node_name=""), part.count, part.name, tuple(own))
+    return pods, tuple(_notes(spec_fields, pod))
 
 
 def _metadata(fields: Fields, template: Fields, controller: Controller | None) -> dict[str, Any]:
@@ -337,7 +325,7 @@ def read_workloads(
         raise ConfigurationError(f"{source} has {len(known)} workloads; a number of replicas needs a file with one")
     skipped = printable(", ".join(f"{_kind(fields)} {fields.name}" for fields in others))
     notes = (f"Not considered in {source}: {skipped}.",) if others else ()
-    return tuple(_READERS[_kind(fields)](fields, namespace, replicas, notes) for fields in known)
+    return tuple(_replicated(fields, namespace, replicas, notes) for fields in known)
 
 
 def only_workload(source: str, text: bytes) -> Mapping[str, Any]:
@@ -356,13 +344,13 @@ def only_workload(source: str, text: bytes) -> Mapping[str, Any]:
 def _workloads(source: str, text: bytes) -> tuple[list[Fields], list[Fields]]:
     """Return the objects that are workloads, at least one, and the others."""
     objects = [Fields(source, document) for document in _unlisted(source, documents(source, text))]
-    known = [fields for fields in objects if _kind(fields) in _READERS]
+    known = [fields for fields in objects if _kind(fields) in _KINDS]
     if not known:
         kinds = ", ".join(dict.fromkeys(_kind(fields) or "an object without a kind" for fields in objects))
         raise ConfigurationError(
-            printable(f"{source} has {kinds or 'an empty List'}; known are {', '.join(sorted(_READERS))}")
+            printable(f"{source} has {kinds or 'an empty List'}; known are {', '.join(sorted(_KINDS))}")
         )
-    return known, [fields for fields in objects if _kind(fields) not in _READERS]
+    return known, [fields for fields in objects if _kind(fields) not in _KINDS]
 
 
 def _unlisted(source: str, found: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -378,116 +366,61 @@ def _kind(fields: Fields) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _pods_of_job(spec: Fields) -> int:
-    """Return how many pods of a Job run at once."""
-    parallelism = spec.count("parallelism", 1)
-    completions = spec.value.get("completions")
-    return parallelism if completions is None else min(parallelism, spec.count("completions", 1))
+@attrs.frozen
+class _Started:
+    """
+    What a kind starts.
+
+    Attributes:
+        parts: of one replica.
+        replicas: how many the object says, in `field`.
+        selector: of its pods; None if it selects none.
+        grouped: whether the parts belong together.
+    """
+
+    parts: tuple[Part, ...]
+    replicas: int = 1
+    field: str = "replicas"
+    selector: object = None
+    grouped: bool = False
 
 
-def _wanted(fields: Fields, said: int, replicas: int | None, field: str) -> int:
+def _replicated(fields: Fields, namespace: str, replicas: int | None, notes: Sequence[str]) -> Replicated:
+    started = _KINDS[_kind(fields)](fields)
+    wanted = _wanted(fields, started.replicas if replicas is None else replicas, started.field)
+    parts = [part for part in started.parts if part.count > 0]
+    if not parts:
+        raise fields.error("it has no pods")
+    read = [pod_set(fields, part, namespace=namespace) for part in parts]
+    exclusive = _exclusive(fields) if started.grouped else ()
+    said = (*notes, *(note for _, more in read for note in more), *exclusive)
+    pod_sets = tuple(pods for pods, _ in read)
+    workload = _selecting(fields, parts[0].controller, pod_sets[0].template.namespace, started.selector)
+    found = Replicated(wanted, pod_sets, fields.title, workload, tuple(dict.fromkeys(said)))
+    if wanted * found.pods_per_replica > MOST_REPLICAS:
+        raise fields.error(f"{wanted * found.pods_per_replica} pods; at most {MOST_REPLICAS} are counted")
+    return found
+
+
+def _wanted(fields: Fields, wanted: int, field: str) -> int:
     """Return the number of replicas; 0 in the file is an error, because nothing would be asked."""
-    wanted = said if replicas is None else replicas
-    if not 0 < wanted <= MOST_REPLICAS:
-        if wanted:
-            raise fields.error(f"{wanted} replicas; at most {MOST_REPLICAS} are counted")
+    if wanted > MOST_REPLICAS or wanted < 0:
+        raise fields.error(f"{wanted} replicas; at most {MOST_REPLICAS} are counted")
+    if not wanted:
         raise fields.error(f"{field} is 0; say how many pods with --replicas")
     return wanted
 
 
-def _pod(fields: Fields, namespace: str, replicas: int | None, notes: tuple[str, ...]) -> Replicated:
-    wanted = _wanted(fields, 1, replicas, "replicas")
-    pods, more = pod_set(fields, fields, namespace=namespace)
-    return Replicated(wanted, (pods,), fields.title, notes=(*notes, *more))
-
-
-def _job(fields: Fields, namespace: str, replicas: int | None, notes: tuple[str, ...]) -> Replicated:
-    spec = fields.at("spec")
-    wanted = _wanted(fields, _pods_of_job(spec), replicas, "spec.parallelism")
-    job = Controller("batch/v1", "Job", fields.name, {"batch.kubernetes.io/job-name": fields.name})
-    pods, more = pod_set(fields, spec.at("template"), namespace=namespace, controller=job)
-    return Replicated(wanted, (pods,), fields.title, notes=(*notes, *more))
-
-
-def _cron_job(fields: Fields, namespace: str, replicas: int | None, notes: tuple[str, ...]) -> Replicated:
-    job = {**fields.value, "spec": fields.at("spec").at("jobTemplate").at("spec").value}
-    return _job(Fields(fields.source, job), namespace, replicas, notes)
-
-
-def _deployment(fields: Fields, namespace: str, replicas: int | None, notes: tuple[str, ...]) -> Replicated:
-    spec = fields.at("spec")
-    kind, labels = fields.value.get("kind"), dict[str, str]()
-    if kind == "Deployment":
-        kind, labels = "ReplicaSet", {"pod-template-hash": "new"}
-    version = "v1" if kind == "ReplicationController" else "apps/v1"
-    controller = Controller(version, str(kind), fields.name, labels)
-    wanted = _wanted(fields, spec.count("replicas", 1), replicas, "spec.replicas")
-    pods, more = pod_set(
-        fields,
-        spec.at("template"),
-        namespace=namespace,
-        controller=controller,
-        claims=spec.objects("volumeClaimTemplates"),
-    )
+def _selecting(fields: Fields, controller: Controller | None, namespace: str, selector: object) -> Workload | None:
+    """Return the controller as what selects pods."""
+    if controller is None or selector is None:
+        return None
+    selector = {"matchLabels": selector} if controller.kind == "ReplicationController" else selector
     try:
-        workload = controller.workload(namespace=pods.template.namespace, selector=spec.value.get("selector"))
+        selects = label_selector(msgspec.convert(selector, wire.Selector))
     except ValueError as error:
         raise fields.error(f"spec.selector cannot be read: {error}") from None
-    return Replicated(wanted, (pods,), fields.title, workload, (*notes, *more))
-
-
-def _job_set(fields: Fields, namespace: str, replicas: int | None, notes: tuple[str, ...]) -> Replicated:
-    """Return a JobSet as one replica: its Jobs belong together."""
-    pod_sets: list[PodSet] = []
-    for part in fields.at("spec").objects("replicatedJobs"):
-        replicated_job = fields.part(part, "spec.replicatedJobs")
-        job = replicated_job.at("template").at("spec")
-        count = replicated_job.count("replicas", 1) * _pods_of_job(job)
-        labels = {
-            "jobset.sigs.k8s.io/jobset-name": fields.name,
-            "jobset.sigs.k8s.io/replicatedjob-name": replicated_job.plain_name,
-        }
-        owner = Controller("batch/v1", "Job", f"{fields.name}-{replicated_job.plain_name}", labels)
-        pods, more = pod_set(
-            fields,
-            job.at("template"),
-            namespace=namespace,
-            controller=owner,
-            count=count,
-            name=replicated_job.plain_name,
-        )
-        notes = (*notes, *more)
-        if count:
-            pod_sets.append(pods)
-    return _group(fields, tuple(pod_sets), _wanted(fields, 1, replicas, "replicas"), notes)
-
-
-def _leader_worker_set(fields: Fields, namespace: str, replicas: int | None, notes: tuple[str, ...]) -> Replicated:
-    """Return groups of a leader and its workers; without a template of its own, the leader is like a worker."""
-    spec = fields.at("spec")
-    template = spec.at("leaderWorkerTemplate")
-    size = template.count("size", 1)
-    worker = template.at("workerTemplate")
-    leader = template.at("leaderTemplate") if template.value.get("leaderTemplate") is not None else worker
-    labels = {"leaderworkerset.sigs.k8s.io/name": fields.name}
-    owner = Controller("apps/v1", "StatefulSet", fields.name, labels)
-    pod_sets: list[PodSet] = []
-    for name, of_template, count in (("leader", leader, 1), ("worker", worker, size - 1)):
-        if count > 0:
-            pods, more = pod_set(fields, of_template, namespace=namespace, controller=owner, count=count, name=name)
-            pod_sets.append(pods)
-            notes = (*notes, *more)
-    wanted = _wanted(fields, spec.count("replicas", 1), replicas, "spec.replicas")
-    return _group(fields, tuple(pod_sets), wanted, notes)
-
-
-def _group(fields: Fields, pod_sets: tuple[PodSet, ...], replicas: int, notes: tuple[str, ...]) -> Replicated:
-    group = Replicated(replicas, pod_sets, fields.title, notes=(*dict.fromkeys(notes), *_exclusive(fields)))
-    if not group.pods_per_replica:
-        raise fields.error("it has no pods")
-    if replicas * group.pods_per_replica > MOST_REPLICAS:
-        raise fields.error(f"{replicas * group.pods_per_replica} pods; at most {MOST_REPLICAS} are counted")
-    return group
+    return Workload("", controller.api_version, controller.kind, namespace, controller.name, selects)
 
 
 def _exclusive(fields: Fields) -> Iterator[str]:
@@ -497,9 +430,66 @@ def _exclusive(fields: Fields) -> Iterator[str]:
             yield f"The annotation {key} is not considered: each group may need a {annotations[key]} of its own."
 
 
-_Reader = Callable[[Fields, str, int | None, tuple[str, ...]], Replicated]
+def _pods_of_job(spec: Fields) -> int:
+    """Return how many pods of a Job run at once."""
+    parallelism = spec.count("parallelism", 1)
+    completions = spec.value.get("completions")
+    return parallelism if completions is None else min(parallelism, spec.count("completions", 1))
 
-_READERS: Final[Mapping[str, _Reader]] = {
+
+def _pod(fields: Fields) -> _Started:
+    return _Started((Part(fields),))
+
+
+def _job(fields: Fields) -> _Started:
+    spec = fields.at("spec")
+    job = Controller("batch/v1", "Job", fields.name, {"batch.kubernetes.io/job-name": fields.name})
+    wanted = _pods_of_job(spec)
+    return _Started((Part(spec.at("template"), job),), wanted, "spec.parallelism")
+
+
+def _cron_job(fields: Fields) -> _Started:
+    job = {**fields.value, "spec": fields.at("spec").at("jobTemplate").at("spec").value}
+    return _job(Fields(fields.source, job))
+
+
+def _deployment(fields: Fields) -> _Started:
+    spec = fields.at("spec")
+    kind, labels = _kind(fields), dict[str, str]()
+    if kind == "Deployment":
+        kind, labels = "ReplicaSet", {"pod-template-hash": "new"}
+    version = "v1" if kind == "ReplicationController" else "apps/v1"
+    controller = Controller(version, kind, fields.name, labels)
+    part = Part(spec.at("template"), controller, claims=spec.objects("volumeClaimTemplates"))
+    return _Started((part,), spec.count("replicas", 1), "spec.replicas", spec.value.get("selector"))
+
+
+def _job_set(fields: Fields) -> _Started:
+    """Return a JobSet as one replica: its Jobs belong together."""
+    parts: list[Part] = []
+    for each in fields.at("spec").objects("replicatedJobs"):
+        replicated_job = fields.part(each, "spec.replicatedJobs")
+        name, job = replicated_job.plain_name, replicated_job.at("template").at("spec")
+        labels = {"jobset.sigs.k8s.io/jobset-name": fields.name, "jobset.sigs.k8s.io/replicatedjob-name": name}
+        owner = Controller("batch/v1", "Job", f"{fields.name}-{name}", labels)
+        count = replicated_job.count("replicas", 1) * _pods_of_job(job)
+        parts.append(Part(job.at("template"), owner, count, name))
+    return _Started(tuple(parts), grouped=True)
+
+
+def _leader_worker_set(fields: Fields) -> _Started:
+    """Return groups of a leader and its workers; without a template of its own, the leader is like a worker."""
+    spec = fields.at("spec")
+    template = spec.at("leaderWorkerTemplate")
+    worker = template.at("workerTemplate")
+    leader = template.at("leaderTemplate") if template.value.get("leaderTemplate") is not None else worker
+    labels = {"leaderworkerset.sigs.k8s.io/name": fields.name}
+    owner = Controller("apps/v1", "StatefulSet", fields.name, labels)
+    parts = (Part(leader, owner, 1, "leader"), Part(worker, owner, template.count("size", 1) - 1, "worker"))
+    return _Started(parts, spec.count("replicas", 1), "spec.replicas", grouped=True)
+
+
+_KINDS: Final[Mapping[str, Callable[[Fields], _Started]]] = {
     "CronJob": _cron_job,
     "Deployment": _deployment,
     "Job": _job,

@@ -242,8 +242,11 @@ BOMB = b"a: &a [1,1,1,1,1,1,1,1,1,1]\n" + b"".join(
         (b"kind: Job\nmetadata: {name: j}\nspec: {template: 3}", "Job j: spec.template is no object"),
         (b"kind: Job\nspec: {parallelism: -1}", "Job unnamed: spec.parallelism is -1; it must be a whole number"),
         (b"kind: Job\nspec: {parallelism: true}", "spec.parallelism is True; it must be a whole number"),
-        (b"kind: Job\nspec: {parallelism: 0}", "spec.parallelism is 0; say how many pods with --replicas"),
-        (b"kind: Deployment\nspec: {replicas: 20000}", "20000 replicas; at most 10000 are counted"),
+        (
+            b"kind: Job\nspec: {parallelism: 0, template: {}}",
+            "spec.parallelism is 0; say how many pods with --replicas",
+        ),
+        (b"kind: Deployment\nspec: {replicas: 20000, template: {}}", "20000 replicas; at most 10000 are counted"),
         (b"kind: Pod\nmetadata: {name: p}\nspec: {}", "Pod p: spec.containers is missing or empty"),
         (b"kind: Pod\nspec: {containers: [5]}", "spec.containers is no list of objects"),
         (b"kind: JobSet\nspec: {replicatedJobs: []}", "JobSet unnamed: it has no pods"),
