@@ -172,6 +172,9 @@ def test_what_the_files_lack_is_noted(tmp_path: Path) -> None:
         ("NAME   READY\ntrn1-a True\n", "is neither JSON nor YAML|no list"),
         ("a: &x [1]\nb: *x\n", "an alias in line 2"),
         ("[" * 100_000, "more than 200 levels"),
+        ("a: !!python/object:os.system x", "the tag tag:yaml.org,2002:python"),
+        ("? [a]\n: b", "found unhashable key"),
+        ("a: !!int x", "the type of its tag|invalid literal"),
         ("- [}", "no YAML in line 1"),
         ("\0", "is neither JSON nor YAML"),
         ('{"items":' + "[" * 100_000, "is cut off"),
@@ -237,38 +240,6 @@ def spoil(dice: Random, item: Any) -> None:
             continue
         item[key] = dice.choice(JUNK)
         return
-
-
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        (b"a: {1: 2}\n---\nb: x\n", [b'{"a":{"1":2}}', b'{"b":"x"}']),
-        (b"---\n---\n", []),
-        (b"a: 2026-11-22T08:00:00Z", [b'{"a":"2026-11-22T08:00:00Z"}']),
-        (b"- [a]", [b'[["a"]]']),
-    ],
-)
-def test_documents_of_yaml(text: bytes, want: list[bytes]) -> None:
-    """Each is one JSON text; empty ones are left out."""
-    assert list(files._yaml("f", text)) == want
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"a: &x [1]\nb: [*x, *x]", "f is neither JSON nor YAML of objects: an alias in line 2"),
-        (b"[" * 100_000, "more than 200 levels in line 1"),
-        (b"a:\n" + b"".join(b" " * depth + b"- \n" for depth in range(1, 500)), "more than 200 levels in line 201"),
-        (b"a: !!python/object:os.system x", "the tag tag:yaml.org,2002:python"),
-        (b"? [a]\n: b", "found unhashable key"),
-        (b"a: \xff", "f is neither JSON nor YAML of objects"),
-        (b"a: !!int x", "the type of its tag|invalid literal"),
-    ],
-)
-def test_yaml_that_is_refused(text: bytes, says: str) -> None:
-    """One sentence names the file, and the line where there is one."""
-    with pytest.raises(ConfigurationError, match=says):
-        list(files._yaml("f", text))
 
 
 def test_a_limit_of_yaml(monkeypatch: pytest.MonkeyPatch) -> None:

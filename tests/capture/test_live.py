@@ -119,13 +119,6 @@ async def test_failures() -> None:
         await read(ListingServer(url="http://127.0.0.1:1"))
 
 
-async def test_pages() -> None:
-    """Objects of all pages are read."""
-    pods = [pod(f"p{number:04}", neuron=1, phase="Pending") for number in range(1200)]
-    async with listing(lists={NODES: ITEMS[:1], PODS: pods}, default=404) as server:
-        assert len((await read(server)).waiting) == 1200
-
-
 def some_cluster(dice: Random) -> dict[str, list[Any]]:
     """Return nodes and pods, of which some hold devices, some wait, and some are spoilt."""
     nodes = [node(f"n{number}", instance_type=dice.choice(TYPES)) for number in range(6)]

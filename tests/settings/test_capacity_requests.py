@@ -8,7 +8,7 @@ import pytest
 from neuron_scheduler.capacity.placeholders import NAMESPACE, SCHEDULER_NAME
 from neuron_scheduler.settings import config_file
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.profile_config import RESERVED, CapacityRequests, ProfileConfig, path_of
+from neuron_scheduler.settings.profile_config import RESERVED, CapacityRequests, ProfileConfig
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 HEAD = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
@@ -88,15 +88,5 @@ def test_the_reserved_name_is_that_of_placeholders() -> None:
 
 
 def test_the_defaults() -> None:
-    """They are in range, and the file's fields are camel case."""
+    """They are in range."""
     assert not CapacityRequests().complaint
-    assert [path_of(field) for field in attrs.fields(CapacityRequests)] == [
-        "wait",
-        "pause",
-        "giveUp",
-        "maxMachines",
-        "maxDevices",
-        "maxMachinesPerNamespace",
-        "maxDevicesPerNamespace",
-        "image",
-    ]

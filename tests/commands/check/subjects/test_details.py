@@ -1,11 +1,14 @@
 """What findings say and recommend, where it depends on how the cluster was installed."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from neuron_scheduler.commands.check.subjects import (
+    api_server,
     commands,
     installation,
     nodes as nodes_subject,
@@ -17,7 +20,6 @@ from neuron_scheduler.commands.check.subjects.finding import Finding, Severity
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME
 from neuron_scheduler.commands.check.subjects.nodes import Machines, has_neuron_type, machines
 from neuron_scheduler.commands.check.subjects.snapshot import Access, Lease, Snapshot, Unread
-from neuron_scheduler.model.wording import counted, listed
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
     BEFORE,
@@ -37,6 +39,7 @@ from tests.support.snapshots import (
     without,
 )
 
+ROOT = Path(__file__).parents[4]
 POLICIES = policies()
 BINDINGS = policies("ValidatingAdmissionPolicyBinding")
 EXTENDING = deployment("k8s-neuron-scheduler", "extender", "--config=/c", serves=())
@@ -91,24 +94,19 @@ def test_helm_restores_what_helm_has_installed() -> None:
         ("theirs", "helm uninstall theirs --namespace kube-system"),
         (
             "neuron-helm-chart",
-            commands.switch_off("neuron-helm-chart", "kube-system"),
+            (
+                "helm upgrade neuron-helm-chart oci://public.ecr.aws/neuron/neuron-helm-chart --namespace kube-system"
+                " --reuse-values --set scheduler.enabled=false"
+            ),
         ),
     ],
 )
 def test_how_another_scheduler_is_removed(release: str, command: str) -> None:
-    """AWS's release has the device plugin too, so it is switched off and not uninstalled."""
+    """AWS's release has the device plugin too: its scheduler is switched off, and its other values stay."""
     aws = foreign("my-scheduler", serves=("my-scheduler",), release=release)
     before = attrs.evolve(BEFORE, deployments=(aws, extension(release=release)))
     found = one(other_schedulers.findings(before), "same-scheduler-name")
     assert (found.severity, found.command) == (Severity.WARNING, command)
-
-
-def test_aws_release_keeps_its_device_plugin() -> None:
-    """Its scheduler is switched off, and its other values stay."""
-    assert commands.switch_off("neuron-helm-chart", "kube-system") == (
-        "helm upgrade neuron-helm-chart oci://public.ecr.aws/neuron/neuron-helm-chart --namespace kube-system"
-        " --reuse-values --set scheduler.enabled=false"
-    )
 
 
 def test_aws_release_is_named_with_its_own_namespace() -> None:
@@ -369,11 +367,28 @@ def test_how_a_usage_map_contradicts_the_pods() -> None:
     assert found.objects == ("trn1-a",)
 
 
-def test_words() -> None:
-    """Numbers with nouns, and lists."""
-    assert (counted(1, "node"), counted(2, "node"), counted(0, "node has", "nodes have")) == (
-        "1 node",
-        "2 nodes",
-        "0 nodes have",
-    )
-    assert [listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+def test_the_supported_versions_are_the_documented_ones() -> None:
+    """Three places say which versions of Kubernetes the scheduler is for."""
+    oldest, newest = (".".join(map(str, version)) for version in (api_server.OLDEST, api_server.NEWEST))
+    assert f"{oldest} to {newest}" in (ROOT / "README.md").read_text()
+    chart = (ROOT / "manifests" / "chart" / "Chart.yaml").read_text()
+    assert re.findall(r"^kubeVersion: .*?(\d+\.\d+)\.0", chart, re.MULTILINE) == [oldest]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        ("v1.33.0", "version"),
+        ("v1.37.2", "version"),
+        ("v1.34.7-eks-113cf36", "version"),
+        ("v1.37.2+sandbox", "version"),
+        ("v1.32.99", "version-too-old"),
+        ("v1.9.0", "version-too-old"),
+        ("v1.38.0-alpha.1", "version-too-new"),
+        ("v2.0.0", "version-too-new"),
+        ("main", "version-unknown"),
+    ],
+)
+def test_versions(version: str, code: str) -> None:
+    """Numbers are compared, whatever a distribution adds."""
+    assert [finding.code for finding in api_server.findings(sick(version=version))] == [code]

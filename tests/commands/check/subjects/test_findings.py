@@ -66,19 +66,16 @@ def asks(**changes: Any) -> Snapshot:
 
 def with_nodes(*more: Node) -> Snapshot:
     """Return the healthy cluster with more nodes."""
-    assert isinstance(HEALTHY.nodes, tuple)
     return sick(nodes=(*HEALTHY.nodes, *nodes(*more)))
 
 
 def with_pods(*more: SeenPod) -> Snapshot:
     """Return the healthy cluster with more pods."""
-    assert isinstance(HEALTHY.pods, tuple)
     return sick(pods=(*HEALTHY.pods, *more))
 
 
 def with_usage_maps(device_map: str, **changes: Any) -> Snapshot:
     """Return the healthy cluster with an annotation of AWS's extension on trn1-a, where devices 0-3 are used."""
-    assert isinstance(HEALTHY.nodes, tuple)
     annotated = tuple(
         attrs.evolve(each, usage_maps={"NEURON_DEV_USAGE_MAP": device_map}) if each.node.name == "trn1-a" else each
         for each in HEALTHY.nodes

@@ -1,11 +1,12 @@
-"""The report for a person: what is on which line, on wide and narrow terminals, with and without colour."""
+"""The report for a person, on wide and narrow terminals, and the one for scripts, whose fields are fixed."""
 
 import re
 
 import attrs
 import pytest
 
-from neuron_scheduler.commands.check.report import SUBJECTS, Report, TextReport, report_on, summary
+from neuron_scheduler import __version__
+from neuron_scheduler.commands.check.report import SUBJECTS, Report, TextReport, content, report_on, summary
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, warning
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from tests.support.snapshots import BEFORE, HEALTHY
@@ -96,3 +97,40 @@ def test_exit_codes() -> None:
     assert report_on(attrs.evolve(HEALTHY, daemon_sets=unread)).exit_code == 1
     assert report_on(attrs.evolve(HEALTHY, nodes=unread)).exit_code == 1
     assert report_on(attrs.evolve(HEALTHY, nodes=unread, pods=unread)).exit_code == 2
+
+
+def test_the_whole_of_the_json() -> None:
+    """All fields of a healthy cluster, and of one finding."""
+    found = content(report_on(HEALTHY))
+    findings = found.pop("findings")
+    assert found == {
+        "schemaVersion": 1,
+        "version": __version__,
+        "exitCode": 0,
+        "server": "https://10.0.0.1:443",
+        "source": "kubeconfig test",
+        "kubernetesVersion": "v1.36.2",
+        "namespace": "kube-system",
+        "schedulerNames": ["my-scheduler"],
+        "counts": {"ok": len(findings), "note": 0, "not-checked": 0, "warning": 0, "error": 0},
+        "machines": [
+            {"instanceType": "inf2.24xlarge", "nodes": 1, "devices": 6, "cores": 12},
+            {"instanceType": "trn1.32xlarge", "nodes": 2, "devices": 16, "cores": 32},
+        ],
+    }
+    assert findings[0] == {
+        "subject": "api-server",
+        "code": "version",
+        "severity": "ok",
+        "message": "Kubernetes v1.36.2 (supported: 1.33 to 1.37)",
+        "advice": "",
+        "command": "",
+        "objects": [],
+    }
+
+
+def test_what_is_unknown_is_null_in_json() -> None:
+    """The version that could not be read; no machines without nodes."""
+    unread = Unread("list something")
+    found = content(report_on(attrs.evolve(BEFORE, version=unread, nodes=unread)))
+    assert (found["kubernetesVersion"], found["machines"], found["exitCode"]) == (None, [], 1)
