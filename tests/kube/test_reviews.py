@@ -165,14 +165,6 @@ async def test_a_proxys_refusal_is_no_answer(status: int) -> None:
             await reviews.may("system:serviceaccount:a:b", (), Right("create", "pods/binding").attributes)
 
 
-@pytest.mark.parametrize("message", ["Too many requests, please try again later.", "<html/>"])
-async def test_too_many_requests_are_named(message: str) -> None:
-    """Whoever says so, the status is passed on."""
-    async with scripted(answer(message, status=429)) as (_, client):
-        with pytest.raises(ApiError, match="429"):
-            await UserReviews(client).user_of("a token")
-
-
 async def test_no_answer() -> None:
     """A refusal, garbage or a proxy's answer is an error, never a yes or a no."""
     foreign = answer("[]"), answer("cut")

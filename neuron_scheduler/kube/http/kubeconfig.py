@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import quote
@@ -79,9 +80,64 @@ async def read(
     Raises:
         ConfigurationError: no file exists, or one cannot be used.
     """
-    try:
+    with _in_one_sentence(paths):
         merger = KubeConfigMerger(paths)
-        return await _chosen(merger, context, server=server, token=token, acting_as=acting_as, clock=clock)
+        config = merger.config
+        if config is None:
+            raise ConfigurationError("it does not exist; pass --kubeconfig FILE or --master URL")
+        current = (merger.config_files[path].get("current-context") for path in merger.paths)
+        name = context or next(filter(None, current), "")
+        if not name:
+            raise ConfigurationError("it has no current-context; `kubectl config use-context NAME` sets it")
+        chosen = _entry(config, "context", name)
+        cluster, user = _entry(config, "cluster", chosen["cluster"]), _user(config, chosen)
+        if server:
+            cluster.value["server"] = server
+        if not cluster.safe_get("server"):
+            raise ConfigurationError(f"cluster {chosen['cluster']!r} has no server")
+        plugin, token_file = _taken_out(user, token)
+        acting_as = acting_as or user.value
+        headers = (*_acting_as(acting_as), *_uncompressed(cluster))
+        settings = Configuration()
+        await KubeConfigLoader(config_dict=config, active_context=name, config_base_path=None).load_and_set(settings)
+        credentials = TokenFile(token_file, clock) if token_file else await _credentials(settings, plugin)
+        tls = Tls(
+            clock=clock,
+            ca_file=settings.ssl_ca_cert,
+            cert_file=settings.cert_file,
+            key_file=settings.key_file,
+            verify=settings.verify_ssl,
+            server_name=settings.tls_server_name,
+            origin=f"kubeconfig {os.pathsep.join(merger.paths)}",
+        )
+        return Kubeconfig(
+            server=(settings.host or "").rstrip("/"),
+            credentials=credentials,
+            tls=tls,
+            proxy_url=settings.proxy or "",
+            headers=headers,
+            acting_as=acting_as.get("as") or "",
+            namespace=chosen.safe_get("namespace") or "",
+        )
+
+
+async def _credentials(settings: Configuration, plugin: ConfigNode | None) -> Credentials:
+    """Return the credentials beside a tokenFile; the certificate of a plugin goes into the settings."""
+    if settings.api_key:
+        scheme, _, secret = settings.api_key["BearerToken"].partition(" ")
+        return Fixed(f"{scheme} {printable(secret, 'the user')}")
+    if plugin is None or settings.cert_file is not None:
+        return NOBODY
+    credentials = ExecPlugin(lambda: _run(plugin), time.time)
+    settings.cert_file, settings.key_file = _certificate(await credentials.start())
+    return credentials
+
+
+@contextmanager
+def _in_one_sentence(paths: str) -> Iterator[None]:
+    """Turn every exception into an error that names the files."""
+    try:
+        yield
     except (ConfigurationError, CredentialsError) as error:
         raise ConfigurationError(f"kubeconfig {paths}: {error}") from error
     except Exception as error:
@@ -95,63 +151,6 @@ def _without_values(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1} of {error.problem_mark.name} is no YAML"
     return (str(error) or type(error).__name__).partition("{")[0][:LONGEST_ERROR].partition("\n")[0]
-
-
-async def _chosen(
-    merger: KubeConfigMerger,
-    context: str,
-    *,
-    server: str,
-    token: str,
-    acting_as: Mapping[str, Any],
-    clock: Callable[[], float],
-) -> Kubeconfig:
-    config = merger.config
-    if config is None:
-        raise ConfigurationError("it does not exist; pass --kubeconfig FILE or --master URL")
-    current = (merger.config_files[path].get("current-context") for path in merger.paths)
-    name = context or next(filter(None, current), "")
-    if not name:
-        raise ConfigurationError("it has no current-context; `kubectl config use-context NAME` sets it")
-    chosen = _entry(config, "context", name)
-    cluster, user = _entry(config, "cluster", chosen["cluster"]), _user(config, chosen)
-    if server:
-        cluster.value["server"] = server
-    if not cluster.safe_get("server"):
-        raise ConfigurationError(f"cluster {chosen['cluster']!r} has no server")
-    plugin, token_file = _taken_out(user, token)
-    acting_as = acting_as or user.value
-    headers = (*_acting_as(acting_as), *_uncompressed(cluster))
-    settings = Configuration()
-    await KubeConfigLoader(config_dict=config, active_context=name, config_base_path=None).load_and_set(settings)
-    credentials: Credentials = NOBODY
-    if token_file:
-        credentials = TokenFile(token_file, clock)
-    elif settings.api_key:
-        scheme, _, secret = settings.api_key["BearerToken"].partition(" ")
-        credentials = Fixed(f"{scheme} {printable(secret, 'the user')}")
-    elif plugin is not None and settings.cert_file is None:
-        credentials = ExecPlugin(lambda: _run(plugin), time.time)
-        status = await credentials.start()
-        settings.cert_file, settings.key_file = _certificate(status)
-    tls = Tls(
-        clock=clock,
-        ca_file=settings.ssl_ca_cert,
-        cert_file=settings.cert_file,
-        key_file=settings.key_file,
-        verify=settings.verify_ssl,
-        server_name=settings.tls_server_name,
-        origin=f"kubeconfig {os.pathsep.join(merger.paths)}",
-    )
-    return Kubeconfig(
-        server=(settings.host or "").rstrip("/"),
-        credentials=credentials,
-        tls=tls,
-        proxy_url=settings.proxy or "",
-        headers=headers,
-        acting_as=acting_as.get("as") or "",
-        namespace=chosen.safe_get("namespace") or "",
-    )
 
 
 def _entry(config: ConfigNode, kind: str, name: Any) -> ConfigNode:

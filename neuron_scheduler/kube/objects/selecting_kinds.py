@@ -32,11 +32,7 @@ def _namespace(namespace: _Namespace) -> Namespace:
 
 
 NAMESPACES: Final[Resource[Namespace]] = Resource(
-    path="/api/v1/namespaces",
-    kind="Namespace",
-    shape=_Namespace,
-    read=_namespace,
-    order=attrgetter("name", "uid"),
+    path="/api/v1/namespaces", kind="Namespace", shape=_Namespace, read=_namespace, order=attrgetter("name", "uid")
 )
 
 

@@ -67,13 +67,6 @@ async def test_the_cluster_wins_over_a_stray_kubeconfig(folder: Path) -> None:
     assert connection.server == "https://10.0.0.1:443"
 
 
-async def test_the_environment_names_a_kubeconfig(folder: Path) -> None:
-    """KUBECONFIG is read when `load` is called, not when a module is imported."""
-    connection = await connect(KUBECONFIG=kubeconfig(folder))
-
-    assert connection.server == "https://api:6443"
-
-
 async def test_a_context_by_its_name(folder: Path) -> None:
     """It replaces the current one, and means a kubeconfig even in a cluster."""
     there = {"name": "there", "context": {"cluster": "d"}}

@@ -313,14 +313,6 @@ async def test_a_silent_stream_times_out() -> None:
     assert first == b"1\n"
 
 
-async def test_a_refused_stream_is_an_api_error() -> None:
-    """A watch's status is checked before its first line."""
-    async with scripted(refuse(410, "Expired")) as (_, client):
-        with pytest.raises(ApiError, match="410"):
-            async with client.stream("/x", params={}, read_timeout=PATIENCE):
-                raise AssertionError
-
-
 async def test_headers_of_a_connection_are_sent_with_every_request() -> None:
     """Reads, writes and watches send the impersonation headers; a repeated header is sent twice."""
     headers = (("Impersonate-User", "J\xfcrgen"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
@@ -360,12 +352,3 @@ async def test_a_line_of_twelve_mebibytes_is_read() -> None:
         assert await stream.next() == b"next\n"
         assert await stream.next() == b"half"
         assert await stream.next() == b""
-
-
-async def test_a_body_is_read_up_to_a_bound() -> None:
-    """A page that is too large is not read to its end."""
-    async with scripted(watching(b"x" * 1000), watching(b"x" * 1001)) as (_, client):
-        async with client.stream("/x", params={}, read_timeout=PATIENCE) as stream:
-            assert await stream.whole(1000) == b"x" * 1000
-        async with client.stream("/x", params={}, read_timeout=PATIENCE) as stream:
-            assert await stream.whole(1000) is None

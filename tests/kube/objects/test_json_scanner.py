@@ -79,12 +79,6 @@ async def test_what_is_no_pod(text: str) -> None:
         await stored_pod(text.encode())
 
 
-async def test_bytes_that_are_no_text_in_managed_fields_change_nothing() -> None:
-    """Users may write them, and the API server sends them as they are."""
-    odd = FLAT.replace('"managedFields": []', '"managedFields": ["\udcff"]').encode(errors="surrogateescape")
-    assert await stored_pod(odd) == await stored_pod(FLAT.encode())
-
-
 HALVES = [r"\ud800", r"\uDFFF", r"\ud800\ud800", r"\udc00\ud800 ", r"\\\ud9ab", r"\"\ud800\""]
 
 

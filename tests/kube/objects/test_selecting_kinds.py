@@ -19,15 +19,6 @@ def test_a_namespace() -> None:
     assert NAMESPACES.decode(encoded(namespace)) == Decoded("ns", "u", "3", Namespace("u", "ns", {"team": "a"}))
 
 
-def test_an_unreadable_namespace_keeps_its_name() -> None:
-    """It is malformed, under its name; noise has none."""
-    decoded = NAMESPACES.decode(encoded({"metadata": {"name": "ns", "uid": "u", "labels": 7}}))
-    assert decoded.key == "ns"
-    assert isinstance(decoded.value, Malformed)
-    assert (decoded.value.kind, decoded.value.uid) == ("Namespace", "u")
-    assert NAMESPACES.decode(b"{").key == ""
-
-
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 METADATA = {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "7"}
 RESOURCES = {resource.path.rpartition("/")[2]: resource for resource in WORKLOADS}
@@ -106,10 +97,3 @@ def budget_of(**parts: Any) -> DisruptionBudget | Malformed | None:
 def test_a_budget(parts: dict[str, Any], want: DisruptionBudget) -> None:
     """Selector, allowed disruptions, and the pods that are already counted."""
     assert budget_of(**parts) == want
-
-
-def test_an_unreadable_budget_is_named() -> None:
-    """It is malformed, with as much of its identity as can be read."""
-    budget = budget_of(status={"disruptionsAllowed": "many"})
-    assert isinstance(budget, Malformed)
-    assert (budget.kind, budget.key, budget.uid) == ("PodDisruptionBudget", "d/b", "u")

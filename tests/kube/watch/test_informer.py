@@ -13,10 +13,9 @@ from aiohttp import web
 
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import READ_BUFFER
-from neuron_scheduler.kube.objects.base import Decoded, Malformed
+from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.informer import (
-    BOOKMARK,
     LONGEST_PAUSE,
     MOST_SILENT,
     PAGE,
@@ -412,11 +411,6 @@ async def test_a_deep_object_in_a_line() -> None:
     for line in (f'{{"type": "ADDED", "object": {text}}}\n', f'{{"object": {text}, "type": "ADDED"}}\n'):
         assert PODS.decode_change(line.encode()) is None
         assert await read_line(PODS, line.encode()) == ("ADDED", PODS.decode(json.dumps(pod("p")).encode()))
-
-
-async def test_a_bookmark() -> None:
-    """It has a version and nothing else."""
-    assert await read_line(PODS, bookmark("20")) == (BOOKMARK, Decoded("", "", "20", None))
 
 
 # -- pages of a list --
