@@ -1,7 +1,9 @@
 """kube-scheduler's preempt call: both forms of the request, the nodes that are left out, and what is refused."""
 
+import itertools
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -31,21 +33,20 @@ BOTH_UNITS = {"limits": {"aws.amazon.com/neuron": "1", "aws.amazon.com/neuroncor
 
 
 def verb(
-    cluster: Cluster, *, budgets: Sequence[DisruptionBudget] = (), step: float = 0.0, abandoned: Container[str] = ()
+    cluster: Cluster,
+    *,
+    budgets: Sequence[DisruptionBudget] = (),
+    clock: Callable[[], float] = lambda: 0.0,
+    abandoned: Container[str] = (),
+    own_names: Container[str] = ("my-scheduler",),
 ) -> Preempt:
-    """Return the verb; each look at its clock takes so many seconds."""
-    now = [0.0]
-
-    def clock() -> float:
-        now[0] += step
-        return now[0]
-
+    """Return the verb."""
     return Preempt(
         cluster=cluster,
         profile=preemption_profile(),
         beside=extender_profile(),
         budgets=lambda: budgets,
-        own_names={"my-scheduler"},
+        own_names=own_names,
         abandoned=lambda uid: uid in abandoned,
         clock=clock,
     )
@@ -177,8 +178,8 @@ async def test_after_some_time_no_further_node_is_looked_at() -> None:
     cluster = cluster_of([node(name, "trn1.32xlarge") for name in names], pods)
     proposed = {name: [f"uid-{name}-0"] for name in names}
     assert answered(await verb(cluster).preempt(request(proposed))).keys() == {"n39"}
-    slow = answered(await verb(cluster, step=preempt_module.LONGEST / 10).preempt(request(proposed)))
-    assert slow.keys() == {"n0"}
+    slow = partial(next, itertools.count(0.0, preempt_module.LONGEST / 10))
+    assert answered(await verb(cluster, clock=slow).preempt(request(proposed))).keys() == {"n0"}
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -227,15 +228,7 @@ class Road:
 
     def restart(self) -> None:
         """Forget all answers, like a new process."""
-        self.verb = Preempt(
-            cluster=self.cluster,
-            profile=preemption_profile(),
-            beside=extender_profile(),
-            budgets=lambda: (),
-            own_names=self.own_names,
-            abandoned=lambda _: False,
-            clock=lambda: self.now,
-        )
+        self.verb = verb(self.cluster, clock=lambda: self.now, own_names=self.own_names)
 
     async def ask(self, *names: str, nominated: str = "", **fields: Any) -> dict[str, list[str]]:
         """Return the victims that are named if kube-scheduler would evict pods of these nodes, or of both."""

@@ -26,7 +26,6 @@ from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import Connections, open_socket
 from neuron_scheduler.serving.server import health
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.extender.test_verbs import BIND, Leader, Replica, by_names
@@ -385,19 +384,3 @@ async def test_only_trusted_clients(authority: Authority) -> None:
                 with pytest.raises(aiohttp.ClientError):
                     await post(client, FILTER, by_names(pod_manifest("p")))
     assert port.counted(REQUESTS) == {'{code="200",verb="filter"}': 1.0}
-
-
-def test_a_certificate_that_cannot_be_used(authority: Authority) -> None:
-    """The error names the extender's flags."""
-    authority.certificate(trustme.CA())
-    (authority.folder / "ca.crt").write_text("none")
-    with pytest.raises(
-        ConfigurationError,
-        match=r"--extender-tls-cert-file .* with --extender-tls-private-key-file .* and --extender-client-ca-file .*: ",
-    ):
-        Certificate(
-            str(authority.folder / "tls.crt"),
-            str(authority.folder / "tls.key"),
-            str(authority.folder / "ca.crt"),
-            flags="--extender-tls",
-        )

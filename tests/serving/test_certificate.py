@@ -44,6 +44,9 @@ def test_no_certificate(tmp_path: Path) -> None:
     """The error for missing files has their flags and paths."""
     with pytest.raises(ConfigurationError, match=r"cannot use --tls-cert-file .*/a with --tls-private-key-file .*/b: "):
         Certificate(str(tmp_path / "a"), str(tmp_path / "b"))
+    flags = "--extender-tls-cert-file .* with --extender-tls-private-key-file .* and --extender-client-ca-file .*/c: "
+    with pytest.raises(ConfigurationError, match=flags):
+        Certificate(str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c"), flags="--extender-tls")
 
 
 @pytest.mark.parametrize(
