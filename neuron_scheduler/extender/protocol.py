@@ -113,10 +113,9 @@ class ExtenderBindingResult(Message):
 
 
 class Victims(Message):
-    """Pods to evict from a node, as `v1.Pod`s; how many of them a disruption budget protects."""
+    """Pods to evict from a node, as `v1.Pod`s; kube-scheduler's count of violations is not read."""
 
     pods: list[Raw] | None = None
-    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
 
 
 class MetaPod(Message):
