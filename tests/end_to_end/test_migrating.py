@@ -65,7 +65,7 @@ class Site:
 
     async def run(self, command: Block | str, *, code: int = 0) -> str:
         """Run a block of the page, or a command of AWS's documentation, with a chart that has the same objects."""
-        block = command if isinstance(command, Block) else Block("AWS's documentation", 1, "", "", "", command)
+        block = command if isinstance(command, Block) else Block("AWS's documentation", 1, "", "", command)
         replaced = {AWS_CHART: str(self.chart), "timeout=5m": "timeout=60s"}
         return await self.shell.run(block, replaced=replaced, code=code)
 

@@ -1,8 +1,4 @@
-"""
-`python -m tests.simulation`: replay one seed, run many, or look for seeds that catch the mutants.
-
-Refuses to simulate in this process, which keeps the real clock: `zygote` does.
-"""
+"""`python -m tests.simulation`: replay one seed, run many, or look for seeds that catch the mutants."""
 
 import argparse
 import signal

@@ -2,7 +2,7 @@
 The admission policy on Bindings, as `manifests/base/admission_bindings.yaml` says it.
 
 It is written again in Python, so that a change of the file cannot hide in a simulation. The Lease is the one that the
-policies' own watch of this server has shown last. Refuses to know any other policy.
+policies' own watch of this server has shown last.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 One API server as a process: the sandbox's, with a cache that may be late, credentials, and the fence on Bindings.
 
 Several of them have one store, as kube-apiservers have one etcd. A server that is stopped resets its connections; its
-successor has a new cache. Refuses to keep any state beside the store.
+successor has a new cache.
 """
 
 import asyncio
@@ -18,12 +18,11 @@ from sandbox.apiserver.registry import Registry
 from sandbox.apiserver.status import StatusError
 from sandbox.server import ApiServer
 from tests.simulation.admission import ACCOUNT, admit_binding
-from tests.simulation.fault_windows import FaultWindows
 from tests.simulation.history import History
-from tests.simulation.http_faults import HttpFaults, refusal
+from tests.simulation.http_faults import HttpFaults, client_of, is_watch, refusal, traffic_of
 from tests.simulation.process import KILLED, Process
+from tests.simulation.scenario import FaultWindows
 from tests.simulation.tokens import Tokens
-from tests.simulation.traffic import client_of, is_watch, traffic_of
 from tests.simulation.watch_cache import WatchCache
 
 PORT: Final = 6443

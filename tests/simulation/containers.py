@@ -2,7 +2,7 @@
 What happens to pods on their nodes: the kubelet admits them after a while, or rejects them; they run and end.
 
 The sandbox's kubelet follows the pods and removes terminating ones; this says how long each step takes. The device
-plugin marks a pod whose ids it has handed out. Refuses to judge whether the ids are right: that is for the oracles.
+plugin marks a pod whose ids it has handed out.
 """
 
 import asyncio
@@ -13,9 +13,11 @@ import attrs
 
 from sandbox import containers
 from sandbox.apiserver.registry import Registry
-from sandbox.apiserver.resources import PODS
+from sandbox.apiserver.resources import NODES, PODS
+from sandbox.apiserver.status import StatusError
 from sandbox.apiserver.store import Object
-from tests.simulation.fault_windows import FaultWindows
+from tests.simulation.history import History
+from tests.simulation.scenario import FaultWindows
 
 SLOW: Final = "kubelet slow"
 REJECTS: Final = "kubelet rejects"
@@ -86,3 +88,38 @@ def _served(pod: Object) -> Object:
     if annotations.get("NEURON_ALLOCATED") != "false":
         return pod
     return pod | {"metadata": pod["metadata"] | {"annotations": annotations | {"NEURON_ALLOCATED": "true"}}}
+
+
+PERIOD: Final = 5.0
+QUARANTINE: Final = 10.0
+
+
+@attrs.define(eq=False)
+class PodGarbage:
+    """The collector."""
+
+    registry: Registry
+    history: History
+    _orphans: dict[str, float] = attrs.field(factory=dict)  # uid: seconds for which the node has been missing
+
+    async def run(self) -> None:
+        """Look at all pods again and again."""
+        while True:
+            await asyncio.sleep(PERIOD)
+            self._sync()
+
+    def _sync(self) -> None:
+        before, self._orphans = self._orphans, {}
+        for pod in self.registry.store.objects(PODS.storage):
+            meta, node = pod["metadata"], pod["spec"].get("nodeName")
+            if not node or self.registry.store.get(NODES.storage, "", node) is not None:
+                continue
+            missing = before.get(meta["uid"], 0.0)
+            if missing < QUARANTINE:
+                self._orphans[meta["uid"]] = missing + PERIOD
+                continue
+            try:
+                self.registry.delete(PODS, meta["namespace"], meta["name"], {"gracePeriodSeconds": 0})
+                self.history.line("pod garbage", f"removes {meta['name']}: node {node} is gone")
+            except StatusError as error:
+                self.history.line("pod garbage", f"cannot remove {meta['name']}: {error.message}")

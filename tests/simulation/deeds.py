@@ -4,7 +4,7 @@ What happens to a simulated cluster: each deed is a value with a moment and a se
 Users and their controllers create, change and delete pods, Jobs and Deployments; administrators, kubelets and cloud
 providers change nodes; servers stop, histories are compacted, tokens change. A deed happens at its time whatever state
 the cluster is in; what the API server refuses is not done. So a failing scenario stays a scenario when some of its
-deeds are left out. What is done to the scheduler's processes is in `process_faults`.
+deeds are left out. What is done to the scheduler's processes is in `replica`.
 """
 
 import json
@@ -40,7 +40,6 @@ class CreatePod:
         return f"create pod {self.pod}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.registry.create(PODS, self.pod.namespace, self.pod.manifest)
 
 
@@ -57,7 +56,6 @@ class DeletePod:
         return f"delete pod {self.namespace}/{self.name}{' by force' if self.forced else ''}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         options = {"gracePeriodSeconds": 0} if self.forced else {}
         world.registry.delete(PODS, self.namespace, self.name, options)
 
@@ -73,7 +71,6 @@ class RecreatePod:
         return f"delete by force and create again pod {self.pod}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         if world.store.get(PODS.storage, self.pod.namespace, self.pod.name) is not None:
             world.registry.delete(PODS, self.pod.namespace, self.pod.name, {"gracePeriodSeconds": 0})
         world.registry.create(PODS, self.pod.namespace, self.pod.manifest)
@@ -92,7 +89,6 @@ class Annotate:
         return f"annotate and label pod {self.namespace}/{self.name} with {self.value}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         change = {"metadata": {"annotations": {"example.com/note": self.value}, "labels": {"note": self.value}}}
         world.registry.patch(PODS, self.namespace, self.name, change, media_type=MERGE)
 
@@ -110,7 +106,6 @@ class AddCondition:
         return f"add condition {self.type} to pod {self.namespace}/{self.name}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         pod = world.registry.get(PODS, self.namespace, self.name)
         others = [each for each in pod["status"].get("conditions") or [] if each["type"] != self.type]
         status = pod["status"] | {"conditions": [*others, {"type": self.type, "status": "True"}]}
@@ -129,7 +124,6 @@ class OpenGate:
         return f"open the gate of pod {self.namespace}/{self.name}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         change: dict[str, Any] = {"spec": {"schedulingGates": []}}
         world.registry.patch(PODS, self.namespace, self.name, change, media_type=MERGE)
 
@@ -146,7 +140,6 @@ class Finalize:
         return f"remove the finalizer of pod {self.namespace}/{self.name}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         pod = world.registry.get(PODS, self.namespace, self.name)
         kept = [name for name in pod["metadata"].get("finalizers") or [] if name != FINALIZER]
         change = {"metadata": {"finalizers": kept}}
@@ -166,7 +159,6 @@ class BindElsewhere:
         return f"another scheduler binds pod {self.namespace}/{self.name} to {self.node}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         binding = {"metadata": {"name": self.name}, "target": {"kind": "Node", "name": self.node}}
         world.registry.bind(self.namespace, self.name, binding)
 
@@ -183,7 +175,6 @@ class CreateOnNode:
         return f"create on {self.node} pod {self.pod}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         manifest = self.pod.manifest
         world.registry.create(PODS, self.pod.namespace, manifest | {"spec": manifest["spec"] | {"nodeName": self.node}})
 
@@ -201,7 +192,6 @@ class RewriteIds:
         return f"{'restore' if self.ends else 'rewrite'} the allocation of pod {self.namespace}/{self.name}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         pod = world.registry.get(PODS, self.namespace, self.name)
         known: dict[str, str] = pod["metadata"].get("annotations") or {}
         if self.ends:
@@ -230,7 +220,6 @@ class CreateBudget:
         return f"allow {self.allowed} disruptions of {self.namespace}/{self.app}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         spec = {"selector": {"matchLabels": {"app": self.app}}, "maxUnavailable": self.allowed}
         status = {"disruptionsAllowed": self.allowed, "observedGeneration": 1}
         _create(world, BUDGETS, self.namespace, self.app, spec=spec, status=status)
@@ -247,7 +236,6 @@ class CreateNamespace:
         return f"create namespace {self.name}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         _create(world, NAMESPACES, "", self.name)
 
 
@@ -262,7 +250,6 @@ class DeleteNamespace:
         return f"delete namespace {self.name}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.registry.delete(NAMESPACES, "", self.name, {})
 
 
@@ -283,7 +270,6 @@ class CreateJob:
         return f"create Job of {self.count} pods {self.pod}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         template = _template(self.pod)
         template["spec"]["restartPolicy"] = "Never"
         spec = {"parallelism": self.count, "completions": self.count, "backoffLimit": 20, "template": template}
@@ -304,7 +290,6 @@ class CreateDeployment:
         return f"create Deployment of {self.count} pods {self.pod}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         selector = {"matchLabels": {"app": self.pod.app}}
         spec = {"replicas": self.count, "selector": selector, "template": _template(self.pod)}
         metadata = {"name": self.pod.name, "namespace": self.pod.namespace}
@@ -325,7 +310,6 @@ class ScaleDeployment:
         return f"scale Deployment {self.namespace}/{self.name} to {self.count}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         change = {"spec": {"replicas": self.count}}
         world.registry.patch(DEPLOYMENTS, self.namespace, self.name, change, media_type=MERGE)
 
@@ -348,7 +332,6 @@ class Cordon:
         return f"{'uncordon' if self.ends else 'cordon'} node {self.node}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         _patch_node(world, self.node, {"spec": {"unschedulable": None if self.ends else True}})
 
 
@@ -364,7 +347,6 @@ class Taint:
         return f"taint node {self.node} with {self.effect}" if self.effect else f"remove the taints of node {self.node}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         taints = [{"key": "example.com/maintenance", "effect": self.effect}] if self.effect else None
         _patch_node(world, self.node, {"spec": {"taints": taints}})
 
@@ -381,7 +363,6 @@ class SetHealthy:
         return f"{self.missing} devices of node {self.node} are unhealthy"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         node = world.registry.get(NODES, "", self.node)
         capacity = node["status"]["capacity"]
         devices, cores = int(capacity.get(fleet.DEVICE, 0)), int(capacity.get(fleet.CORE, 0))
@@ -402,7 +383,6 @@ class DeleteNode:
         return f"delete node {self.node}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.registry.delete(NODES, "", self.node, {})
 
 
@@ -418,7 +398,6 @@ class CreateNode:
         return f"create node {self.node}: {self.instance_type}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.registry.create(NODES, "", fleet.node(self.node, self.instance_type))
 
 
@@ -438,7 +417,6 @@ class StopServer:
         return f"stop {self.server} for {self.seconds:.1f} s"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         if self.server in world.servers:
             world.servers[self.server].stop(self.seconds)
 
@@ -455,7 +433,6 @@ class FreezeServer:
         return f"freeze {self.server} for {self.seconds:.1f} s"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         if self.server in world.servers and world.servers[self.server].process.alive:
             world.servers[self.server].process.stop(self.seconds)
 
@@ -470,7 +447,6 @@ class Compact:
         return "compact the history"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.store.expire()
         for server in world.servers.values():
             server.cache.expire()
@@ -486,7 +462,6 @@ class IssueToken:
         return "issue a new token"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.tokens.issue()
 
 
@@ -500,7 +475,6 @@ class WriteToken:
         return "write the new token"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.tokens.write()
 
 
@@ -514,7 +488,6 @@ class RevokeTokens:
         return "revoke the old tokens"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.tokens.revoke()
 
 
@@ -528,7 +501,6 @@ class DeleteLease:
         return "delete the Lease"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         world.registry.delete(LEASES, *LEASE, {})
 
 
@@ -544,7 +516,6 @@ class TakeLease:
         return f"{self.holder or 'nobody'} takes the Lease for {self.seconds} s"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         moment = metadata.timestamp(world.registry.clock()).replace("Z", ".000000Z")
         spec = {
             "holderIdentity": self.holder,
@@ -565,6 +536,5 @@ class AnnotateLease:
         return "annotate the Lease"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         change = {"metadata": {"annotations": {"example.com/note": f"{self.at:g}"}}}
         world.registry.patch(LEASES, *LEASE, change, media_type=MERGE)

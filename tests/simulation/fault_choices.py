@@ -1,8 +1,7 @@
 """
 Which faults a seed gets, and how hard they strike.
 
-Leaves out combinations after which no scheduler can keep its promises; `longest` and `_lease` say which. Refuses to
-add a fault after the time of quiet.
+Leaves out combinations after which no scheduler can keep its promises; `longest` and `_lease` say which.
 """
 
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from tests.simulation.deed_choices import moment
 from tests.simulation.deeds import (
     Compact,
     DeleteLease,
@@ -21,10 +21,8 @@ from tests.simulation.deeds import (
     TakeLease,
     WriteToken,
 )
-from tests.simulation.fault_windows import CHUNKS, CONNECTS
 from tests.simulation.http_faults import AFTER, BEFORE, LATE, WATCH
-from tests.simulation.moments import moment
-from tests.simulation.scenario import Deed, Fault, Scenario
+from tests.simulation.scenario import CHUNKS, CONNECTS, Deed, Fault, Scenario
 from tests.simulation.watch_cache import LAG, POLICY_LAG
 
 TRAFFIC: Final = ("", "bindings", "bindings", "lease", "watches", "lists", "deletes", "events", "statuses", "gets")

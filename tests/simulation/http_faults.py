@@ -3,8 +3,7 @@ What can go wrong with a request between a scheduler and the store, beside what 
 
 Each kind is a fault after which a correct scheduler can keep its promises; the table says why. An API server tells the
 truth: a Status of 404 or 409 is never made up, because nothing could be believed then. What a proxy says is a page, and
-no page is a Status; none comes with status 200, because TLS reaches the API server (decision 21). Refuses to know what
-a scheduler does with an answer.
+no page is a Status; none comes with status 200, because TLS reaches the API server (decision 21).
 """
 
 import asyncio
@@ -22,9 +21,8 @@ from sandbox.apiserver.rest import json_response
 from sandbox.apiserver.status import StatusError, conflict, expired
 from sandbox.apiserver.watch import Delivery
 from tests.simulation.clock import CLOCK
-from tests.simulation.fault_windows import FaultWindows
-from tests.simulation.scenario import Fault
-from tests.simulation.traffic import is_watch, traffic_of
+from tests.simulation.scenario import Fault, FaultWindows
+from tests.simulation.transport import Transport
 from tests.simulation.watch_cache import FAULTY, Deliveries
 
 LATE: Final = "request late"
@@ -267,3 +265,36 @@ async def _truncated(request: web.Request, answer: web.StreamResponse) -> web.St
 def _body(answer: web.StreamResponse) -> bytes:
     body = answer.body if isinstance(answer, web.Response) else b""
     return body if isinstance(body, bytes) else b"{}"
+
+
+def client_of(request: web.Request) -> str:
+    """Return the name of the process that has sent a request; empty if it has hung up."""
+    transport = request.transport
+    return transport._connection.client_name if isinstance(transport, Transport) else ""
+
+
+def is_watch(request: web.Request) -> bool:
+    """Return whether a request opens a watch."""
+    return request.query.get("watch", "") in {"1", "true"}
+
+
+def traffic_of(request: web.Request) -> str:
+    """
+    Return one of `bindings`, `lease`, `watches`, `deletes`, `events`, `statuses`, `reviews`, `lists`, `gets`, `writes`.
+
+    Everything about the Lease is `lease`, its watch too.
+    """
+    path, method = request.path, request.method
+    last = path.rpartition("/")[2]
+    by_path = {
+        "bindings": last == "binding",
+        "lease": "/leases" in path,
+        "watches": is_watch(request),
+        "deletes": method == "DELETE",
+        "events": "/events" in path,
+        "statuses": last == "status",
+        "reviews": last.endswith("reviews"),
+        "lists": method == "GET" and path.count("/") in {3, 4},
+        "gets": method == "GET",
+    }
+    return next((name for name, holds in by_path.items() if holds), "writes")

@@ -2,7 +2,7 @@
 Looks for a seed that catches a mutant, among the first 500: those first whose scenarios have what it needs to show.
 
 A seed that fails without the mutant too does not count, nor does a simulation that crashes: an oracle has to say what
-is wrong, and only because of the mutant. Refuses to record what it finds: that is for `registry`.
+is wrong, and only because of the mutant.
 """
 
 import re

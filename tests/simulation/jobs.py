@@ -1,8 +1,4 @@
-"""
-What goes to the process that simulates and what comes back from it: plain values, as JSON.
-
-Refuses to know what a scenario is: `zygote` builds and changes it.
-"""
+"""What goes to the process that simulates and what comes back from it: plain values, as JSON."""
 
 import msgspec
 

@@ -1,8 +1,4 @@
-"""
-Pods as users write them, for the deeds of a scenario.
-
-Refuses to name anything that only the sandbox knows, except how long a pod runs.
-"""
+"""Pods as users write them, for the deeds of a scenario."""
 
 from typing import Any, Final
 

@@ -1,8 +1,7 @@
 """
 Objects that no client could create, as they may be stored all the same: by an older server, a webhook, or a mistake.
 
-They are put into the store past all validation. A scheduler sets them aside, and serves all other pods. Refuses to
-leave out what the sandbox's own machines need: names, uids and the outer shapes.
+They are put into the store past all validation. A scheduler sets them aside, and serves all other pods.
 """
 
 import copy
@@ -73,7 +72,6 @@ class Poison:
         return f"store {self.kind}: {self.name}{f', on {self.node}' if self.node else ''}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         if self.kind in PODS_OF:
             world.store.put(PODS.storage, self._with(self._pod(), *PODS_OF[self.kind]))
         elif self.kind in NODES_OF:
@@ -120,7 +118,6 @@ class Spoil:
         return f"make pod {self.namespace}/{self.name} {'readable' if self.ends else 'unreadable'}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         pod = world.registry.get(PODS, self.namespace, self.name)
         spec = {field: value for field, value in pod["spec"].items() if field != "topologySpreadConstraints"}
         bad = {} if self.ends else {"topologySpreadConstraints": {"maxSkew": 1}}
@@ -139,7 +136,6 @@ class RemovePoison:
         return f"remove {self.kind}: {self.name}"
 
     def done_in(self, world: "World") -> None:
-        """Do it."""
         table = (
             PODS.storage if self.kind in PODS_OF else NODES.storage if self.kind in NODES_OF else OTHERS[self.kind][0]
         )

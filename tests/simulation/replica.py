@@ -1,14 +1,13 @@
 """
 One replica of the scheduler: the real `app` in a simulated process, started again when it ends, as a kubelet does.
-
-Refuses to judge why a process ends.
 """
 
 import asyncio
 import contextlib
 import contextvars
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import Context
 from random import Random
 from typing import Final
 
@@ -20,7 +19,9 @@ from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.wiring import Parts
-from tests.simulation.process import Process
+from tests.simulation.clock import BOOTED
+from tests.simulation.process import KILLED, Process
+from tests.simulation.scenario import Fault, Scenario
 
 REFUSED: Final = 2
 """The exit code of a process whose configuration cannot work."""
@@ -83,3 +84,45 @@ class Replica:
         self.note(self.name, f"ended with {process.exit_code}")
         pause = self.dice.uniform(*RESTART)
         asyncio.get_running_loop().call_later(pause, self.start, context=contextvars.Context())
+
+
+def _killed(replica: Replica, _fault: Fault) -> None:
+    replica.process.end(KILLED)
+
+
+def _stopped(replica: Replica, fault: Fault) -> None:
+    replica.process.stop(fault.seconds)
+
+
+def _terminated(replica: Replica, _fault: Fault) -> None:
+    replica.terminate()
+
+
+def _wrong_clock(replica: Replica, fault: Fault) -> None:
+    """The wall clock jumps by so many seconds, also backwards; successors on that machine have the wrong one, too."""
+    replica.wall_offset += fault.seconds
+    replica.process.wall_offset = replica.wall_offset
+
+
+KINDS: Final[Mapping[str, Callable[[Replica, Fault], None]]] = {
+    "killed": _killed,
+    "stopped": _stopped,
+    "long step": _stopped,
+    "terminated": _terminated,
+    "wrong clock": _wrong_clock,
+}
+
+
+def plan_faults(scenario: Scenario, replicas: Mapping[str, Replica], struck: Callable[[str, str], None]) -> None:
+    """Let the faults of processes happen at their times; one that finds its process dead has no effect."""
+    loop = asyncio.get_running_loop()
+
+    def strike(fault: Fault) -> None:
+        replica = replicas[fault.target]
+        if replica.process.alive:
+            struck(fault.kind, fault.target)
+            KINDS[fault.kind](replica, fault)
+
+    for fault in scenario.faults:
+        if fault.kind in KINDS and fault.target in replicas:
+            loop.call_at(BOOTED + fault.at, strike, fault, context=Context())

@@ -1,8 +1,4 @@
-"""
-What the runner prints: a failure, a summary of many seeds, a history, and the table of the mutants.
-
-Refuses to run anything.
-"""
+"""What the runner prints: a failure, a summary of many seeds, a history, and the table of the mutants."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 Runs seeds in several processes, with or without a mutant, and hands over their results as they come.
 
 Each of the processes is a `zygote`, which works on one seed at a time. It starts with PYTHONHASHSEED=0, so that sets
-have one order. This process keeps the real clock. Refuses to simulate, and to print.
+have one order. This process keeps the real clock.
 """
 
 import contextlib

@@ -2,16 +2,15 @@
 Makes a scenario from a seed: a small cluster at its limits, users who change their minds, and a few kinds of faults.
 
 A seed chooses few kinds and lets each strike often, sometimes many, sometimes none: then only the order of things is by
-chance. `pod_choices`, `node_choices` and `fault_choices` choose the parts; `hard_cases` adds to a few. Refuses to
-look at what the scheduler does with it.
+chance. `deed_choices` and `fault_choices` choose the parts; `hard_cases` adds to a few.
 """
 
 from random import Random
 from typing import Final
 
-from tests.simulation import fault_choices, hard_cases, node_choices, pod_choices
+from tests.simulation import fault_choices, hard_cases
+from tests.simulation.deed_choices import OTHER_NAMESPACE, deeds_of_nodes, deeds_of_pods, nodes_of
 from tests.simulation.deeds import CreateNamespace
-from tests.simulation.pod_choices import OTHER_NAMESPACE
 from tests.simulation.scenario import Deed, Scenario
 
 QUIET: Final = 45.0
@@ -22,11 +21,11 @@ def scenario_of(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     dice = Random(f"{seed}/scenario")
     quiet_at = float(dice.choice((25, 40, 40, 60)))
-    nodes = node_choices.nodes(dice)
+    nodes = nodes_of(dice)
     controllers = dice.random() < 0.2
     deeds: list[Deed] = [CreateNamespace(at=0.0, name=OTHER_NAMESPACE)]
-    deeds += pod_choices.deeds(dice, nodes, quiet_at, controllers=controllers)
-    deeds += node_choices.deeds(dice, nodes, quiet_at)
+    deeds += deeds_of_pods(dice, nodes, quiet_at, controllers=controllers)
+    deeds += deeds_of_nodes(dice, nodes, quiet_at)
     scenario = Scenario(
         seed=seed,
         replicas=dice.choice((1, 2, 2, 2, 3)),

@@ -3,8 +3,7 @@ Simulates a scenario from its beginning to its end, under the eyes of all oracle
 
     scenario -> loop, network, servers and users (`world`), replicas -> history and violations
 
-Call it once in a process: what is left of the killed is never cleaned up. Refuses to choose what happens (`scenarios`)
-and to judge it (`oracles`).
+Call it once in a process: what is left of the killed is never cleaned up.
 """
 
 import asyncio
@@ -16,16 +15,15 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.telemetry import logs
-from tests.simulation import clock, process_faults
+from tests.simulation import clock
 from tests.simulation.clock import BOOTED, CLOCK
-from tests.simulation.fault_windows import FaultWindows
 from tests.simulation.history import History
 from tests.simulation.loop import SimulatedLoop, StuckError, keep_order
 from tests.simulation.network import Network
 from tests.simulation.oracles.watching import watching
 from tests.simulation.process import Process, current
-from tests.simulation.replica import Replica
-from tests.simulation.scenario import Deed, Scenario
+from tests.simulation.replica import Replica, plan_faults
+from tests.simulation.scenario import Deed, FaultWindows, Scenario
 from tests.simulation.world import World
 
 MOST_STEPS: Final = 3_000_000
@@ -70,7 +68,7 @@ async def _played(
         replicas = _replicas(scenario, world, history)
         oracles = watching(scenario, world, replicas, history)
         loop.stepped = oracles.stepped
-        process_faults.plan(scenario, replicas, history.struck)
+        plan_faults(scenario, replicas, history.struck)
         _plan(loop, world, iter(scenario.deeds))
         await asyncio.sleep(BOOTED + scenario.ends_at - loop.time())
         oracles.ended()

@@ -4,11 +4,10 @@ from collections import Counter
 from functools import cache
 
 from tests.simulation import deeds, poison
-from tests.simulation.fault_windows import CHUNKS, CONNECTS
 from tests.simulation.http_faults import AFTER, BEFORE, HARD, LASTING, WATCH
 from tests.simulation.poison import Poison
-from tests.simulation.process_faults import KINDS as PROCESS_FAULTS
-from tests.simulation.scenario import Scenario
+from tests.simulation.replica import KINDS as PROCESS_FAULTS
+from tests.simulation.scenario import CHUNKS, CONNECTS, Scenario
 from tests.simulation.scenarios import scenario_of
 from tests.simulation.watch_cache import LAG, POLICY_LAG
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
+from tests.simulation.history import printable
 from tests.simulation.jobs import Job
 from tests.simulation.runner import ROOT, Runner
 from tests.simulation.scenarios import scenario_of
-from tests.simulation.story import printable
 from tests.support.thoroughness import examples
 
 SHARES: Final = 8

@@ -2,7 +2,7 @@
 The bearer token of the replicas: which ones the servers accept, and which one the replicas' file has.
 
 The scheduler reads it with `open`, so the file is a real one. It is in memory, under a number of its own: so it has the
-same path in each run, and nothing is left of it. Refuses to choose when a token changes.
+same path in each run, and nothing is left of it.
 """
 
 import os

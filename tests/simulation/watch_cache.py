@@ -3,7 +3,7 @@ The watch cache of one API server: copies of the tables that follow the store, e
 
 After `k8s.io/apiserver/pkg/storage/cacher`: watches, and lists with a resourceVersion, are served from the cache; a
 list without one is consistent, and waits for the cache at most three seconds before etcd is asked. A cache that is late
-shows what was, never what was not: each table's changes come in their order. Refuses to write.
+shows what was, never what was not: each table's changes come in their order.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from sandbox.apiserver.resources import LEASES, RESOURCES, Resource
 from sandbox.apiserver.status import expired_continue, from_the_future
 from sandbox.apiserver.store import Change, Object, Store
 from tests.simulation.clock import CLOCK
-from tests.simulation.fault_windows import FaultWindows
+from tests.simulation.scenario import FaultWindows
 
 LAG: Final = "cache late"
 POLICY_LAG: Final = "policy late"

@@ -4,7 +4,6 @@ The cluster around the scheduler: API servers on one store, nodes with their kub
     scenario -> store -> API servers (`api_server_process`), kubelets (`containers`); deeds -> registry -> store
 
 Users and machines write to the store directly: what they do does not depend on the faults that meet the scheduler.
-Refuses to judge what the scheduler does.
 """
 
 import asyncio
@@ -27,14 +26,12 @@ from sandbox.controllers.loop import Controllers
 from sandbox.kubelet import Kubelet
 from tests.simulation.api_server_process import AUTHOR, PORT, ApiServerProcess
 from tests.simulation.clock import CLOCK, START
-from tests.simulation.containers import Containers
-from tests.simulation.fault_windows import FaultWindows
+from tests.simulation.containers import Containers, PodGarbage
 from tests.simulation.history import History
 from tests.simulation.network import Network
 from tests.simulation.oracles.change import Change
-from tests.simulation.pod_garbage import PodGarbage
 from tests.simulation.pod_plans import PRIORITIES
-from tests.simulation.scenario import Deed, Scenario
+from tests.simulation.scenario import Deed, FaultWindows, Scenario
 from tests.simulation.tokens import KUBECONFIG, Tokens
 
 BALANCED: Final = ("10.0.0.10", PORT)

@@ -3,9 +3,8 @@ The process in which seeds are simulated: it imports everything once, and forks 
 
 So a simulation starts in milliseconds, nothing of one seed is left in the next, and none depends on which seeds ran
 before it. The virtual clock comes before all other imports, because many modules take `time.monotonic` when they are
-imported. The garbage collector is off: it would call finalizers at moments that depend on memory. Jobs come as lines
-of JSON on standard input, results go as lines of JSON to standard output. Refuses to choose seeds: that is for
-`runner`.
+imported. The garbage collector is off: it would call finalizers at moments that depend on memory. Jobs come as lines of
+JSON on standard input, results go as lines of JSON to standard output.
 """
 
 import ctypes

@@ -12,8 +12,6 @@ Known from AWS's documentation (the log of a bind, the rights, the troubleshooti
 Not known: whether it believes the maps that it finds at its start, and from what it makes missing ones. `Belief` lists
 the possible answers; what we tell users must be right for each of them. It is also not known how it learns that a pod
 has ended; here it is told (`ended`).
-
-Refuses to share code with `neuron_scheduler`: it is the judge of what we write for it.
 """
 
 import enum

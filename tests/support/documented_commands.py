@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ NEEDS: Final = {"AWS", "HAMi", "a quiet machine", "a registry", "kops"}
 LONGEST: Final = 90.0  # seconds that a block may take
 MARKER: Final = re.compile(r"^\s*<!-- (run by|same as|needs): (.*?) -->$")
 FENCE: Final = re.compile(r"^\s*```(\w*)$")
-HEADING: Final = re.compile(r"^#+ +(.*)$")
+HEADING: Final = re.compile(r"^#+ ")
 
 
 @attrs.frozen
@@ -43,14 +43,12 @@ class Block:
     Attributes:
         page: its path in the repository, with `/`.
         line: of its first command, from 1.
-        section: the heading above it.
         marker, subject: `run by` and a test, `same as` and a test, or `needs` and what; empty if there is none.
         text: the commands as they are written, without the indentation that the whole block has.
     """
 
     page: str
     line: int
-    section: str
     marker: str
     subject: str
     text: str
@@ -61,38 +59,29 @@ class Block:
 
 def blocks(page: Path) -> Iterator[Block]:
     """Yield the blocks of a page from top to bottom."""
-    return blocks_of(page.relative_to(ROOT).as_posix(), page.read_text())
-
-
-def blocks_of(page: str, markdown: str) -> Iterator[Block]:
-    """Yield the blocks of a text from top to bottom; `page` is what it is called."""
-    section = marker = subject = ""
-    lines = markdown.splitlines()
+    marker = subject = ""
+    lines, name = page.read_text().splitlines(), page.relative_to(ROOT).as_posix()
     opened: tuple[int, str] | None = None
     for number, line in enumerate(lines, start=1):
         if fence := FENCE.match(line):
             if opened is not None and opened[1] == "sh":
                 text = _unindented(lines[opened[0] : number - 1])
-                yield Block(page, opened[0] + 1, section, marker, subject, text)
+                yield Block(name, opened[0] + 1, marker, subject, text)
             opened = (number, fence[1]) if opened is None else None
-        elif opened is None and (heading := HEADING.match(line)):
-            section, marker, subject = heading[1], "", ""
+        elif opened is None and HEADING.match(line):
+            marker = subject = ""
         elif opened is None and (mark := MARKER.match(line)):
             marker, subject = mark[1], mark[2]
 
 
-def run_by(test: str, pages: Iterable[Path] = PAGES) -> list[Block]:
+def run_by(test: str) -> list[Block]:
     """
-    Return the blocks that name this test, in the order of the pages.
-
-    Args:
-        test: as pytest names it: `tests/end_to_end/test_x.py::test_y`.
-        pages: where to look.
+    Return the blocks that name this test, such as `tests/end_to_end/test_x.py::test_y`, in the order of the pages.
 
     Raises:
         LookupError: there is none, so the test would run nothing.
     """
-    found = [block for page in pages for block in blocks(page) if (block.marker, block.subject) == ("run by", test)]
+    found = [block for page in PAGES for block in blocks(page) if (block.marker, block.subject) == ("run by", test)]
     if not found:
         raise LookupError(f"no page has a block with <!-- run by: {test} -->")
     return found

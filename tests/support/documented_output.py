@@ -19,7 +19,7 @@ from typing import Final
 import anyio
 import attrs
 
-from tests.support.documented_commands import PAGES, ROOT, Block, Shell, run_by
+from tests.support.documented_commands import ROOT, Block, Shell, run_by
 
 TEST: Final = "tests/test_documented_output.py::test_the_pages_show_what_the_commands_print"
 TAKEN: Final = datetime(2026, 11, 22, 15, 35, tzinfo=UTC).timestamp()
@@ -60,7 +60,7 @@ class Shown:
 
 def shown_outputs() -> Iterator[Shown]:
     """Yield all outputs, page by page."""
-    for block in run_by(TEST, PAGES):
+    for block in run_by(TEST):
         text = (ROOT / block.page).read_text()
         place = sum(len(line) for line in text.splitlines(keepends=True)[: block.line - 1]) + len(block.text)
         below = _BELOW.match(text, place)

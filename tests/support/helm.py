@@ -1,8 +1,4 @@
-"""
-Helm, with a home of its own, so that a test reads and writes nothing of the user's.
-
-Refuses to find a cluster by itself: without a kubeconfig there is none.
-"""
+"""Helm, with a home of its own, so that a test reads and writes nothing of the user's."""
 
 import json
 import os

@@ -47,25 +47,6 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
-        name="5xx-is-a-refusal",
-        away="the doubt after a 5xx",
-        danger="the devices are given to another pod, and the Binding was committed all the same",
-        edits=(
-            Edit(
-                "kube.writes.binder",
-                """
-                if binding.unknown or not error.refused:
-                    return self._in_doubt(binding, error)
-                """,
-                "",
-            ),
-        ),
-        where=(
-            r"(server errs after|proxy answers after).*bindings",
-            r"cache late|watch",
-        ),
-    ),
-    Mutant(
         name="no-read-back",
         away="the GET after a 409 to a repeated Binding",
         danger="the conflict is with our own Binding: a bound pod loses its devices to another one",

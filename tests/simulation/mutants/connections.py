@@ -101,45 +101,6 @@ MUTANTS: Final = (
         where=(r"server refuses|proxy answers",),
     ),
     Mutant(
-        name="a-foreign-429-settles",
-        away="that a 429 means that nothing was done only in the API server's words",
-        danger="a proxy has said so after the commit, the repeat is refused, and the devices of a bound pod are free",
-        edits=(
-            Edit(
-                "telemetry.errors",
-                """
-                return self.status == 429 and (self.is_status or self.message in TURNED_AWAY)
-                """,
-                """
-                return self.status == 429
-                """,
-            ),
-        ),
-        where=(
-            r"proxy answers after 429.*bindings",
-            r"server refuses 40[13].*bindings",
-        ),
-    ),
-    Mutant(
-        name="a-foreign-401-is-repeated",
-        away="that a write is repeated with new credentials only after the API server's own 401",
-        danger="a proxy has said so after the commit, and the refusal of the repeat frees the devices of a bound pod",
-        edits=(
-            Edit(
-                "kube.http.client",
-                """
-                if request.method != "GET" and not error.is_status:
-                    raise
-                """,
-                "",
-            ),
-        ),
-        where=(
-            r"proxy answers after 401.*bindings",
-            r"server refuses 40[13].*bindings",
-        ),
-    ),
-    Mutant(
         name="one-kind-of-network-error",
         away="that any exception of the HTTP library is one request's",
         danger="an answer that the library did not expect ends the process",

@@ -215,23 +215,6 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
-        name="others-annotations-on-the-lease-are-lost",
-        away="the annotations that others have written on the Lease",
-        danger="they are gone with the next renewal",
-        edits=(
-            Edit(
-                "kube.writes.lease",
-                """
-                if record.annotations:
-                """,
-                """
-                if not record:
-                """,
-            ),
-        ),
-        where=(r"annotate the Lease",),
-    ),
-    Mutant(
         name="a-loop-that-ends-unnoticed",
         away="the patience of the loop while a renewal is late, and the exit of a process whose loop has ended",
         danger="it leads, renews, answers its probes, and schedules nothing",

@@ -3,7 +3,7 @@ A change of the package's source while it is imported.
 
 A change of the text reaches what a patched attribute does not: a condition in the middle of a function, a name that
 other modules have imported already. The text that is replaced must be in the source exactly once, so that a mutant
-fails loudly when the code moves away from under it. Refuses to know what a mutant breaks.
+fails loudly when the code moves away from under it.
 """
 
 import importlib.util

@@ -6,22 +6,6 @@ from tests.simulation.mutants.mutant import Edit, Mutant
 
 MUTANTS: Final = (
     Mutant(
-        name="no-list-after-410",
-        away="the list after a watch whose version has expired",
-        danger="the watch fails for ever, and nothing new is seen",
-        edits=(
-            Edit(
-                "kube.watch.informer",
-                """
-                if _is_dead_end(error) or self._failures % TRIES == 0:
-                    self._resource_version = ""
-                """,
-                "",
-            ),
-        ),
-        where=(r"stop api-",),
-    ),
-    Mutant(
         name="only-410-leads-to-a-list",
         away="the list after ERROR events, lines that cannot be read, and several failures in a row",
         danger="the watch fails for ever at the same version",
@@ -65,25 +49,6 @@ MUTANTS: Final = (
         where=(r"watch silent|connection silent",),
     ),
     Mutant(
-        name="a-list-forgets-nothing",
-        away="the objects that a new list does not have any more",
-        danger="pods that are gone hold their devices for ever",
-        edits=(
-            Edit(
-                "kube.watch.informer",
-                """
-                for key in self._store.missing({decoded.key for page in listed for decoded in page}):
-                    self._store.remove(key)
-                """,
-                "",
-            ),
-        ),
-        where=(
-            r"stop api-",
-            r"delete (pod|by force|node)",
-        ),
-    ),
-    Mutant(
         name="a-recreated-object-is-the-old-one",
         away="the comparison of uids when an object of the same name comes",
         danger="a pod that is gone, and whose end was missed, holds its devices for ever",
@@ -101,23 +66,6 @@ MUTANTS: Final = (
         where=(
             r"stop api-",
             r"create again|create node",
-        ),
-    ),
-    Mutant(
-        name="deletions-are-late",
-        away="DELETED events: a deletion is seen at the next list only",
-        danger="devices stay held, and a pod that was recreated under its name is missed",
-        edits=(
-            Edit(
-                "kube.watch.informer",
-                """
-                self.events += 1
-                self._store.remove(decoded.key)
-                """,
-                """
-                self.events += 1
-                """,
-            ),
         ),
     ),
     Mutant(

@@ -79,40 +79,6 @@ MUTANTS: Final = (
         where=(r"(server|proxy|request|answer).*statuses",),
     ),
     Mutant(
-        name="a-condition-is-written-once",
-        away="the second try of a condition",
-        danger="autoscalers never learn that the pod waits",
-        edits=(
-            Edit(
-                "kube.writes.condition_writer",
-                """
-                    return self._pause(entry, error)
-                entry.written, entry.written_at = wanted, self.clock()
-                """,
-                """
-                    return None
-                entry.written, entry.written_at = wanted, self.clock()
-                """,
-            ),
-            Edit(
-                "kube.writes.condition_writer",
-                """
-                        return None
-                    return self._pause(entry, error)
-
-                def _pause(self, entry: _Entry, error: Exception) -> float:
-                """,
-                """
-                        return None
-                    return None
-
-                def _pause(self, entry: _Entry, error: Exception) -> float:
-                """,
-            ),
-        ),
-        where=(r"(server refuses|proxy|request|answer).*statuses",),
-    ),
-    Mutant(
         name="a-refused-condition-is-given-up",
         away="the second try of a condition that was refused with 403",
         danger="rights or a webhook have changed since, and autoscalers never learn that the pod waits",

@@ -1,8 +1,7 @@
 """
 The words of all oracles: a committed change, a violation, and what an oracle is.
 
-Changes are plain values, so that a recording of a real API server can be judged like a simulated history. Refuses to
-judge.
+Changes are plain values, so that a recording of a real API server can be judged like a simulated history.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -2,8 +2,7 @@
 Whom we delete can read why: the condition DisruptionTarget is written first, to this very pod.
 
 So a pod that was created again under the name of a victim is not deleted in its place: nobody has written the condition
-to it. Left out are pods that are too large for the condition. Refuses to judge who may be a victim: that is tested
-where victims are chosen.
+to it. Left out are pods that are too large for the condition.
 """
 
 from tests.simulation.oracles.change import Change, Object, Oracle, metadata_of, named

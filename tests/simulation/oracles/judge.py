@@ -2,8 +2,6 @@
 Judges any history of committed changes, simulated or recorded at a real API server.
 
     violations = judge(recorded(events), lease=("kube-system", "my-scheduler"))
-
-Refuses what changes alone do not show: memory, liveness and limits have oracles of their own.
 """
 
 from collections.abc import Iterable

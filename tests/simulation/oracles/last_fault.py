@@ -2,7 +2,7 @@
 When the last fault of a scenario is over, with all that is late because of it, and whether any makes news late.
 
 From then on the promises about time hold, which may be long before the quiet: a scenario without faults has no excuse
-at all. What users do to pods and nodes is no fault. Refuses to judge.
+at all. What users do to pods and nodes is no fault.
 """
 
 from typing import Final

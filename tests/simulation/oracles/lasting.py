@@ -1,17 +1,12 @@
-"""
-What fails for ever in a scenario, and for which pods: nobody can bind these, so no oracle asks for it.
-
-Refuses to judge a replica.
-"""
+"""What fails for ever in a scenario, and for which pods: nobody can bind these, so no oracle asks for it."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from neuron_scheduler.kube.writes.binder import Binding
 from tests.simulation.deeds import FreezeServer, StopServer
-from tests.simulation.fault_windows import CHUNKS
 from tests.simulation.http_faults import TOO_LARGE, WEBHOOK
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import CHUNKS, Scenario
 
 _ANSWERS_LOST: Final = frozenset({*CHUNKS, "stopped", "long step"})
 """What can cost a Binding its answer that the server refuses before any other fault can strike it."""

@@ -2,7 +2,7 @@
 The states of each node over time.
 
 A decision is judged by what its node may have been like: every state that was current at any time from the decision to
-the commit, and some time before, because we are told late. Refuses to judge.
+the commit, and some time before, because we are told late.
 """
 
 from typing import Final

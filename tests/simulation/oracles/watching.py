@@ -1,7 +1,7 @@
 """
 Shows a running simulation to all oracles: each committed change at once, the replicas now and then, and the end.
 
-Looking at a replica costs time, so its memory is compared at moments that the seed chooses. Refuses to judge.
+Looking at a replica costs time, so its memory is compared at moments that the seed chooses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
