@@ -164,13 +164,6 @@ class RestClient:
         )
         return next(iter(objects.values()))
 
-    async def wait_gone(self, path: str, *, within: float = PATIENCE) -> None:
-        """Watch one object until it does not exist. Raises as `wait_until`."""
-        collection, _, name = path.rpartition("/")
-        await self.wait_until(
-            collection, lambda objects: not objects, within=within, fieldSelector=f"metadata.name={name}"
-        )
-
     async def _expect(self, method: str, path: str, body: Any = None, **options: Any) -> Object:
         """Send one request and return its body; an answer other than 2xx is an ApiError."""
         status, answer = await self.request(method, path, body, **options)

@@ -11,9 +11,8 @@ from types import ModuleType
 from typing import TypeAlias
 
 from tests.sandbox import (
-    behaviour_lists,
+    behaviour_reads,
     behaviour_scheduling,
-    behaviour_watches,
     behaviour_workloads,
     behaviour_writes,
 )
@@ -35,12 +34,12 @@ def _of(*modules: ModuleType) -> dict[str, Behaviour]:
     }
 
 
-BEHAVIOURS: Mapping[str, Behaviour] = _of(behaviour_lists, behaviour_watches, behaviour_writes, behaviour_scheduling)
+BEHAVIOURS: Mapping[str, Behaviour] = _of(behaviour_reads, behaviour_writes, behaviour_scheduling)
 
 OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads)
 """Those that need controllers."""
 
-EXPIRED = _sentence(behaviour_watches.a_version_that_is_too_old_is_refused.__name__)
+EXPIRED = _sentence(behaviour_reads.a_version_that_is_too_old_is_refused.__name__)
 """The one behaviour that a server shows only when its history is too short."""
 
 CLEARED = _sentence(behaviour_scheduling.a_binding_ends_the_nomination.__name__)

@@ -173,25 +173,6 @@ MUTANTS: Final = (
         where=(r"(answer|request|server|proxy|page).*bindings",),
     ),
     Mutant(
-        name="too-large-is-tried-for-ever",
-        away="that 'request is too large' is a definite answer",
-        danger="the pod is sent again and again, and nobody is told why",
-        edits=(
-            Edit(
-                "kube.writes.binder",
-                """
-                if error.too_large and not binding.unknown:
-                    return Refused(413, TOO_LARGE, retryable=False, until_changed=True)
-                """,
-                """
-                if error.too_large:
-                    return self._in_doubt(binding, error)
-                """,
-            ),
-        ),
-        where=(r"large",),
-    ),
-    Mutant(
         name="a-refused-pod-is-lost",
         away="the way of a refused pod back into the queue",
         danger="the pod is never tried again",
@@ -235,27 +216,6 @@ MUTANTS: Final = (
             r"stopped|long step",
             r"connection",
             r"takes the Lease|delete the Lease",
-        ),
-    ),
-    Mutant(
-        name="a-refusal-keeps-the-place",
-        away="the end of an assumption after a refusal",
-        danger="devices that nobody holds are never free again",
-        edits=(
-            Edit(
-                "controllers.binding_cycle",
-                """
-                case Refused() as refusal:
-                    self._forget(commitment)
-                """,
-                """
-                case Refused() as refusal:
-                """,
-            ),
-        ),
-        where=(
-            r"server refuses.*bindings",
-            r"another scheduler binds",
         ),
     ),
     Mutant(

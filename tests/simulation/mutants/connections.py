@@ -75,25 +75,6 @@ MUTANTS: Final = (
         where=(r"(request|answer) late.*bindings",),
     ),
     Mutant(
-        name="a-backoff-without-an-end",
-        away="the longest pause between two tries",
-        danger="after a bad minute a pod waits for many more",
-        edits=(
-            Edit(
-                "kube.http.pacing",
-                """
-                wait = min(self._next * (1 + self.jitter * self.random()), self.most)
-                self._next = min(self._next * 2, self.most)
-                """,
-                """
-                wait = self._next * (1 + self.jitter * self.random())
-                self._next *= 4
-                """,
-            ),
-        ),
-        where=(r"(request|answer|server|proxy|page).*(bindings|watches|lists)",),
-    ),
-    Mutant(
         name="a-pause-as-long-as-the-server-likes",
         away="the limit on Retry-After",
         danger="one answer of a bad proxy stops the writes for hours",

@@ -39,7 +39,6 @@ class Liveness:
         report: told what is wrong.
         tables: the objects of the API server.
         quiet_at: when the last fault is over.
-        schedulers: the names that pods of ours have in `schedulerName`.
         left_out: namespaces whose pods cannot be bound, for reasons that are not the scheduler's.
         fits_since: since when each pending pod has fitted, by uid.
     """
@@ -47,7 +46,6 @@ class Liveness:
     report: Report
     tables: Tables
     quiet_at: float
-    schedulers: frozenset[str] = frozenset({"my-scheduler"})
     left_out: frozenset[str] = frozenset()
     fits_since: dict[str, float] = attrs.field(factory=dict)
     _reported: set[str] = attrs.field(factory=set)
@@ -87,7 +85,7 @@ class Liveness:
 
     def _waits(self, pod: Pod) -> bool:
         ours = (
-            pod.scheduler_name in self.schedulers
+            pod.scheduler_name == "my-scheduler"
             and pod.namespace not in self.left_out
             and not (pod.node_name or pod.terminating or pod.gates)
         )

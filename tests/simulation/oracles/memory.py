@@ -25,24 +25,13 @@ ReadTable = Callable[[Resource[Any]], Iterable[Object]]
 """Returns the objects of a kind that the API server has now."""
 
 
-def _always(_key: str, _uid: str) -> bool:
-    return True
-
-
 @attrs.define(eq=False, kw_only=True)
 class Memory:
-    """
-    Compares memories.
-
-    Attributes:
-        report: told what is wrong.
-        schedulers: the names that pods of ours have in `schedulerName`.
-    """
+    """Compares memories, and reports what is wrong."""
 
     report: Report
-    schedulers: frozenset[str] = frozenset({"my-scheduler"})
 
-    def sampled(self, replica: str, parts: Parts, exists: Callable[[str, str], bool] = _always) -> None:
+    def sampled(self, replica: str, parts: Parts, exists: Callable[[str, str], bool]) -> None:
         """
         Compare the memory of a replica with what it has been told.
 
@@ -84,7 +73,7 @@ class Memory:
 
     def _lost(self, parts: Parts, exists: Callable[[str, str], bool]) -> Iterator[str]:
         for pod in parts.pods.objects():
-            pending = not (pod.node_name or pod.terminating) and pod.scheduler_name in self.schedulers
+            pending = not (pod.node_name or pod.terminating) and pod.scheduler_name == "my-scheduler"
             known = pod.uid in parts.queue or parts.cluster.pod_info(pod.uid) is not None
             if pending and not known and exists(pod.key, pod.uid):
                 yield f"pod {pod.key} is pending, and neither in the queue nor assumed"
