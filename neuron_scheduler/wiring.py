@@ -57,7 +57,11 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 def election_of(config: Config, client: Client) -> LeaderElector:
     """Return the candidate of this process."""
     return LeaderElector(
-        leases=leases_of(config, client),
+        leases=LeaseClient(
+            client=client,
+            namespace=config.leader_elect_resource_namespace,
+            name=config.leader_elect_resource_name,
+        ),
         extender_address=_extender_url(config),
         lease_duration=config.leader_elect_lease_duration,
         renew_deadline=config.leader_elect_renew_deadline,
@@ -82,15 +86,6 @@ def forward_of(config: Config, election: LeaderElector) -> Forward:
         cert_file=config.extender_tls_cert_file,
         key_file=config.extender_tls_private_key_file,
         client_ca_file=config.extender_client_ca_file,
-    )
-
-
-def leases_of(config: Config, client: Client) -> LeaseClient:
-    """Return the Lease of the settings."""
-    return LeaseClient(
-        client=client,
-        namespace=config.leader_elect_resource_namespace,
-        name=config.leader_elect_resource_name,
     )
 
 
@@ -166,7 +161,10 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     capacity = _capacity(shared, reporter) if config.capacity_requests else None
     machines = None if capacity is None else capacity.machines
     rejections = _rejections(shared, version=lambda: pods.version)
-    foreign = _foreign_nominations(loop) if config.extender_bind_address else None
+    foreign = None
+    if config.extender_bind_address:
+        profile = extender_profile()
+        foreign = ForeignNominations(cluster=loop.cluster, queue=loop.queue, profile=profile, clock=loop.clock)
     pod_handler = _pod_handler(loop, reporter, volumes, rejections, foreign, machines=machines)
     pods = _informer(client, metrics, PODS, pod_handler)
     pods.replacing = pod_handler.replacing
@@ -377,15 +375,6 @@ def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
     """Return what is not listed yet, and why where that is known; None if all is."""
     missing = [informer.described for informer in informers if not informer.synced.is_set()]
     return f"not listed yet: {', '.join(missing)}" if missing else None
-
-
-def _foreign_nominations(loop: SchedulingLoop) -> ForeignNominations:
-    return ForeignNominations(
-        cluster=loop.cluster,
-        queue=loop.queue,
-        profile=extender_profile(),
-        clock=loop.clock,
-    )
 
 
 def _rejections(shared: _Shared, *, version: Callable[[], str]) -> Rejections:

@@ -244,7 +244,7 @@ class MachineRequests:
                 err=message,
             )
         for pod in self._waiting(request.pods):
-            self.reporter.capacity_refused(pod, f"{NO_MACHINE}: {message}")
+            self.reporter.capacity_ended(pod, "NeuronCapacityRefused", f"{NO_MACHINE}: {message}")
 
     def _deleted(self, name: str) -> None:
         self._ended.pop(name, None)
@@ -259,10 +259,9 @@ class MachineRequests:
         """End a request in vain: its pods ask for nothing for a while, `first` seconds at the first time."""
         self.table.wait(request.pods, reason, self.clock(), first=first)
         log.warning("Gave up a machine that was asked for", machine=request.machine, name=request.name, err=reason)
+        message = f"Gave up the {request.machine} that the autoscaler was asked for: {reason}"
         for pod in self._waiting(request.pods):
-            self.reporter.capacity_given_up(
-                pod, f"Gave up the {request.machine} that the autoscaler was asked for: {reason}"
-            )
+            self.reporter.capacity_ended(pod, "NeuronCapacityGivenUp", message)
         self.end(request, Outcome.GIVEN_UP)
 
     def _adopt(self, pod: Pod) -> None:

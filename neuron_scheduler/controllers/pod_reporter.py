@@ -139,15 +139,10 @@ class PodReporter:
         note = f"Asked the autoscaler for 1 {machine}: {shortage}"
         self._about_capacity(pod, "NeuronCapacityRequested", note, type="Normal")
 
-    def capacity_given_up(self, pod: Pod, message: str) -> None:
-        """Warn that a machine did not come, or does not serve the pod."""
+    def capacity_ended(self, pod: Pod, reason: str, message: str) -> None:
+        """Warn that a machine is not asked for any more: it was given up, or the API server has refused it."""
         self._machines.pop(pod.uid, None)
-        self._about_capacity(pod, "NeuronCapacityGivenUp", message)
-
-    def capacity_refused(self, pod: Pod, message: str) -> None:
-        """Warn that the API server does not let a machine be asked for."""
-        self._machines.pop(pod.uid, None)
-        self._about_capacity(pod, "NeuronCapacityRefused", message)
+        self._about_capacity(pod, reason, message)
 
     def capacity_limited(self, pod: Pod, message: str) -> None:
         """Warn that a limit keeps a machine from being asked for."""

@@ -83,7 +83,7 @@ class Scheduler:
     def capacity_asked(self, *_: Any) -> None:
         """Ignore it."""
 
-    capacity_requested = capacity_given_up = capacity_refused = capacity_limited = capacity_asked
+    capacity_requested = capacity_ended = capacity_limited = capacity_asked
 
     def capacity_request_ended(self, outcome: str) -> None:
         """Remember it."""

@@ -74,13 +74,10 @@ class World:
         """Remember it."""
         self.told.append((pod.name, "requested", f"{machine}: {shortage}"))
 
-    def capacity_given_up(self, pod: Pod, message: str) -> None:
+    def capacity_ended(self, pod: Pod, reason: str, message: str) -> None:
         """Remember it."""
-        self.told.append((pod.name, "given up", message))
-
-    def capacity_refused(self, pod: Pod, message: str) -> None:
-        """Remember it."""
-        self.told.append((pod.name, "refused", message))
+        kinds = {"NeuronCapacityGivenUp": "given up", "NeuronCapacityRefused": "refused"}
+        self.told.append((pod.name, kinds[reason], message))
 
     def waiting(self, *names: str) -> tuple[Pod, ...]:
         """Add pods to the queue, and return them."""

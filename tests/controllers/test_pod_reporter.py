@@ -223,18 +223,12 @@ def test_a_machine_that_is_asked_for(reports: Reports, reporter: PodReporter) ->
     assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED), "the end is there once"
 
 
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [("capacity_given_up", "NeuronCapacityGivenUp"), ("capacity_refused", "NeuronCapacityRefused")],
-)
-def test_a_machine_that_is_not_asked_for_any_more(
-    reports: Reports, reporter: PodReporter, how: str, reason: str
-) -> None:
+def test_a_machine_that_is_not_asked_for_any_more(reports: Reports, reporter: PodReporter) -> None:
     """The Event says why, and the condition's message loses its end."""
     reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
     reporter.capacity_requested(pod(), "trn1.32xlarge", "why")
-    getattr(reporter, how)(pod(), "a sentence")
-    assert reports.events[-1] == (f"p: {reason}", "a sentence")
+    reporter.capacity_ended(pod(), "NeuronCapacityGivenUp", "a sentence")
+    assert reports.events[-1] == ("p: NeuronCapacityGivenUp", "a sentence")
     assert reports.conditions[-1] == ("p: Unschedulable", REFUSED)
 
 
