@@ -138,14 +138,6 @@ def lasting(level: int) -> float:
     return float(min(FIRST * 2 ** (level - 1), LONGEST))
 
 
-@attrs.frozen
-class _Departed:
-    """A pod that left the watch at a version, before it had started."""
-
-    pod_info: PodInfo
-    version: str
-
-
 @attrs.define(eq=False, kw_only=True)
 class Rejections:
     """
@@ -168,7 +160,9 @@ class Rejections:
     may_ask: Callable[[], bool]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _marks: dict[str, Mark] = attrs.field(factory=dict, init=False)
-    _departed: WorkQueue[_Departed] = attrs.field(factory=lambda: WorkQueue(READS_AT_ONCE), init=False)
+    _departed: WorkQueue[tuple[PodInfo, str]] = attrs.field(  # with the version at which each left the watch
+        factory=lambda: WorkQueue(READS_AT_ONCE), init=False
+    )
     _reads: TokenBucket = attrs.field(init=False)
     _lines: TokenBucket = attrs.field(init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -190,7 +184,7 @@ class Rejections:
         if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
             return
         version = self.version()
-        if not (version and self._reads.take_now() and self._departed.put(_Departed(pod_info, version))):
+        if not (version and self._reads.take_now() and self._departed.put((pod_info, version))):
             self.metrics.rejection_unread()
 
     def started(self, pod_info: PodInfo) -> None:
@@ -225,11 +219,12 @@ class Rejections:
 
     async def _ask_about_each(self) -> None:
         while (departed := await self._departed.next()) is not None:
-            pod = departed.pod_info.pod
+            pod_info, version = departed
+            pod = pod_info.pod
             try:
-                failure = await self.failures.read(pod, departed.version)
+                failure = await self.failures.read(pod, version)
                 if failure is not None and (meaning := verdict(failure)) is not None:
-                    self._rejected(departed.pod_info, failure, meaning)
+                    self._rejected(pod_info, failure, meaning)
             except (ApiError, UnreachableError) as error:
                 self.metrics.rejection_unread()
                 log.v(2).info("Cannot find out how a pod ended", pod=pod.key, node=pod.node_name, err=error)

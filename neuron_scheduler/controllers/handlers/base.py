@@ -42,9 +42,9 @@ class ObjectHandler(ABC, Generic[T]):
     def added(self, new: T, /) -> None:
         """Handle an object that was not there before."""
 
-    @abstractmethod
-    def updated(self, old: T, new: T, /) -> None:
-        """Handle a change of an object."""
+    def updated(self, _: T, new: T, /) -> None:
+        """Handle a change of an object; a kind of which only the present state counts takes it as a new one."""
+        self.added(new)
 
     @abstractmethod
     def deleted(self, old: T, /) -> None:

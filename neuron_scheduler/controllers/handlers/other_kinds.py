@@ -51,20 +51,13 @@ class DisruptionBudgetHandler(ObjectHandler[DisruptionBudget]):
         return self._sorted
 
     def added(self, new: DisruptionBudget) -> None:
-        """Keep a new budget."""
-        self._put(new)
-
-    def updated(self, _: DisruptionBudget, new: DisruptionBudget) -> None:
-        """Replace a budget."""
-        self._put(new)
+        """Keep a budget, in place of its earlier state."""
+        self._budgets[new.namespace, new.name] = new
+        self._sorted = None
 
     def deleted(self, old: DisruptionBudget) -> None:
         """Drop a budget."""
         self._budgets.pop((old.namespace, old.name), None)
-        self._sorted = None
-
-    def _put(self, budget: DisruptionBudget) -> None:
-        self._budgets[budget.namespace, budget.name] = budget
         self._sorted = None
 
 
@@ -80,20 +73,13 @@ class NamespaceHandler(ObjectHandler[Namespace]):
     resource: str = "namespaces"
 
     def added(self, new: Namespace) -> None:
-        """Keep a new namespace's labels; pods in it may have been seen first."""
-        self._put(new)
-
-    def updated(self, _: Namespace, new: Namespace) -> None:
-        """Replace a namespace's labels."""
-        self._put(new)
+        """Keep a namespace's labels; pods in it may have been seen first."""
+        self.namespaces.put(new)
+        self.queue.note(ClusterEvent.NAMESPACE_LABELS)
 
     def deleted(self, old: Namespace) -> None:
         """Drop a namespace; its pods were deleted before it."""
         self.namespaces.remove(old.name)
-
-    def _put(self, namespace: Namespace) -> None:
-        self.namespaces.put(namespace)
-        self.queue.note(ClusterEvent.NAMESPACE_LABELS)
 
 
 @attrs.define(eq=False, kw_only=True)
