@@ -76,50 +76,6 @@ def identity() -> str:
     return f"{name or socket.gethostname()}_{uuid.uuid4()}"
 
 
-@attrs.define(eq=False)
-class ObservedLease:
-    """
-    The Lease as one candidate sees it: who holds it, and when it may be taken.
-
-    Upstream: `observedRecord` and `observedTime` of `client-go/tools/leaderelection`. Another machine's clock is never
-    compared with ours: the holder's time counts from the moment when we last saw the Lease change.
-
-    Attributes:
-        identity: ours.
-        clock: monotonic seconds.
-        record: None if there is no Lease, or if it was not seen yet.
-    """
-
-    identity: str
-    clock: Callable[[], float]
-    record: Record | None = None
-    _changed_at: float = attrs.field(default=0.0, init=False)
-
-    @property
-    def holder(self) -> str:
-        """Who held the Lease; empty if nobody."""
-        return self.record.holder if self.record is not None else ""
-
-    @property
-    def version(self) -> str:
-        """The resource version; empty if there is no Lease."""
-        return self.record.resource_version if self.record is not None else ""
-
-    def observe(self, record: Record | None) -> bool:
-        """Take a new state, and return whether another candidate has become the holder."""
-        before = self.holder
-        if record != self.record or record is None:
-            self.record = record
-            self._changed_at = self.clock()
-        return self.holder not in ("", before, self.identity)
-
-    def expires_in(self) -> float:
-        """Return in how many seconds the Lease may be taken; the duration in it counts, not ours."""
-        if self.record is None or self.record.holder in ("", self.identity):
-            return 0.0
-        return self._changed_at + self.record.duration - self.clock()
-
-
 def boot_time() -> float:
     """Return seconds that also pass while the machine sleeps, and never jump."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
@@ -134,6 +90,9 @@ def utc_now() -> dt.datetime:
 class LeaderElector:
     """
     One candidate.
+
+    Another machine's clock is never compared with ours: the holder's time counts from the moment when we last saw the
+    Lease change.
 
     Attributes:
         identity: who holds the Lease when we do.
@@ -158,7 +117,8 @@ class LeaderElector:
     acquired: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _renewed_at: float | None = attrs.field(default=None, init=False)
     _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
-    _lease: ObservedLease = attrs.field(init=False)
+    _record: Record | None = attrs.field(default=None, init=False)  # the Lease; None if there is none, or not seen yet
+    _changed_at: float = attrs.field(default=0.0, init=False)  # when we last saw it change
     _seen_free: bool = attrs.field(default=False, init=False)  # by the watch, since the last attempt
     _failure: str = attrs.field(default=_FROZEN, init=False)  # of the last renewal
     _trouble: logs.Trouble = attrs.field(init=False)
@@ -167,7 +127,6 @@ class LeaderElector:
     _running: anyio.Event | None = attrs.field(default=None, init=False)  # set when `run` has ended
 
     def __attrs_post_init__(self) -> None:
-        self._lease = ObservedLease(self.identity, self.clock)
         pairs = {"lease": self.leases.key}
         self._trouble = logs.Trouble(log, "Lease can be taken again", self.clock, pairs=pairs)
         self._watch_trouble = logs.Trouble(log, "", self.clock, verbosity=2, pairs=pairs)
@@ -180,13 +139,13 @@ class LeaderElector:
     @property
     def holder(self) -> str:
         """Who held the Lease when it was last seen; empty if nobody."""
-        return self._lease.holder
+        return "" if self._record is None else self._record.holder
 
     @property
     def leader_address(self) -> str:
         """The URL of the extender of another replica that holds the Lease now; empty if there is none."""
-        record = self._lease.record
-        if record is None or record.holder == self.identity or self._lease.expires_in() <= 0:
+        record = self._record
+        if record is None or record.holder == self.identity or self._expires_in() <= 0:
             return ""
         return record.extender_address
 
@@ -240,7 +199,7 @@ class LeaderElector:
             if not self._seen_free:
                 await self._look()
             self._seen_free = False  # a write fails if what the watch has shown is out of date
-            if self._lease.expires_in() <= 0:
+            if self._expires_in() <= 0:
                 return await self._take()
             self._trouble.over()
             self.tried.set()
@@ -265,21 +224,32 @@ class LeaderElector:
             self._observe(None)
 
     def _observe(self, record: Record | None) -> None:
-        if self._lease.observe(record):
-            log.info("New leader elected", lease=self.leases.key, identity=self._lease.holder)
+        """Take a new state of the Lease; its holder's time begins again."""
+        before = self.holder
+        if record != self._record or record is None:
+            self._record, self._changed_at = record, self.clock()
+        if self.holder not in ("", before, self.identity):
+            log.info("New leader elected", lease=self.leases.key, identity=self.holder)
+
+    def _expires_in(self) -> float:
+        """Return in how many seconds the Lease may be taken; the duration in it counts, not ours."""
+        if self._record is None or self._record.holder in ("", self.identity):
+            return 0.0
+        return self._changed_at + self._record.duration - self.clock()
 
     async def _wait_until_free(self) -> None:
         """Return when the Lease has expired, at once when it is released or deleted, or if it cannot be watched."""
-        with anyio.move_on_after(self._lease.expires_in()) as scope:
+        with anyio.move_on_after(self._expires_in()) as scope:
 
             def seen(record: Record | None) -> bool:
                 self._observe(record)
-                scope.deadline = anyio.current_time() + self._lease.expires_in()
-                self._seen_free = self._lease.holder == ""
-                return self._lease.expires_in() <= 0
+                scope.deadline = anyio.current_time() + self._expires_in()
+                self._seen_free = self.holder == ""
+                return self._expires_in() <= 0
 
             try:
-                await self.leases.watch(self._lease.version, seen, seconds=WATCH_SECONDS)
+                version = "" if self._record is None else self._record.resource_version
+                await self.leases.watch(version, seen, seconds=WATCH_SECONDS)
             except (ApiError, UnreachableError) as error:
                 self._watch_trouble.met("Watch of the lease broke off", error)
             await anyio.sleep(self._retry_pause())  # a server that hangs up at once
@@ -289,7 +259,7 @@ class LeaderElector:
 
     async def _take(self) -> bool:
         """Write ourselves as the holder; False after losing the race to another."""
-        sent_at, now, old = self.clock(), self.now(), self._lease.record
+        sent_at, now, old = self.clock(), self.now(), self._record
         claimed, self._claimed = self._claimed, True
         new = attrs.evolve(
             (old or Record("", 0)).with_extender_address(self.extender_address),
@@ -309,7 +279,7 @@ class LeaderElector:
             self._claimed = claimed or not error.reason
             await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
-        self._lease.record, self._renewed_at = record, sent_at
+        self._record, self._renewed_at = record, sent_at
         return True
 
     # -- hold ----------------------------------------------------------------------------------------------------------
@@ -354,7 +324,7 @@ class LeaderElector:
             log.warning("Could not renew the lease, retrying", err=self._failure, lease=self.leases.key)
             return
         self._failure = _FROZEN
-        self._lease.record, self._renewed_at = record, sent_at
+        self._record, self._renewed_at = record, sent_at
 
     async def _renewed(self) -> Record:
         """Write the Lease; after a conflict read it first: our own write may have succeeded without an answer."""
@@ -370,15 +340,15 @@ class LeaderElector:
             if _is_missing(error):
                 raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
             raise
-        self._lease.record = lease
+        self._record = lease
         if lease.holder != self.identity:
             raise LeaseLostError(f"lease {self.leases.key} is held by {lease.holder or 'nobody'}")
         return await self.leases.update(self._next_record(), within=limit)
 
     def _next_record(self) -> Record:
-        if self._lease.record is None:
+        if self._record is None:
             raise LeaseLostError(f"lease {self.leases.key} was never acquired")
-        record = self._lease.record.with_extender_address(self.extender_address)
+        record = self._record.with_extender_address(self.extender_address)
         return attrs.evolve(record, duration=math.ceil(self.lease_duration), renewed=self.now())
 
     # -- release -------------------------------------------------------------------------------------------------------
@@ -408,7 +378,7 @@ class LeaderElector:
 
     async def _give_back(self) -> bool | None:
         """Clear the holder; False if that is not us, None if a write came in between, which may be our last renewal."""
-        lease, self._lease.record = self._lease.record, None  # tried once without reading it: the successor waits
+        lease, self._record = self._record, None  # tried once without reading it: the successor waits
         if lease is None or lease.holder != self.identity:
             lease = await self.leases.get(within=RELEASE_TIMEOUT)
         if lease.holder != self.identity:

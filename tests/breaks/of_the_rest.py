@@ -95,8 +95,8 @@ CONTROLLERS: Final = (
     Break(
         "a-term-counts-from-its-answer",
         "neuron_scheduler/controllers/leader_elector.py",
-        "self._lease.record, self._renewed_at = record, sent_at\n        return True",
-        "self._lease.record, self._renewed_at = record, self.clock()\n        return True",
+        "self._record, self._renewed_at = record, sent_at\n        return True",
+        "self._record, self._renewed_at = record, self.clock()\n        return True",
         "The deadline counts from when the Lease was asked for, not from the answer.",
         ("tests/controllers/test_leader_elector.py::test_the_send_time_counts_not_the_answer",),
     ),

@@ -110,11 +110,11 @@ MUTANTS: Final = (
             Edit(
                 "controllers.leader_elector",
                 """
-                self._lease.record, self._renewed_at = record, sent_at
+                self._record, self._renewed_at = record, sent_at
 
                 """,
                 """
-                self._lease.record, self._renewed_at = record, self.clock()
+                self._record, self._renewed_at = record, self.clock()
 
                 """,
             ),
