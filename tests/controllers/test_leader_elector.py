@@ -76,6 +76,15 @@ async def test_a_held_lease_is_waited_for_by_its_own_duration() -> None:
     assert memory.calls[-2:] == ["get", "update"]
 
 
+@pytest.mark.parametrize("record", [None, Record("", 3600), Record("me", 3600)], ids=["absent", "released", "ours"])
+async def test_a_free_lease_is_taken_at_once(record: Record | None) -> None:
+    """It is free if it does not exist, has no holder, or has our name in it."""
+    memory = Memory()
+    memory.put(record)
+    await acquired(candidate(memory))
+    assert "watch" not in memory.calls
+
+
 def configured() -> io.StringIO:
     """Log into the stream that is returned."""
     stream = io.StringIO()
