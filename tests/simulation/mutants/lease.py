@@ -177,12 +177,12 @@ MUTANTS: Final = (
             Edit(
                 "controllers.leader_elector",
                 """
-                return self._changed_at + self.record.duration - self.clock()
+                return self._changed_at + self._record.duration - self.clock()
                 """,
                 """
-                renewed = self.record.renewed
+                renewed = self._record.renewed
                 written = 0.0 if renewed is None else renewed.timestamp()
-                return written + self.record.duration - time.time()
+                return written + self._record.duration - time.time()
                 """,
             ),
             Edit(
