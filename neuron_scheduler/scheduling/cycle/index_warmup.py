@@ -31,6 +31,7 @@ TYPICAL = Pod(uid="", namespace="", name="", requests=_REQUESTS, neuron=neuron_r
 """A pod like most: after a warm-up for it, little is left to build for the first pod of any kind."""
 
 _Question = Callable[[View, Pod, Profile], None]
+_NOTHING: Final[Generator[None, None, None]] = (None for _ in ())  # one for all: it has no step
 
 
 @attrs.define(eq=False)
@@ -60,13 +61,13 @@ class IndexWarmup:
         For a pod that asks much about other pods it is done at every attempt: its counts are soon out of date.
         """
         if pod.refusal:
-            return _nothing()
+            return _NOTHING
         return self._steps(cluster, pod, profile, warm_up, always=asks_much(pod))
 
     def of_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
         """Build the missing indexes for the reasons why no node takes a pod, in the same way."""
         if pod.refusal:
-            return _nothing()
+            return _NOTHING
         return self._steps(cluster, pod, profile, warm_up_refusal, always=False)
 
     def _steps(
@@ -79,10 +80,10 @@ class IndexWarmup:
         readiness, epoch, changes = self._ready.get(kind), view.epoch, view.changes
         if readiness is not None and readiness.epoch == epoch and not always:
             if changes - readiness.changes <= _FEW_CHANGES:
-                return _nothing()
+                return _NOTHING
             if view.is_ready(readiness.needs):
                 readiness.changes = changes
-                return _nothing()
+                return _NOTHING
 
         def ask(view: View) -> None:
             question(view, pod, profile)
@@ -94,10 +95,6 @@ class IndexWarmup:
             self._ready.clear()
         self._ready[kind] = _Readiness(index_requests.needs, epoch, changes)
         return index_requests.prepared()
-
-
-def _nothing() -> Generator[None, None, None]:
-    yield from ()
 
 
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:
