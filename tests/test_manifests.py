@@ -607,6 +607,15 @@ async def customized(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Calla
     if "set-scheduler" in added:
         policy = ROOT / "manifests/components/set-scheduler/policy.yaml"
         await anyio.to_thread.run_sync(kubectl, "delete", "--ignore-not-found", "-f", policy, *flags)
+    unnamed, named = (asking("asking", {"aws.amazon.com/neuron": "1"}, scheduler_name=name) for name in ("", "another"))
+    del unnamed["spec"]["schedulerName"]
+
+    async def without_components() -> bool:
+        answers = [await plane.admin.request("POST", PODS, pod, dryRun="All") for pod in (unnamed, named)]
+        names = [answer["spec"]["schedulerName"] for status, answer in answers if status == 201]
+        return names == ["default-scheduler", "another"]
+
+    await until(without_components)
 
 
 @pytest.mark.control_plane

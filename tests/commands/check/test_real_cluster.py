@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ from tests.end_to_end.process import until
 from tests.support.documented_commands import reader_shell, run_by
 
 ROOT: Final = Path(__file__).parents[3]
+pytestmark = pytest.mark.control_plane
+
 KUBECTL: Final = Path(sys.executable).with_name("kubectl")
 VIEWER: Final = User("viewer")
 NOBODY: Final = User("nobody")
@@ -75,8 +78,8 @@ AWS_BINDING: Final[Object] = {
 }
 
 
-@pytest.fixture(scope="module")
-async def checked_plane() -> AsyncIterator[ControlPlane]:
+@asynccontextmanager
+async def cluster() -> AsyncIterator[ControlPlane]:
     """Run an API server of our own with nodes and the device plugin: the policies affect the whole cluster."""
     async with run_control_plane(users=[VIEWER, NOBODY]) as plane:
         for name, instance_type in (("inf2-a", "inf2.24xlarge"), ("trn1-a", "trn1.32xlarge"), ("m5-a", "m5.large")):
@@ -84,6 +87,29 @@ async def checked_plane() -> AsyncIterator[ControlPlane]:
         await plane.admin.post(DAEMON_SETS, PLUGIN)
         status = {"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberMisscheduled": 0}
         await plane.admin.patch(f"{DAEMON_SETS}/neuron-device-plugin-daemonset/status", {"status": status})
+        yield plane
+
+
+@pytest.fixture(scope="module")
+async def bare() -> AsyncIterator[ControlPlane]:
+    """Run a cluster without the scheduler; no test changes it."""
+    async with cluster() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+async def healthy() -> AsyncIterator[ControlPlane]:
+    """Run a cluster with the scheduler; no test makes it sick."""
+    async with cluster() as plane:
+        await installed(plane)
+        yield plane
+
+
+@pytest.fixture
+async def sick() -> AsyncIterator[ControlPlane]:
+    """Run a cluster with the scheduler, for one test."""
+    async with cluster() as plane:
+        await installed(plane)
         yield plane
 
 
@@ -106,18 +132,18 @@ def acting(report: Report) -> set[str]:
     return {code for code, finding in findings(report).items() if finding.severity in NEEDS_ACTION}
 
 
-async def test_before_the_installation(checked_plane: ControlPlane) -> None:
+async def test_before_the_installation(bare: ControlPlane) -> None:
     """Nodes and the device plugin are there, nothing else: exit code 0."""
-    report = await check(checked_plane)
+    report = await check(bare)
     found = findings(report)
     assert (report.exit_code, acting(report)) == (0, set())
     assert {"not-installed", "policies-not-installed", "account-not-installed", "no-neuron-pods"} <= found.keys()
     assert found["version"].message.startswith("Kubernetes v1.3")
 
 
-async def test_without_rights(checked_plane: ControlPlane) -> None:
+async def test_without_rights(bare: ControlPlane) -> None:
     """A user without rights learns which are missing: exit code 2."""
-    report = await check(checked_plane, NOBODY.token)
+    report = await check(bare, NOBODY.token)
     assert report.exit_code == 2
     missing = findings(report)["reader-lacks-rights"].objects
     for request in ("list nodes", "list pods", "list daemonsets.apps", "get leases.coordination.k8s.io"):
@@ -152,35 +178,32 @@ async def may(plane: ControlPlane, user: str, verb: str, resource: str) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-async def test_after_the_installation(checked_plane: ControlPlane) -> None:
+async def test_after_the_installation(healthy: ControlPlane) -> None:
     """Everything is well: no finding needs action, and the rights are those of the manifests."""
-    await installed(checked_plane)
-    report = await check(checked_plane)
+    report = await check(healthy)
     assert (report.exit_code, acting(report)) == (0, set())
     assert {"deployment", "lease", "policies", "account-rights", "no-other-scheduler"} <= findings(report).keys()
 
 
-async def test_the_documented_commands(checked_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_the_documented_commands(healthy: ControlPlane, tmp_path: Path) -> None:
     """The commands of docs/check.md, on a healthy cluster."""
-    await installed(checked_plane)
-    kubeconfig = checked_plane.kubeconfig(tmp_path / "kubeconfig")
+    kubeconfig = healthy.kubeconfig(tmp_path / "kubeconfig")
     (block,) = run_by("tests/commands/check/test_real_cluster.py::test_the_documented_commands")
     output = await reader_shell(tmp_path, kubeconfig).run(block)
     assert "Nothing needs action." in output
     assert '"exitCode": 0' in output
 
 
-async def test_a_viewer(checked_plane: ControlPlane) -> None:
+async def test_a_viewer(healthy: ControlPlane) -> None:
     """With what the ClusterRole `view` allows, much is checked and the rest is marked: exit code 1, no false alarm."""
     binding = AWS_BINDING | {
         "metadata": {"name": "viewer"},
         "roleRef": AWS_BINDING["roleRef"] | {"name": "system:aggregate-to-view"},
         "subjects": [{"kind": "User", "name": "viewer", "apiGroup": "rbac.authorization.k8s.io"}],
     }
-    await installed(checked_plane)
-    await checked_plane.admin.post(BINDINGS, binding)
-    await until(lambda: may(checked_plane, "viewer", "list", "pods"))
-    report = await check(checked_plane, VIEWER.token)
+    await healthy.admin.post(BINDINGS, binding)
+    await until(lambda: may(healthy, "viewer", "list", "pods"))
+    report = await check(healthy, VIEWER.token)
     found = findings(report)
     assert report.exit_code == 1
     assert {found[code].severity for code in acting(report)} == {Severity.UNCHECKED}
@@ -188,10 +211,9 @@ async def test_a_viewer(checked_plane: ControlPlane) -> None:
     assert {"version", "deployment", "device-plugin"} <= found.keys()
 
 
-async def test_sick_nodes_and_pods(checked_plane: ControlPlane) -> None:
+async def test_sick_nodes_and_pods(sick: ControlPlane) -> None:
     """A node without the plugin, a faulty one, stale annotations, unknown and overlapping ids, wrong names."""
-    api = checked_plane.admin
-    await installed(checked_plane)
+    api = sick.admin
     faulty = node_manifest("trn1-b")
     health = {"type": "NeuronHealth", "status": "True", "reason": "NeuronHasError_DMA_ERROR"}
     faulty["status"]["conditions"].append(health)
@@ -202,7 +224,7 @@ async def test_sick_nodes_and_pods(checked_plane: ControlPlane) -> None:
     stray = pod_manifest("stray", neuron=2, scheduler_name="default-scheduler")
     await bind(api, await create_pod(api, stray), "inf2-a")
     await create_pod(api, pod_manifest("typo", neuron=1, scheduler_name="my-schedular"))
-    report = await check(checked_plane)
+    report = await check(sick)
     found = findings(report)
     assert report.exit_code == 1
     assert acting(report) == {
@@ -218,11 +240,9 @@ async def test_sick_nodes_and_pods(checked_plane: ControlPlane) -> None:
     assert found["usage-maps-left"].objects[0].startswith("trn1-a: NEURON_DEV_USAGE_MAP has 0,1,2,3,4")
 
 
-async def test_sick_objects(checked_plane: ControlPlane) -> None:
+async def test_sick_objects(sick: ControlPlane) -> None:
     """Leftover rights, AWS's extension, missing rights, an edited and an older policy, a Lease that nobody renews."""
-    api, plane = checked_plane.admin, checked_plane
-    await installed(plane)
-    await api.delete("/api/v1/namespaces/default/pods", gracePeriodSeconds=0)
+    api, plane = sick.admin, sick
     await api.post(BINDINGS, AWS_BINDING)
     labels = {"app": "neuron-scheduler", "component": "k8s-neuron-scheduler"}
     image = "public.ecr.aws/neuron/neuron-scheduler:2.30.0.0"
