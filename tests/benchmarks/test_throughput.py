@@ -1,17 +1,13 @@
-"""Records survive the file, targets are ratios of medians, and the page and its plots are written."""
+"""Records survive the file, and targets are ratios of medians."""
 
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import report
 from benchmarks.contest import records
 from benchmarks.contest.records import Cell, Record
-from benchmarks.contest.workloads import WORKLOADS
 from benchmarks.report import BARE_LOOP, KUBE_SCHEDULER, LOOP, Bar, Figures, bars
-from benchmarks.throughput import cells
 
 
 def run(
@@ -53,20 +49,6 @@ def test_a_benchmark_goes_on_where_it_ended(tmp_path: Path) -> None:
     wanted = [run().cell, run(number=1).cell, run(KUBE_SCHEDULER).cell]
     assert list(records.missing(wanted, made, "a")) == wanted[1:]
     assert list(records.missing(wanted, made, "b")) == wanted[:2]
-
-
-def test_contenders_alternate_within_a_workload() -> None:
-    """A drift of the machine affects all of them."""
-    order = [(cell.round, cell.contender) for cell in cells(nodes=[10], rounds=2, workloads=["churn"])]
-    assert order == [(0, "ours"), (0, KUBE_SCHEDULER), (1, "ours"), (1, KUBE_SCHEDULER)]
-
-
-def test_no_two_pods_of_a_workload_share_a_name_and_some_can_be_bound() -> None:
-    """For any number of pods."""
-    for name, workload in WORKLOADS.items():
-        names = {pod["metadata"]["name"] for pod in workload.manifests(60)}
-        assert len(names) == workload.count(60), name
-        assert 0 < workload.bindable(60) <= workload.count(60), name
 
 
 @pytest.mark.parametrize(
@@ -113,22 +95,3 @@ def test_a_target_is_compared_within_one_label(title: str, peer: Record, value: 
     assert target.value == pytest.approx(value)
     assert target.verdict == verdict
     assert bar(title).verdict == "not measured"
-
-
-def test_a_page_and_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each run is listed, an incomplete one is marked, and ratios are of medians."""
-    measured = [
-        run(rate=1_000),
-        run(number=1, rate=800, bound=2_400, bind_seconds=3.0),
-        run(KUBE_SCHEDULER, rate=300, start_seconds=0.84),
-        run(workload="paced", latencies=(0.001, 0.003)),
-    ]
-    report.show(measured, tmp_path)
-    page = (tmp_path / "throughput.md").read_text()
-    assert page == capsys.readouterr().out
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
-    assert [KUBE_SCHEDULER, "300", "3.00x", "273", "0.8", "0.50", "1.00", "100", "300"] in rows
-    assert ["ours", "1.0", "3.0", "0.50"] in rows
-    assert any(row[0] == "ours" and row[-1] == "1000 800!" for row in rows)
-    for plot in ("throughput-workloads.svg", "throughput-nodes.svg", "throughput-cpu.svg"):
-        assert ET.parse(tmp_path / plot).getroot().tag.endswith("svg")

@@ -246,7 +246,7 @@ SCHEDULING: Final = (
         "return _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)",
         "return not _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)",
         "A node that takes a pod now and did not before wakes it.",
-        ("tests/scheduling/queue/test_hints.py",),
+        ("tests/scheduling/queue/test_events.py",),
     ),
     Break(
         "an-event-during-a-decision-is-lost",

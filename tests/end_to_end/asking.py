@@ -69,8 +69,3 @@ async def placeholders(api: RestClient, count: int) -> list[Object]:
         return len(pods) == count and all(map(condition_of, pods.values()))
 
     return list((await api.wait_until(PLACEHOLDERS, met)).values())
-
-
-async def none_left(api: RestClient) -> None:
-    """Return when there is no placeholder."""
-    await placeholders(api, 0)

@@ -80,16 +80,6 @@ def status_of(prefix: str) -> Condition:
     return lambda call: (call.method, call.resource) == ("PATCH", "pods/status") and call.name.startswith(prefix)
 
 
-def of_events(call: Call) -> bool:
-    """Return whether the request creates an Event."""
-    return (call.method, call.resource) == ("POST", "events")
-
-
-def watch_of(path: str) -> Condition:
-    """Return a condition: the request watches this collection."""
-    return lambda call: call.path == path and call.watches
-
-
 def at(path: str) -> Condition:
     """Return a condition: the request has this path."""
     return lambda call: call.path == path

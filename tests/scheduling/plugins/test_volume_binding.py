@@ -8,7 +8,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
 from tests.support.builders import GI, pod
 from tests.support.harness import refusal, schedule
@@ -20,7 +20,6 @@ BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
 P = pod(volume_claims=("data",))
 EPHEMERAL = pod(volume_claims=("p-tmp",), ephemeral_claims=("p-tmp",))
-IN_Y = StorageClass("uid-zonal", "zonal", "ebs.csi.aws.com", waits=True, allowed_topologies=zone("y"))
 COUNTED = CSIDriver("uid-ebs", "ebs.csi.aws.com", storage_capacity=True)
 
 

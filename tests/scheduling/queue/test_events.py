@@ -1,4 +1,4 @@
-"""An event wakes the pods that the changed node could take now, as far as the plugins that refused them can tell."""
+"""An event wakes the pods that the changed node could take now, and no event gets lost between two looks."""
 
 import random
 
@@ -19,7 +19,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import NodeChange, hint_input_of, may_accept
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.support import random_objects
+from tests.support import queueing, random_objects
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.queueing import drain, popped
@@ -208,3 +208,57 @@ def test_pods_without_neuron_wake_no_neuron_pods() -> None:
     assert drain(queue, 100.0) == []
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, full, on=changed(TRN1))
     assert drain(queue, 100.0) == ["a"]
+
+
+BLUE_NODE, RED_NODE = node("n", labels={"team": "blue"}), node("n", labels={"team": "red"})
+
+
+def test_a_change_before_the_refusal_hides_none_after_it() -> None:
+    """The node was blue, is red when the pod is decided, and is blue again before anybody looks at what was noted."""
+    queue = SchedulingQueue()
+    queue.add(pod("listens", cpu=1), 0.0)
+    queue.unschedulable(popped(queue, 0.0), queueing.FIT, 0.0)
+    queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
+    queued = popped(queue, 0.0)
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(RED_NODE, before=BLUE_NODE))  # while it is prepared for
+    queue.unschedulable(queued, queueing.AFFINITY, 0.0)
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(BLUE_NODE, before=RED_NODE))
+    assert drain(queue, 100.0) == ["wants"]
+
+
+def test_a_node_that_never_ceased_to_do_wakes_nobody() -> None:
+    """It was blue before each change."""
+    queue = SchedulingQueue()
+    queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
+    queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY, 0.0)
+    for label in "ab":
+        labelled = attrs.evolve(BLUE_NODE, labels={"team": "blue", label: ""})
+        queue.note(ClusterEvent.NODE_LABELS, on=changed(labelled, before=BLUE_NODE))
+    assert drain(queue, 100.0) == []
+
+
+def test_a_node_that_flickers_wakes_at_last_and_is_not_remembered_for_ever() -> None:
+    """Many states of one node between two looks are as good as a new node."""
+    queue = SchedulingQueue()
+    queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
+    queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY, 0.0)
+    for _ in range(1_000):
+        queue.note(ClusterEvent.NODE_LABELS, on=changed(BLUE_NODE, before=BLUE_NODE))
+    (noted,) = queue._events._changes.values()
+    assert noted is not None
+    assert len(noted["n"].before) <= 16
+    assert drain(queue, 100.0) == ["wants"]
+
+
+def test_all_who_refused_must_accept_the_node() -> None:
+    """A blue node that is full is no help, nor is a red one with room; it is once it is both."""
+    full, want = attrs.evolve(BLUE_NODE, allocatable={}), pod("wants", cpu=1, node_selector={"team": "blue"})
+    queue = SchedulingQueue()
+    queue.add(want, 0.0)
+    queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY | queueing.FIT, 0.0)
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(full, before=attrs.evolve(full, labels={})))
+    assert drain(queue, 100.0) == []
+    queue.note(ClusterEvent.NODE_ALLOCATABLE, on=changed(RED_NODE, before=attrs.evolve(RED_NODE, allocatable={})))
+    assert drain(queue, 100.0) == []
+    queue.note(ClusterEvent.NODE_ALLOCATABLE, on=changed(BLUE_NODE, before=full))
+    assert drain(queue, 100.0) == ["wants"]
