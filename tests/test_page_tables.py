@@ -95,8 +95,8 @@ def reasons(modules: list[ast.Module]) -> Iterator[str]:
                     for keyword in call.keywords
                     if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
                 )
-            elif method == "_about_capacity":
-                yield str(ast.literal_eval(call.args[1]))
+            elif method in {"_about_capacity", "capacity_ended"} and isinstance(call.args[1], ast.Constant):
+                yield str(call.args[1].value)
 
 
 def test_metrics_events_and_log_lines_are_explained() -> None:
