@@ -14,7 +14,7 @@ TOKENS: Mapping[str, str] = MappingProxyType({"admin": "admin", "jane": "jane", 
 @attrs.define(eq=False)
 class FakeReviews:
     """
-    An administrator; jane, who may ask; joe, who may not.
+    An administrator; jane, who may ask, and get the pods of the namespace `a` and the pod b/one; joe, who may not ask.
 
     Attributes:
         now: seconds, for a clock.
@@ -35,6 +35,11 @@ class FakeReviews:
         """Let all but joe get every path."""
         self._ask(f"{user.username} {path}")
         return user.username != "joe"
+
+    async def may_get_pods(self, user: User, namespace: str, name: str = "") -> bool:
+        """Return the rights in the class's docstring; joe has those of jane here."""
+        self._ask(f"{user.username} {namespace}/{name}")
+        return user.username == "admin" or namespace == "a" or (namespace, name) == ("b", "one")
 
     def clock(self) -> float:
         """Return the time."""
