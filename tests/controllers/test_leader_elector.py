@@ -300,9 +300,16 @@ async def test_release_survives_cancellation_and_failure() -> None:
     assert not await other.release()
 
 
-async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None:
-    """The write succeeded, but we did not wait for its answer; the next holder need not wait for the expiry."""
-    memory = Memory(after=lambda _verb: anyio.sleep_forever())
+@pytest.mark.parametrize("page", [False, True], ids=["cut off", "answered by a proxy"])
+async def test_a_lease_taken_by_a_write_without_an_answer_is_given_back(*, page: bool) -> None:
+    """The write succeeded, and we never knew; the next holder need not wait for the expiry. A page has no reason."""
+
+    def after(_verb: str) -> Awaitable[None]:
+        if page:
+            raise ApiError(409, message="<html>")
+        return anyio.sleep_forever()
+
+    memory = Memory(before=lambda verb: anyio.sleep_forever() if verb == "get" and memory.record else None, after=after)
     leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leader.acquire)
@@ -310,7 +317,7 @@ async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None
             while memory.record is None:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
-    memory.after = lambda _verb: None
+    memory.before = memory.after = lambda _verb: None
     assert await leader.release()
 
     assert Record("", 1, NOW, NOW, 0, "2") == memory.record
