@@ -6,6 +6,7 @@ The cores of a pod are read here from AWS's annotation alone, independently of `
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -21,7 +22,7 @@ from tests.control_plane.objects import (
     pod_manifest,
 )
 from tests.control_plane.rest import Object, RestClient
-from tests.end_to_end.process import SchedulerProcess
+from tests.end_to_end.process import SchedulerProcess, until
 
 PODS: Final = "/api/v1/namespaces/default/pods"
 EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -63,10 +64,21 @@ async def add_nodes(scheduler: SchedulerProcess, api: RestClient, **types: str) 
 
 
 async def add_priority_classes(api: RestClient, **values: int) -> None:
-    """Create priority classes, `name=value`; the tests of a session share them, and a value never changes."""
+    """
+    Create priority classes, `name=value`; the tests of a session share them, and a value never changes.
+
+    Returns when pods may name them: admission looks a class up in a watch of its own, which may be late.
+    """
     for name, value in values.items():
         manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         await api.apply(manifest | {"value": value})
+        pod = pod_manifest(f"of-class-{name}", priorityClassName=name)
+        await until(partial(_admits, api, pod))
+
+
+async def _admits(api: RestClient, pod: Object) -> bool:
+    status, _ = await api.request("POST", PODS, pod, dryRun="All")
+    return status == 201
 
 
 async def placed(api: RestClient, name: str, **pod: Any) -> Object:
