@@ -69,11 +69,10 @@ async def sight() -> float:
     return mean(counted[1:])  # the first fills caches
 
 
-async def attempt(*, timed: bool = False) -> float:
-    """Return the calls from the queue to the assumed pod, for a pod like others before it; one in ten is timed."""
+async def attempt() -> float:
+    """Return the calls from the queue to the assumed pod, for a pod like others before it."""
     world = WiredScheduler()
     loop = world.parts.scheduling_loop
-    loop.timing.dice = lambda: 0.0 if timed else 1.0
     await world.bind(names(REPEATS))
 
     def once() -> None:
@@ -125,7 +124,6 @@ def measured() -> Iterator[tuple[str, float, int]]:
     """Yield each step with its calls and the agreed count."""
     yield "change of a known pod", uvloop.run(sight()), 109
     yield "attempt", uvloop.run(attempt()), 330
-    yield "attempt, timed", uvloop.run(attempt(timed=True)), 385
     yield "write", uvloop.run(write()), 25
     contestant = prepared(NODES)
     for workload, agreed in AGREED_OF_DECISIONS.items():

@@ -338,7 +338,6 @@ class ProcessState:
         """Prepare for `read` in small steps; yields whenever other tasks may run."""
         self._waiting = yield from waiting_pods(self.parts.queue)
         yield
-        yield from self.parts.scheduling_loop.timing.flushed()
         yield from inventory.prepared(self.parts.cluster)
 
     def read(self) -> State:

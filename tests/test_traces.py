@@ -74,7 +74,6 @@ async def traces() -> dict[str, list[str]]:
     async with process(leader_elect=False) as running, anyio.create_task_group() as tasks:
         tasks.start_soon(running.run)
         await running.scheduling()
-        running.app.parts.scheduling_loop.timing.dice = lambda: 1.0  # no decision is timed
         found = {what: sorted(await trace(running, what)) for what in MOST}
         tasks.cancel_scope.cancel()
     return found

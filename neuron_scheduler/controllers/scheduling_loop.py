@@ -22,7 +22,6 @@ from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
 from neuron_scheduler.controllers.commitment import Assumptions, Commitment
 from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
-from neuron_scheduler.controllers.plugin_timing import PluginTiming
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
 from neuron_scheduler.controllers.side_lane import SideLane
@@ -139,7 +138,6 @@ class SchedulingLoop:
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
         listeners: called in order with each pod and the decision about it, before that is assumed.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
-        timing: times one decision in ten.
         assumptions, binding_cycle: what its decisions go through, which other requesters of nodes share.
     """
 
@@ -168,11 +166,9 @@ class SchedulingLoop:
     assumptions: Assumptions = attrs.field(init=False)
     binding_cycle: BindingCycle = attrs.field(init=False)
     _side_lane: SideLane = attrs.field(init=False)
-    timing: PluginTiming = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.queue.on_change = self.wake
-        self.timing = PluginTiming(metrics=self.metrics, clock=self.clock)
         self.assumptions = Assumptions(
             cluster=self.cluster,
             queue=self.queue,
@@ -289,10 +285,7 @@ class SchedulingLoop:
         if _attempts.enabled:
             _attempts.info("Attempting to schedule pod", pod=pod.key)
         self.preemption_executor.adopt(queued, profile)
-        timed = self.timing.sampled(profile)
-        selected = select_node(self.cluster, pod, timed)
-        if timed is not profile:
-            self.timing.keep(profile)
+        selected = select_node(self.cluster, pod, profile)
         decision = selected if isinstance(selected, Decision) else await self._explained(queued, profile, selected)
         if decision is None:
             return None

@@ -26,19 +26,14 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from neuron_scheduler import __version__
 from neuron_scheduler.telemetry.state_metrics import State, StateCollector
 
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 MOST_DISTINCT_ATTEMPTS: Final = 15
-LINES_A_STEP: Final = 100
-_END: Final = b"# EOF\n"  # of an exposition in OpenMetrics
 
 
 def counter(name: str, text: str, *labels: str) -> Any:
@@ -67,13 +62,9 @@ def counters(name: str, text: str, *labels: str) -> Any:
     return _field(lambda registry: cache(Counter(name, text, labels, registry=registry).labels))
 
 
-def histograms(name: str, text: str, *labels: str, buckets: tuple[float, ...], large: bool = False) -> Any:
-    """Declare a function from the values of the labels to the histogram that has them; `large`: with many series."""
-
-    def create(registry: CollectorRegistry) -> Callable[..., Any]:
-        return cache(Histogram(name, text, labels, buckets=buckets, registry=registry).labels)
-
-    return _field(create, large=large)
+def histograms(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Any:
+    """Declare a function from the values of the labels to the histogram that has them."""
+    return _field(lambda registry: cache(Histogram(name, text, labels, buckets=buckets, registry=registry).labels))
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -81,72 +72,8 @@ def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(accumulate(repeat(factor, count - 1), mul, initial=start))  # in its order, for equal labels
 
 
-def fill(declaring: Any, registry: CollectorRegistry, large: CollectorRegistry) -> None:
-    """Create the metrics that an object's class declares, in one of two registries, and set its fields."""
-    for field in attrs.fields(type(declaring)):
-        if "metric" in field.metadata:
-            chosen = large if field.metadata["large"] else registry
-            setattr(declaring, field.name, field.metadata["metric"](chosen))
-
-
-def _field(create: Callable[[CollectorRegistry], Callable[..., Any]], *, large: bool = False) -> Any:
-    return attrs.field(init=False, metadata={"metric": create, "large": large})
-
-
-@attrs.define(eq=False)
-class StepwiseText:
-    """
-    The text of a registry's histograms, written a few lines at a time before a scrape.
-
-    A histogram of each plugin is hundreds of lines, and each takes ten microseconds: together longer than the event
-    loop may be held up. The lines of a histogram without exemplars, and with no quote in its help text, are the same in
-    both text formats.
-
-    Attributes:
-        registry: of histograms only.
-    """
-
-    registry: CollectorRegistry = attrs.field(factory=CollectorRegistry)
-    _written: bytes | None = attrs.field(default=None, init=False)
-
-    def prepared(self) -> Iterator[None]:
-        """Write the text; yields when other tasks may run."""
-        parts: list[bytes] = []
-        for part in self._parts():
-            parts.append(part)
-            yield
-        self._written = b"".join(parts)
-
-    def added_to(self, exposition: bytes) -> bytes:
-        """Return an exposition with the text as last prepared, or as it is now if it never was."""
-        text = b"".join(self._parts()) if self._written is None else self._written
-        if exposition.endswith(_END):
-            return exposition.removesuffix(_END) + text + _END
-        return exposition + text
-
-    def _parts(self) -> Iterator[bytes]:
-        for metric in self.registry.collect():
-            for first in range(0, max(1, len(metric.samples)), LINES_A_STEP):
-                part = Metric(metric.name, metric.documentation, metric.type)
-                part.samples = metric.samples[first : first + LINES_A_STEP]
-                written = generate_latest(_only(part))
-                yield written if not first else written.split(b"\n", 2)[2]  # the name and the type come once
-
-
-def _only(metric: Metric) -> CollectorRegistry:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Only(metric))
-    return registry
-
-
-@attrs.define(eq=False)
-class _Only(Collector):
-    """Collects one metric."""
-
-    _metric: Metric
-
-    def collect(self) -> Iterator[Metric]:
-        yield self._metric
+def _field(create: Callable[[CollectorRegistry], Callable[..., Any]]) -> Any:
+    return attrs.field(init=False, metadata={"metric": create})
 
 
 @attrs.define(eq=False)
@@ -166,7 +93,6 @@ class Metrics:
     _state: Callable[[], State] = State
     _prepared: Callable[[], Iterable[None]] = tuple
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
-    _large: StepwiseText = attrs.field(factory=StepwiseText, init=False)
 
     _attempts: Callable[[str, str], Counter] = counters(
         "scheduler_schedule_attempts", "Attempts to schedule pods, by result.", "result", "profile"
@@ -205,24 +131,14 @@ class Metrics:
     preempted: Callable[[int], None] = histogram(
         "scheduler_preemption_victims", "Number of pods that were evicted for one pod.", exponential(1, 2, 7)
     )
-    extension_point_seconds: Callable[[str, str, str], Histogram] = histograms(
+    _extension_point_seconds: Callable[[str, str, str], Histogram] = histograms(
         "scheduler_framework_extension_point_duration_seconds",
-        "Latency for running all plugins of a specific extension point. PreFilter, Filter and Score: of one decision in"
-        " ten. PreBind: of each pod with volumes, which are written and waited for there.",
+        "Latency for running all plugins of a specific extension point. PreBind: of each pod with volumes, which are"
+        " written and waited for there.",
         "extension_point",
         "status",
         "profile",
         buckets=exponential(0.0001, 2, 12),
-    )
-    plugin_seconds: Callable[[str, str, str], Histogram] = histograms(
-        "scheduler_plugin_execution_duration_seconds",
-        "Duration for running a plugin at a specific extension point, in one decision in ten. A filter is asked about"
-        " all nodes at once.",
-        "plugin",
-        "extension_point",
-        "status",
-        buckets=exponential(0.00001, 1.5, 20),
-        large=True,
     )
     _volume_errors: Callable[[str], Counter] = counters(
         "scheduler_volume_scheduling_stage_error", "Volume scheduling stage error count.", "operation"
@@ -316,7 +232,9 @@ class Metrics:
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one function untyped
-        fill(self, self._registry, self._large.registry)
+        for field in attrs.fields(type(self)):
+            if "metric" in field.metadata:
+                setattr(self, field.name, field.metadata["metric"](self._registry))
         for labels in product(RESULTS, self.profiles):  # these series exist before anything is counted
             self._attempts(*labels)
             self._attempt_seconds(*labels)
@@ -340,7 +258,6 @@ class Metrics:
     def prepared(self) -> Iterator[None]:
         """Prepare for an exposition in small steps; yields whenever other tasks may run."""
         yield from self._prepared()
-        yield from self._large.prepared()
 
     def attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""
@@ -354,7 +271,7 @@ class Metrics:
 
     def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
         """Count a pod whose volumes were bound before it, or could not be, and the seconds that it took."""
-        self.extension_point_seconds("PreBind", "Error" if failed else "Success", profile).observe(seconds)
+        self._extension_point_seconds("PreBind", "Error" if failed else "Success", profile).observe(seconds)
         if failed:
             self._volume_errors("bind").inc()
 
@@ -369,4 +286,4 @@ class Metrics:
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""
         encode, content_type = choose_encoder(accept)
-        return self._large.added_to(encode(self._registry)), content_type
+        return encode(self._registry), content_type

@@ -1,11 +1,9 @@
 """The metrics have kube-scheduler's names, labels and buckets; their number grows only with the fleet's variety."""
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.exposition import choose_encoder
 
 from neuron_scheduler import __version__
-from neuron_scheduler.telemetry.metrics import LINES_A_STEP, Metrics, StepwiseText
+from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
 
 
@@ -54,22 +52,12 @@ def test_binding_volumes_is_counted_and_timed() -> None:
 
 
 def test_names_of_kube_scheduler() -> None:
-    """Labels and buckets of plugin durations and of requests are upstream's."""
+    """Labels and buckets of requests are upstream's."""
     metrics = Metrics(api_host="h")
-    metrics.plugin_seconds("NodePorts", "Filter", "Success").observe(0.000012)
     metrics.request_took("POST", 0.02)
     metrics.requested("POST", "201")
     seen = samples(metrics)
     assert seen['rest_client_requests_total{code="201",host="h",method="POST"}'] == 1
-    buckets = [
-        (float(label.split('le="')[1].split('"')[0]), value)
-        for label, value in seen.items()
-        if label.startswith("scheduler_plugin_execution_duration_seconds_bucket")
-    ]
-    assert [bound for bound, _ in buckets[:3]] == pytest.approx([0.00001, 0.000015, 0.0000225])
-    assert [count for _, count in buckets[:3]] == [0, 1, 1]
-    assert len(buckets) == 21
-    assert buckets[-2][0] == pytest.approx(0.00001 * 1.5**19)
     name = "rest_client_request_duration_seconds_bucket"
     assert seen[f'{name}{{host="h",le="0.005",verb="POST"}}'] == 0
     assert seen[f'{name}{{host="h",le="0.025",verb="POST"}}'] == 1
@@ -123,58 +111,3 @@ def test_the_reader_chooses_the_format(accept: str, want: str) -> None:
     body, content_type = Metrics().exposition(accept)
     assert content_type.startswith(want)
     assert body.endswith(b"# EOF\n") == ("openmetrics" in want)
-
-
-FORMATS = pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
-
-
-@pytest.fixture(autouse=True)
-def without_created_series() -> None:
-    """Have no `_created` series, as in a process: `Metrics` switches them off for the whole library."""
-    Metrics()
-
-
-def histogram(registry: CollectorRegistry) -> Histogram:
-    """Return a histogram with many series, and an awkward label."""
-    declared = Histogram("large", "A large one.", ("plugin",), buckets=(1e-05, 1.5e-05, 1), registry=registry)
-    for number in range(60):
-        declared.labels(f'a"{number}\n').observe(0.5)
-    return declared
-
-
-@FORMATS
-def test_the_text_is_that_of_the_library(accept: str) -> None:
-    """Whatever the format, and whether it was prepared or not."""
-    whole, text = CollectorRegistry(), StepwiseText()
-    histogram(whole)
-    histogram(text.registry)
-    encode, _ = choose_encoder(accept)
-    empty = encode(CollectorRegistry())
-    assert text.added_to(empty) == encode(whole)
-    steps = len([*text.prepared()])
-    assert steps > 60 * 6 // LINES_A_STEP
-    assert text.added_to(empty) == encode(whole)
-
-
-def test_it_shows_what_was_prepared() -> None:
-    """What is observed after the preparation is shown at the next scrape."""
-    text = StepwiseText()
-    declared = histogram(text.registry)
-    assert [*text.prepared()]
-    before = text.added_to(b"")
-    declared.labels("new").observe(0.5)
-    assert text.added_to(b"") == before
-    assert [*text.prepared()]
-    assert b'plugin="new"' in text.added_to(b"")
-
-
-@FORMATS
-def test_the_plugins_are_in_the_exposition(accept: str) -> None:
-    """At the end of it, once."""
-    metrics = Metrics()
-    metrics.plugin_seconds("NodePorts", "Filter", "Success").observe(0.1)
-    assert [*metrics.prepared()]
-    body, _ = metrics.exposition(accept)
-    assert body.count(b"# TYPE scheduler_plugin_execution_duration_seconds histogram") == 1
-    assert body.count(b"# EOF") == bool(accept)
-    assert body.endswith(b"# EOF\n") == bool(accept)
