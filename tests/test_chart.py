@@ -15,7 +15,7 @@ import yaml
 
 from neuron_scheduler import __version__, cli
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
-from neuron_scheduler.settings.arguments import config_and_file
+from neuron_scheduler.settings.arguments import settings_from
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.config_file import PATHS
 from neuron_scheduler.settings.profile_config import CapacityRequests, path_of
@@ -91,7 +91,7 @@ def settings_of(items: Mapping[str, Object], folder: Path) -> Config:
             (mounted / name).touch()
         arguments = [argument.replace(f"={mount['mountPath']}/", f"={mounted}/") for argument in arguments]
     (folder / "config" / "config.yaml").write_text(config_map(items)["data"]["config.yaml"])
-    config = config_and_file(cli.parse(arguments))[0]
+    config = settings_from(cli.parse(arguments))
     in_full = [
         attrs.evolve(profile, preferences=tuple(PREFERENCES)) if profile.preferences is None else profile
         for profile in config.profiles

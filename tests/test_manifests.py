@@ -19,7 +19,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.serving import server
-from neuron_scheduler.settings.arguments import config_and_file
+from neuron_scheduler.settings.arguments import settings_from
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import ProfileConfig
 from tests.control_plane.binaries import RELEASE, before
@@ -207,7 +207,7 @@ def config_of(rendered: dict[str, Object], folder: Path) -> Config:
     for name, text in rendered[f"ConfigMap/{CONFIG}"]["data"].items():
         (folder / name).write_text(text)
     arguments = [argument.replace(mount["mountPath"], str(folder)) for argument in container["args"]]
-    return config_and_file(cli.parse(arguments))[0]
+    return settings_from(cli.parse(arguments))
 
 
 def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
     arguments = [
         re.sub(rf"{mounts['tls']}|{mounts['config']}", str(tmp_path), argument) for argument in container["args"]
     ]
-    config = config_and_file(cli.parse(arguments))[0]
+    config = settings_from(cli.parse(arguments))
     assert config.authorize_metrics
     assert container["ports"][1:] == [{"name": "https", "containerPort": config.secure_port}]
     prefix = "prometheus.io/"

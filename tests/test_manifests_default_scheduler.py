@@ -13,7 +13,7 @@ import yaml
 
 from neuron_scheduler import cli
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.settings.arguments import config_and_file
+from neuron_scheduler.settings.arguments import settings_from
 from neuron_scheduler.settings.config import EXTENDER_ADDRESS
 from tests.control_plane.component import Component
 from tests.control_plane.kube_scheduler import kube_scheduler
@@ -115,7 +115,7 @@ def test_the_process_accepts_its_arguments(
     for file in ("tls.crt", "tls.key", "ca.crt"):
         (tmp_path / file).touch()
     (tmp_path / "config.yaml").write_text(items["ConfigMap/neuron-scheduler-config"]["data"]["config.yaml"])
-    config = config_and_file(cli.parse(arguments))[0]
+    config = settings_from(cli.parse(arguments))
     assert (config.queue, config.extender_bind_address) == (queue, EXTENDER_ADDRESS)
     certificates = [config.extender_tls_cert_file, config.extender_tls_private_key_file, config.extender_client_ca_file]
     assert [Path(path).name for path in certificates] == (

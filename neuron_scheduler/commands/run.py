@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler.settings.arguments import add_settings, config_and_file
+from neuron_scheduler.settings.arguments import add_settings, settings_from
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError, LeaseLostError, StalledError
@@ -42,10 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: the settings, or the rights, cannot work.
     """
-    config, file = config_and_file(arguments)
+    config = settings_from(arguments)
     logs.configure(verbosity=config.v, logging_format=config.logging_format)
-    if file is not None and file.ignored:
-        log.warning("Fields of the configuration file have no effect here", config=file.path, fields=list(file.ignored))
     return _run(config)
 
 

@@ -41,7 +41,7 @@ class VolumeBinder:
     Binds volumes.
 
     Attributes:
-        timeouts: seconds to wait for controllers and provisioners (`bindTimeoutSeconds`), by the pods' scheduler name.
+        timeouts: seconds to wait for controllers and provisioners, by the pods' scheduler name.
         waiting: how many pods wait for their volumes.
     """
 

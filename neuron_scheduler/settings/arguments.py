@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from neuron_scheduler.settings.config import EXTENDER_ADDRESS, OF_A_PROFILE, Config, settings
-from neuron_scheduler.settings.setting import boolean, duration, flag
+from neuron_scheduler.settings.setting import boolean, duration, flag, read_value
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ def reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
     def read(text: str) -> Any:
         try:
-            return parse(text)
+            return read_value(parse, text)
         except ValueError as error:
-            message = f"{text!r} is not a number" if parse in {int, float} else str(error)
-            raise argparse.ArgumentTypeError(message) from None
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
 
@@ -79,9 +78,9 @@ def shown(default: object, parse: Callable[[str], Any]) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default) or "none"
 
 
-def config_and_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | None]":
+def settings_from(arguments: argparse.Namespace) -> Config:
     """
-    Return the settings, and the file that they were read from, if any.
+    Return the settings: those of the flags, over those of the file.
 
     Raises:
         ConfigurationError: they cannot work.
@@ -92,12 +91,12 @@ def config_and_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile 
         defaults = {"queue": False, "extender_bind_address": EXTENDER_ADDRESS}
     path = getattr(arguments, "config", "")
     if not path:
-        return _checked(defaults | given), None
+        return _checked(defaults | given)
     from neuron_scheduler.settings import config_file  # imports the plugins, whose names only a file needs
 
     file = config_file.read(path)
     try:
-        return _checked(defaults | _overridden(file, given)), file
+        return _checked(defaults | _overridden(file, given))
     except ConfigurationError as error:
         raise ConfigurationError(file.in_its_words(str(error), frozenset(given))) from None
 

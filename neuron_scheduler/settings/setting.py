@@ -52,6 +52,19 @@ def boolean(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
+def read_value(parse: Callable[[str], Any], text: str) -> Any:
+    """
+    Return the value that a flag, or a field of the file, has.
+
+    Raises:
+        ValueError: it cannot be read; the text says what to write instead.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a number" if parse in {int, float} else str(error)) from None
+
+
 _PARSERS: Final[dict[type, Callable[[str], Any]]] = {bool: boolean, int: int, float: float, str: str}
 _METAVARS: Final[dict[Callable[[str], Any], str]] = {boolean: "BOOL", duration: "DURATION", int: "N", float: "N"}
 
@@ -77,8 +90,7 @@ def setting(
     Args:
         default: the field's default.
         text: the help text.
-        parse: reads the flag's value; None for what reads values of the default's type. `duration` also says that the
-            file has a duration there.
+        parse: reads the value from a flag or from the file; None for what reads values of the default's type.
         metavar: the placeholder in the help; empty for the one that `parse` usually has.
         shown: the default as the help shows it, if not the value itself.
         path: where the file has it, such as `clientConnection.qps`; empty for the field's name in camel case.

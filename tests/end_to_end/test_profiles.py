@@ -39,23 +39,3 @@ async def test_two_profiles(empty: RestClient, account: Path, tmp_path: Path) ->
             assert metrics[f'scheduler_schedule_attempts_total{{profile="{name}",result="scheduled"}}'] == 1
             assert metrics[f'scheduler_unschedulable_pods{{plugin="NeuronTopology",profile="{name}"}}'] == 1
         assert await scheduler.stop() == 0
-
-
-async def test_the_config_of_awss_my_scheduler(empty: RestClient, account: Path, tmp_path: Path) -> None:
-    """The file of AWS's ConfigMap runs this scheduler, and one line names its fields without effect."""
-    config = tmp_path / "my-scheduler-config.yaml"
-    config.write_text(
-        """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles: [{schedulerName: my-scheduler}]
-extenders: [{urlPrefix: 'http://k8s-neuron-scheduler.kube-system.svc.cluster.local:12345', filterVerb: filter}]
-leaderElection: {leaderElect: true, resourceNamespace: kube-system, resourceName: my-scheduler}
-"""
-    )
-    async with run_scheduler(account, f"--config={config}", "--leader-elect=true", "--v=2") as scheduler:
-        await scheduler.line(ACQUIRED)
-        assert len(scheduler.lines_with("W", "have no effect here", 'fields=["extenders"]')) == 1
-        await add_nodes(scheduler, empty, inf2="inf2.xlarge")
-        await placed(empty, "pod", neuron=1)
-        assert await scheduler.stop() == 0

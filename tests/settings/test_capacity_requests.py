@@ -53,12 +53,12 @@ def test_what_a_file_says(tmp_path: Path, text: str, want: CapacityRequests | No
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{wiat: 5s}", "unknown field `wiat` - at `profiles[0].capacityRequests`"),
-        ("{wait: 5}", "5 is not a duration; write 15s, 1m30s or 500ms - at `profiles[0].capacityRequests.wait`"),
-        ("[]", "Expected `object | null`, got `array`"),
+        ("{wiat: 5s}", "unknown field `profiles[0].capacityRequests.wiat`"),
+        ("{wait: 5}", "`profiles[0].capacityRequests.wait`: '5' is not a duration; write 15s, 1m30s or 500ms"),
+        ("[]", "`profiles[0].capacityRequests` must have fields, and it is []"),
         ("{maxMachines: 0}", "profile 'my-scheduler': capacityRequests.maxMachines is 0; it must be 1 to 64"),
         ("{giveUp: 0s}", "profile 'my-scheduler': capacityRequests.giveUp is 0s; it must be 1s to 24h"),
-        ("{as: Placeholders}", "unknown field `as` - at `profiles[0].capacityRequests`"),
+        ("{as: Placeholders}", "unknown field `profiles[0].capacityRequests.as`"),
         ("{image: ' '}", "capacityRequests.image is ' '; it must be the name of an image"),
     ],
 )

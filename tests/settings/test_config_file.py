@@ -1,7 +1,6 @@
 """A configuration file is read strictly, mistakes are reported with their paths, and flags override it."""
 
 import functools
-import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,35 +11,15 @@ import pytest
 import yaml
 
 from neuron_scheduler import cli
-from neuron_scheduler.commands import run as run_command
 from neuron_scheduler.settings import config_file
-from neuron_scheduler.settings.arguments import config_and_file
+from neuron_scheduler.settings.arguments import settings_from
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.settings.setting import duration
-from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
-OLD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-# The ConfigMap my-scheduler-config of AWS's documentation ("Neuron Scheduler Extension", EKS).
-AWS = (
-    OLD
-    + """
-profiles: [{schedulerName: my-scheduler}]
-extenders:
-  - urlPrefix: 'http://k8s-neuron-scheduler.kube-system.svc.cluster.local:12345'
-    filterVerb: filter
-    bindVerb: bind
-    enableHTTPS: false
-    nodeCacheCapable: true
-    managedResources:
-      - {name: 'aws.amazon.com/neuron', ignoredByScheduler: false}
-      - {name: 'aws.amazon.com/neuroncore', ignoredByScheduler: false}
-    ignorable: false
-leaderElection: {leaderElect: true, resourceNamespace: kube-system, resourceName: my-scheduler}
-"""
-)
+
 
 Write = Callable[[str], str]
 
@@ -59,7 +38,7 @@ def write(tmp_path: Path) -> Write:
 
 def config_of(path: str, *flags: str) -> Config:
     """Return the configuration of `run --config` with flags."""
-    return config_and_file(cli.parse(["run", f"--config={path}", *flags]))[0]
+    return settings_from(cli.parse(["run", f"--config={path}", *flags]))
 
 
 @pytest.mark.parametrize(
@@ -140,13 +119,13 @@ def test_every_setting_has_its_place(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        pytest.param("", "expected apiVersion: neuron-scheduler/v1 and kind: Neuron", id="empty"),
-        pytest.param("- a", "expected apiVersion: neuron-scheduler/v1 and kind: Neuron", id="a list"),
+        pytest.param("", "apiVersion None, kind None is not supported; write neuron-scheduler/v1", id="empty"),
+        pytest.param("- a", "apiVersion None, kind None is not supported", id="a list"),
         pytest.param("kind: Pod\napiVersion: v1", "apiVersion 'v1', kind 'Pod' is not supported; write", id="a pod"),
         pytest.param(
-            OLD.replace("/v1", "/v1beta2"),
-            "/v1beta2 is no longer supported, not by kube-scheduler either; write kubescheduler.config.k8s.io/v1$",
-            id="too old",
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration",
+            r"is not supported; write neuron-scheduler/v1, NeuronSchedulerConfiguration \(docs/settings.md\)$",
+            id="kube-scheduler's",
         ),
         pytest.param("a: [", "did not find expected node content at line 2, column 1", id="no YAML"),
         pytest.param(
@@ -158,24 +137,28 @@ def test_every_setting_has_its_place(write: Write) -> None:
         pytest.param(OURS + "leaderElecton: {}", "unknown field `leaderElecton`", id="misspelt"),
         pytest.param(
             OURS + "leaderElection: {leaseduration: 3s}",
-            "unknown field `leaseduration` - at `leaderElection`",
+            "unknown field `leaderElection.leaseduration`",
             id="misspelt below",
         ),
         pytest.param(
             OURS + "leaderElection: {leaseDuration: 15}",
-            "15 is not a duration; write 15s, 1m30s or 500ms - at `leaderElection.leaseDuration`",
+            "`leaderElection.leaseDuration`: '15' is not a duration; write 15s, 1m30s or 500ms",
             id="no unit",
         ),
-        pytest.param(OURS + "verbosity: high", "Expected `int`, got `str` - at `verbosity`", id="no number"),
-        pytest.param(OURS + "port: true", "Expected `int`, got `bool` - at `port`", id="no number but true"),
+        pytest.param(OURS + "verbosity: high", "`verbosity`: 'high' is not a number", id="no number"),
+        pytest.param(OURS + "port: true", "`port`: 'True' is not a number", id="no number but true"),
+        pytest.param(
+            OURS + "leaderElection:", "`leaderElection` must have fields, and it is None", id="an empty group"
+        ),
+        pytest.param(OURS + "tlsCertFile: 5", "`tlsCertFile`: 5 is not a text", id="a number where a text belongs"),
         pytest.param(
             OURS + "profiles: [{schedulerName: a}, {preferences: []}]",
-            r"Object missing required field `schedulerName` - at `profiles\[1\]`",
+            r"`profiles\[1\]` has no schedulerName",
             id="no scheduler name",
         ),
         pytest.param(
             OURS + "profiles: [{schedulerName: a, preferences: [ImageLocality, SmalestBlock]}]",
-            r"no preference 'SmalestBlock'; did you mean SmallestBlock\? - at `profiles\[0\].preferences\[1\]`",
+            r"`profiles\[0\].preferences\[1\]`: there is no preference 'SmalestBlock'; did you mean SmallestBlock\?",
             id="misspelt preference",
         ),
         pytest.param(
@@ -185,7 +168,7 @@ def test_every_setting_has_its_place(write: Write) -> None:
         ),
         pytest.param(
             OURS + "profiles: [{schedulerName: a, preferences: [ImageLocality, ImageLocality]}]",
-            r"duplicate preference 'ImageLocality'; list each preference once - at `profiles\[0\]`",
+            r"`profiles\[0\].preferences`: duplicate preference 'ImageLocality'; list each preference once",
             id="preference twice",
         ),
         pytest.param(OURS + "profiles: []", "config.yaml: there is no profile: name at least one", id="no profile"),
@@ -202,17 +185,6 @@ def test_every_setting_has_its_place(write: Write) -> None:
             "config.yaml: volumeBindTimeout of 'a' is 90000s; it must be 0s to 24h",
             id="a day and more for volumes",
         ),
-        pytest.param(
-            OLD + "profiles: [{schedulerName: a, pluginConfig: [{name: VolumeBinding, args: {bindTimeout: 1}}]}]",
-            r"unknown field `bindTimeout` - at `profiles\[0\].pluginConfig\[0\].args`",
-            id="old kind, misspelt argument",
-        ),
-        pytest.param(
-            OLD
-            + "profiles: [{schedulerName: a, pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: -1}}]}]",
-            r"Expected `int` >= 0 - at `profiles\[0\].pluginConfig\[0\].args.bindTimeoutSeconds`",
-            id="old kind, no time at all",
-        ),
         pytest.param(OURS + "port: 70000", "config.yaml: port is 70000; it must be 0 to 65535", id="out of range"),
         pytest.param(
             OURS + "leaderElection: {renewDeadline: 15s}",
@@ -223,20 +195,6 @@ def test_every_setting_has_its_place(write: Write) -> None:
             OURS + "clientConnection: {kubeconfig: /no/such}",
             "config.yaml: clientConnection.kubeconfig: there is no file /no/such",
             id="no file",
-        ),
-        pytest.param(OLD, r"no profiles.*; write profiles: \[\{schedulerName: my-s", id="old kind: whose pods?"),
-        pytest.param(OLD + "profiles:", "config.yaml: there are no profiles", id="old kind, null"),
-        pytest.param(OLD + "profiles: []", "config.yaml: there are no profiles", id="old kind, an empty list"),
-        pytest.param(OLD + "profiles: {}", "Expected `array`, got `object`", id="old kind, no list"),
-        pytest.param(
-            OLD + "profiles: [{schedulerName: a}]\nverbosity: 4",
-            "unknown field `verbosity`",
-            id="old kind, new field",
-        ),
-        pytest.param(
-            OLD + "profiles: [{schedulerName: a, plugin: {}}]",
-            r"unknown field `plugin` - at `profiles\[0\]`",
-            id="old kind, unknown to kube-scheduler as well",
         ),
     ],
 )
@@ -313,13 +271,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> No
         config_of(str(path))
 
 
-def test_the_config_of_awss_my_scheduler_is_accepted(write: Write) -> None:
-    """Its names and its Lease are used; only its extender, which this scheduler replaces, is ignored."""
-    path = write(AWS)
-    assert config_of(path) == Config()
-    assert config_file.read(path).ignored == ("extenders",)
-
-
 def test_the_example_of_the_documentation(write: Write) -> None:
     """The example in docs/settings.md is valid."""
     page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
@@ -328,59 +279,3 @@ def test_the_example_of_the_documentation(write: Write) -> None:
         "my-scheduler",
         "my-batch-scheduler",
     ]
-
-
-def test_each_ignored_field_is_named(write: Write) -> None:
-    """Ignored fields are listed with their paths, except for the lock `leases`, which is ours too."""
-    file = config_file.read(
-        write(
-            OLD
-            + "parallelism: 16\nenableProfiling: false\nenableContentionProfiling: false\nextenders: []\n"
-            + "percentageOfNodesToScore: 50\ndelayCacheUntilActive: true\n"
-            + "leaderElection: {resourceLock: leases, leaseDuration: 30s}\n"
-            + "clientConnection: {kubeconfig: /k, qps: 50, burst: 100, contentType: x, acceptContentTypes: y}\n"
-            + "podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 20\n"
-            + "profiles: [{schedulerName: a, plugins: {}}, {schedulerName: b,"
-            + " percentageOfNodesToScore: 0, pluginConfig: [{name: DefaultPreemption, args: {}},"
-            + " {name: VolumeBinding, args: {kind: VolumeBindingArgs, bindTimeoutSeconds: 60, shape: [{score: 1}]}}"
-            + "]}]\n"
-        )
-    )
-    assert sorted(file.ignored) == [
-        "clientConnection.acceptContentTypes",
-        "clientConnection.contentType",
-        "delayCacheUntilActive",
-        "enableContentionProfiling",
-        "enableProfiling",
-        "extenders",
-        "parallelism",
-        "percentageOfNodesToScore",
-        "profiles[0].plugins",
-        "profiles[1].percentageOfNodesToScore",
-        "profiles[1].pluginConfig[0] (DefaultPreemption)",
-        "profiles[1].pluginConfig[1].args.shape",
-    ]
-    assert file.values == {
-        "kubeconfig": "/k",
-        "kube_api_qps": 50.0,
-        "kube_api_burst": 100,
-        "leader_elect_lease_duration": 30.0,
-        "pod_initial_backoff_seconds": 2.0,
-        "pod_max_backoff_seconds": 20.0,
-        "profiles": (
-            ProfileConfig(scheduler_name="a"),
-            ProfileConfig(scheduler_name="b", volume_bind_timeout=60.0),
-        ),
-    }
-
-
-def test_the_warning_is_one_line(
-    write: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One warning at the start lists all ignored fields."""
-    monkeypatch.setattr(logs, "configure", lambda **_: None)
-    monkeypatch.setattr(run_command, "_run", lambda _: 0)
-    assert cli.main(["run", f"--config={write(AWS + 'parallelism: 4')}"]) == 0
-    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert record.msg == "Fields of the configuration file have no effect here"
-    assert getattr(record, "pairs", {})["fields"] == ["parallelism", "extenders"]
