@@ -124,10 +124,6 @@ class Collection:
         """The kinds that the scheduler watches, in the order in which it lists them."""
         return tuple(self._handlers)
 
-    def handler_of(self, resource: Resource[T]) -> Handler[T]:
-        """Return the handler of a kind, for objects that are handed over one by one and not added."""
-        return self._handlers[resource]
-
     def add(self, resource: Resource[Any], decoded: Decoded[Any]) -> None:
         """Add an object of one of the `resources`; a later state of the same object replaces an earlier one."""
         self._lists[resource].append(decoded)
@@ -147,7 +143,7 @@ class Collection:
         stores = {resource: self._stored(resource) for resource in self._handlers}
         pods: dict[str, Pod] = {pod.key: pod for pod in stores[PODS].objects()}
         waiting = [pod for pod in pods.values() if not (pod.node_name or pod.terminating)]
-        self.keep_nominated_space(waiting)
+        self._keep_nominated_space(waiting)
         return Capture(
             cluster=self.cluster,
             pods=pods,
@@ -171,7 +167,7 @@ class Collection:
     def _count_failure(self) -> None:
         self._failed += 1
 
-    def keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
+    def _keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
         """Keep the space that a scheduler has freed for a pod, in the order of the queue."""
         ours = {profile.scheduler_name: profile for profile in self.profiles}
         for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.created, pod.key)):

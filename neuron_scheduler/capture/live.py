@@ -8,14 +8,11 @@ note says what is not considered. Writes nothing, and does not repeat a request 
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import anyio
-import attrs
 
 from neuron_scheduler.capture.collection import Capture, Collection, our_profiles
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Resource
@@ -23,10 +20,7 @@ from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
-from neuron_scheduler.kube.watch.informer import Informer, pages
-from neuron_scheduler.kube.watch.object_store import T
-from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.kube.watch.informer import pages
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 
@@ -35,13 +29,13 @@ AT_ONCE: Final = 4
 NEEDED: Final = (NODES, PODS)
 WITHIN: Final = 10.0  # seconds for the question whether a kind can be listed
 EXPIRED_TRIES: Final = 2
+INSTEAD: Final = "ask the running scheduler with --ask, which answers within your rights"
+"""What a reader can do who may not list nodes or pods."""
 
 Listed = TypeVar("Listed")
 
 
-async def read(
-    client: Client, *, namespace: str = "", profiles: Sequence[Profile] | None = None, instead: str = ""
-) -> Capture:
+async def read(client: Client, *, namespace: str = "", profiles: Sequence[Profile] | None = None) -> Capture:
     """
     Return the cluster as it is now.
 
@@ -49,7 +43,6 @@ async def read(
         client: for one API server.
         namespace: of the reader, who may have the right to list pods only there.
         profiles: those of the scheduler; by default, of an installation without a configuration.
-        instead: what a reader can do who may not list nodes or pods; part of the error.
 
     Raises:
         ConfigurationError: the reader may not list nodes or pods, or is not known.
@@ -62,7 +55,7 @@ async def read(
 
     async def listed(resource: Resource[Any]) -> None:
         async with limiter:
-            await _list(client, resource, collection, namespace, instead)
+            await _list(client, resource, collection, namespace)
 
     await listed(NODES)  # alone: a reader without rights gets one error
     async with anyio.create_task_group() as tasks:
@@ -73,7 +66,7 @@ async def read(
     return collection.capture()
 
 
-async def _list(client: Client, resource: Resource[Any], collection: Collection, namespace: str, instead: str) -> None:
+async def _list(client: Client, resource: Resource[Any], collection: Collection, namespace: str) -> None:
     try:
         for decoded in await _listed(client, resource):
             collection.add(resource, decoded)
@@ -83,7 +76,7 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection,
         if resource in NEEDED:
             if not error.forbidden:
                 raise
-            raise ConfigurationError(await _refused(client, namespace, instead)) from error
+            raise ConfigurationError(await _refused(client, namespace)) from error
         reason = "the right is missing" if error.forbidden else str(error)
         collection.note(_left_out(resource, reason))
     except UnreachableError as error:
@@ -110,26 +103,7 @@ async def objects(client: Client, resource: Resource[Listed]) -> AsyncIterator[D
             yield decoded
 
 
-async def check_rights(client: Client, namespace: str, instead: str) -> None:
-    """
-    Check that the reader may list nodes and pods; the arguments are those of `read`.
-
-    Raises:
-        ConfigurationError: the reader may not, or is not known.
-        UnreachableError, ApiError: the API server does not answer.
-    """
-    for resource in NEEDED:
-        try:
-            await client.request("GET", resource.path, params={"limit": "1"}, timeout=WITHIN)
-        except ApiError as error:
-            if error.unauthorized:
-                raise ConfigurationError(UNKNOWN_USER) from error
-            if error.forbidden:
-                raise ConfigurationError(await _refused(client, namespace, instead)) from error
-            raise
-
-
-async def _refused(client: Client, namespace: str, instead: str) -> str:
+async def _refused(client: Client, namespace: str) -> str:
     """Return the error for a reader who may not list all nodes, or all pods."""
     missing = [resource.name for resource in NEEDED if not await _may_list(client, resource.path)]
     sentence = (
@@ -137,7 +111,7 @@ async def _refused(client: Client, namespace: str, instead: str) -> str:
     )
     if PODS.name in missing and namespace and await _may_list(client, f"/api/v1/namespaces/{namespace}/pods"):
         sentence += f"; you may list pods in namespace {namespace} only"
-    return sentence + (f"; {instead}" if instead else "")
+    return f"{sentence}; {INSTEAD}"
 
 
 async def _may_list(client: Client, path: str) -> bool:
@@ -161,65 +135,3 @@ def _meaning(resource: Resource[Any]) -> str:
     if resource in STORAGE:
         return "answers about pods with volumes may be wrong"
     return "a pod may be spread over nodes differently"
-
-
-@attrs.define(eq=False)
-class Following:
-    """A cluster that is kept up to date."""
-
-    collection: Collection
-    nodes: Informer[Node]
-    pods: Informer[Pod]
-    _nominated: set[str] = attrs.field(factory=set, init=False)
-
-    async def ready(self) -> None:
-        """Wait until everything has been listed once."""
-        await self.pods.synced.wait()
-
-    def current(self) -> Cluster:
-        """Return the cluster as it is now; it changes at the next pause."""
-        cluster = self.collection.cluster
-        for uid in self._nominated:
-            cluster.clear_nomination(uid)
-        waiting = [pod for pod in self.pods.objects() if pod.nominated_node_name and not pod.node_name]
-        self._nominated = {pod.uid for pod in waiting}
-        self.collection.keep_nominated_space(waiting)
-        return cluster
-
-    @property
-    def is_old(self) -> bool:
-        """Whether the API server has not confirmed for minutes that this is current."""
-        return self.nodes.stale or self.pods.stale
-
-
-@asynccontextmanager
-async def following(client: Client, *, profiles: Sequence[Profile] | None = None) -> AsyncIterator[Following]:
-    """
-    Follow the cluster as long as the block lasts; it is complete when `Following.ready` returns.
-
-    Errors of the API server are not raised: what has failed is tried again. So the reader's rights must be checked
-    before (`live.check_rights`).
-    """
-    collection = Collection(source=client.connection.server, taken=0.0, profiles=profiles or our_profiles())
-    nodes = _informer(client, collection, NODES)
-    pods = _informer(client, collection, PODS)
-
-    async def follow_pods() -> None:
-        await nodes.synced.wait()  # a pod comes after its node, as in the process
-        await pods.run()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(nodes.run)
-        tasks.start_soon(follow_pods)
-        yield Following(collection, nodes, pods)
-        tasks.cancel_scope.cancel()
-
-
-def _informer(client: Client, collection: Collection, resource: Resource[T]) -> Informer[T]:
-    """Return an informer of whose failures nobody is told: that the cluster is old says it (`Following.is_old`)."""
-    handler = collection.handler_of(resource)
-    return Informer(client=client, resource=resource, handler=handler, on_failure=_unsaid, on_unhandled=_unsaid)
-
-
-def _unsaid(_resource: str) -> None:
-    """Tell nobody."""

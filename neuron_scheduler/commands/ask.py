@@ -55,17 +55,16 @@ def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: 
 
 
 async def _ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None) -> Asked:
-    connection = await connection_of(arguments)
+    connection = await _connection(arguments)
     namespace = connection.namespace or DEFAULT_NAMESPACE
     if params.get("namespace") == "":
         params = params | {"namespace": namespace}
     async with Client(connection=connection) as client:
-        value = await in_time(arguments, connection.server, lambda: answer_of(client, path, params, body))
+        value = await in_time(arguments, connection.server, lambda: _answer(client, path, params, body))
     return Asked(value, namespace)
 
 
-async def answer_of(client: Client, path: str, params: dict[str, str], body: bytes | None = None) -> Any:
-    """Return the answer as JSON values; arguments and errors are those of `ask`."""
+async def _answer(client: Client, path: str, params: dict[str, str], body: bytes | None) -> Any:
     server = client.connection.server
     try:
         answer = await client.request("GET" if body is None else "POST", path, params=params, body=body)
@@ -91,7 +90,7 @@ def understood(value: Any, answer: type[T]) -> T:
         ) from error
 
 
-async def connection_of(arguments: argparse.Namespace) -> Connection:
+async def _connection(arguments: argparse.Namespace) -> Connection:
     """
     Return the connection to the scheduler at `--ask`.
 

@@ -26,7 +26,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.telemetry.errors import ConfigurationError
-from neuron_scheduler.telemetry.terminal import Paragraphs, terminal
+from neuron_scheduler.telemetry.terminal import terminal
 
 ALL_FIT, SOME_DO_NOT = 0, 1
 STDIN: Final = "-"
@@ -220,8 +220,7 @@ def _asked(arguments: argparse.Namespace) -> Fits:
 
 
 def _text(answer: Fits, *, wide: bool) -> Iterator[str]:
-    screen = terminal()
-    text = FitText(Paragraphs(screen.width, screen.colour), every_node=wide)
+    text = FitText(terminal(), every_node=wide)
     for number, fit in enumerate(answer.workloads):
         if number:
             yield from ("", "")

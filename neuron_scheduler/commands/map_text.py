@@ -9,8 +9,6 @@ is drawn as its 4x4 grid, a ring as two rows that close, any other machine as ro
 character of its own, so nothing is lost without colour.
 """
 
-import argparse
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import zip_longest
@@ -18,13 +16,11 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
-from neuron_scheduler.explain.fleet import fleet, with_machine
+from neuron_scheduler.explain.fleet import with_machine
 from neuron_scheduler.model.wording import counted
-from neuron_scheduler.steps import run
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.terminal import BOLD, GREEN, RED, YELLOW, Paragraphs, Terminal
+from neuron_scheduler.telemetry.terminal import BOLD, GREEN, RED, YELLOW, Paragraphs
 
 WIDTH: Final = 25
 """Columns of a machine: three and their gaps fit into 80."""
@@ -256,56 +252,27 @@ class MapText:
 
     def lines(self, fleet: Fleet) -> Iterator[str]:
         """Yield the lines of the map."""
-        most = len(fleet.machines) if self.every_machine else MOST_LINES
-        return self._map(fleet, most, pictures=len(fleet.machines) <= MOST_PICTURES)
-
-    def frame(self, fleet: Fleet, height: int) -> list[str]:
-        """Return as much of the map as a screen of this height has room for: it is drawn again and again."""
-        if len(fleet.machines) <= MOST_PICTURES:
-            lines = list(self._map(fleet, MOST_LINES, pictures=True))
-            if len(lines) <= height:
-                return lines
-        most = bisect_left(range(height), 1, key=lambda most: self._length(fleet, most) > height) - 1
-        groups = grouped(fleet, self.by)
-        if sum(min(most, len(machines)) for _, machines in groups) * 2 < min(height, len(fleet.machines)):
-            return self._flat_frame(fleet, height)
-        return list(self._map(fleet, max(most, 0), pictures=False))[:height]
-
-    def _length(self, fleet: Fleet, most: int) -> int:
-        return sum(1 for _ in self._map(fleet, most, pictures=False))
-
-    def _flat_frame(self, fleet: Fleet, height: int) -> list[str]:
-        """Return a frame without groups, for a screen on which their headings would take the room."""
-        heading = [*self._heading(sums("All", fleet.machines))]
-        legend = [*self._legend(fleet.machines, pictures=False)]
-        room = max(height - len(heading) - len(legend) - 1, 0)
-        return [*heading, *self._table(fleet.machines, room, typed=True), *legend][:height]
-
-    def node_lines(self, fleet: Fleet, name: str) -> Iterator[str]:
-        """Yield the picture of one machine, or a sentence if there is none of this name."""
-        machine = next((machine for machine in fleet.machines if machine.node_name == name), None)
-        if machine is None:
-            yield from self._paragraph(f"There is no node {name} with Neuron.")
-            return
-        yield from self._pictures((machine,))
-        yield from self._legend((machine,), pictures=True)
-
-    def _map(self, fleet: Fleet, most: int, *, pictures: bool) -> Iterator[str]:
         if not fleet.machines:
             yield "No node has Neuron."
         else:
             yield from self._heading(sums("All", fleet.machines))
+        pictures = len(fleet.machines) <= MOST_PICTURES
         if pictures and self.by == BY[0]:  # each picture has its type
             yield from self._pictures(fleet.machines)
         else:
             for name, machines in grouped(fleet, self.by):
                 yield ""
                 yield from self._heading(sums(name, machines))
-                yield from self._pictures(machines) if pictures else self._table(machines, most, typed=self.by != BY[0])
+                yield from self._pictures(machines) if pictures else self._table(machines)
         if fleet.machines:
             yield from self._legend(fleet.machines, pictures=pictures)
         for note in fleet.notes:
             yield from self._paragraph(f"Note: {note}")
+
+    def node_lines(self, machine: MachinePicture) -> Iterator[str]:
+        """Yield the picture of one machine."""
+        yield from self._pictures((machine,))
+        yield from self._legend((machine,), pictures=True)
 
     def _pictures(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
         """Yield the machines, as many side by side as fit; low pictures are stacked, because a torus is high."""
@@ -332,10 +299,10 @@ class MapText:
             )
             yield _GAP.join(cells).rstrip()
 
-    def _table(self, machines: Sequence[MachinePicture], most: int, *, typed: bool) -> Iterator[str]:
+    def _table(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
         """Yield a line for each machine: its name, a character for each device, what is free, what is unusual."""
-        shown = machines[:most]
-        columns = [[_bar(machine), *self._figures(machine, typed=typed)] for machine in shown]
+        shown = machines[: None if self.every_machine else MOST_LINES]
+        columns = [[_bar(machine), *self._figures(machine)] for machine in shown]
         widths = [max(length(row[place]) for row in columns) for place in range(len(columns[0]))] if columns else []
         room = self.width - sum(widths) - len(_GAP) * (len(widths) + 2) - _ODDITIES
         name_width = max(min(max((len(machine.node_name) for machine in shown), default=0), room), _SHORTEST_NAME)
@@ -345,19 +312,19 @@ class MapText:
             padded += [rendered(cell, colour=self.colour, width=w) for cell, w in zip(cells, widths, strict=True)]
             taken = name_width + sum(widths) + len(_GAP) * (len(widths) + 2)
             yield f"{_GAP}{_GAP.join([*padded, self._oddities(machine, self.width - taken)])}".rstrip()
-        rest = machines[most:]
+        rest = machines[len(shown) :]
         if rest:
             devices = counted(sum(machine.free_devices for machine in rest), "free device")
             more = f"{_GAP}and {counted(len(rest), 'more node')} with {devices} (-o wide lists all)"
             yield rendered([(cut(more, self.width), LINK)], colour=self.colour)
 
-    def _figures(self, machine: MachinePicture, *, typed: bool) -> list[Segments]:
+    def _figures(self, machine: MachinePicture) -> list[Segments]:
         free: Segments = [
             (f"{machine.free_devices}/{machine.devices}{' free' if self.width >= _VERY_NARROW else ''}", "")
         ]
         if self.width < _NARROW:
             return [free]
-        kind: list[Segments] = [[(cut(machine.instance_type, WIDTH), LINK)]] if typed else []
+        kind: list[Segments] = [] if self.by == BY[0] else [[(cut(machine.instance_type, WIDTH), LINK)]]
         return [free, [(blocks_text(machine), LINK)], *kind]
 
     def _oddities(self, machine: MachinePicture, width: int) -> str:
@@ -429,20 +396,3 @@ def _device(machine: MachinePicture, cores: str) -> Segment:
     if not held:
         return free_mark(machine)
     return _USED if held == len(cores) else _PART
-
-
-PATH: Final = "/v1/fleet"
-"""Of the question to the running scheduler."""
-
-
-def picture(cluster: Cluster) -> Fleet:
-    """Return the fleet of a cluster."""
-    return run(fleet(cluster))
-
-
-def lines_of(fleet: Fleet, arguments: argparse.Namespace, screen: Terminal, *, whole: bool = True) -> list[str]:
-    """Return the map as lines; if it must not be longer than the screen, as much of it as has room."""
-    text = MapText(screen.width, screen.colour, arguments.by, every_machine=arguments.output == "wide")
-    if arguments.node:
-        return list(text.node_lines(fleet, arguments.node))
-    return list(text.lines(fleet)) if whole else text.frame(fleet, screen.height - 1)

@@ -11,7 +11,8 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
 import attrs
 
@@ -24,10 +25,6 @@ from neuron_scheduler.settings.profiles import profiles_of
 from neuron_scheduler.telemetry.errors import ConfigurationError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.telemetry.line_formats import leaves
 
-if TYPE_CHECKING:
-    from neuron_scheduler.kube.http.auth import Connection
-
-ASK_INSTEAD: Final = "ask the running scheduler with --ask, which answers within your rights"
 DEFAULT_NAMESPACE: Final = "default"
 
 
@@ -92,7 +89,7 @@ def read(arguments: argparse.Namespace) -> Reading:
     Raises:
         ConfigurationError, UnreachableError, ApiError: it cannot be read.
     """
-    profiles = configured_profiles(arguments.config)
+    profiles = _profiles(arguments.config)
     if arguments.files:
         from neuron_scheduler.capture.files import from_files
 
@@ -104,28 +101,19 @@ def read(arguments: argparse.Namespace) -> Reading:
 
 async def _read(arguments: argparse.Namespace, profiles: dict[str, Profile]) -> Reading:
     from neuron_scheduler.capture import live
-    from neuron_scheduler.kube.http.client import Client
-
-    connection = await connected(arguments)
-    namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
-    async with Client(connection=connection) as client:
-        capture = await in_time(
-            arguments,
-            connection.server,
-            lambda: live.read(client, namespace=namespace, profiles=tuple(profiles.values()), instead=ASK_INSTEAD),
-        )
-    return Reading(capture=capture, namespace=namespace, profiles=profiles)
-
-
-async def connected(arguments: argparse.Namespace) -> "Connection":
-    """Return the connection to the API server that the arguments name."""
     from neuron_scheduler.kube.http import auth
+    from neuron_scheduler.kube.http.client import Client
 
     if arguments.certificate_authority or arguments.insecure_skip_tls_verify:
         raise ConfigurationError(
             "--certificate-authority and --insecure-skip-tls-verify are for --ask; a kubeconfig says whom to trust"
         )
-    return await auth.load(**connecting(arguments))
+    connection = await auth.load(**connecting(arguments))
+    namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
+    async with Client(connection=connection) as client:
+        reading = partial(live.read, client, namespace=namespace, profiles=tuple(profiles.values()))
+        capture = await in_time(arguments, connection.server, reading)
+    return Reading(capture=capture, namespace=namespace, profiles=profiles)
 
 
 async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[], Any]) -> Any:
@@ -155,30 +143,20 @@ def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
-def configured_profiles(path: str) -> dict[str, Profile]:
+def _profiles(path: str) -> dict[str, Profile]:
     """
     Return the profiles of a file; the default one if the file has no queue, or if there is no file.
 
     Raises:
         ConfigurationError: the file cannot be used.
     """
-    return profiles_of(configuration(path)) or profiles_of(Config())
-
-
-def configuration(path: str) -> Config:
-    """
-    Return the settings of a file; without one, the defaults.
-
-    Raises:
-        ConfigurationError: the file cannot be used.
-    """
     if not path:
-        return Config()
+        return profiles_of(Config())
     from neuron_scheduler.settings import config_file
 
     file = config_file.read(path)
     values: dict[str, Any] = dict(file.values)
     try:
-        return Config(**values)
+        return profiles_of(Config(**values)) or profiles_of(Config())
     except ConfigurationError as error:
         raise ConfigurationError(file.in_its_words(str(error), frozenset())) from None

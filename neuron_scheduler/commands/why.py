@@ -22,7 +22,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.terminal import Paragraphs, terminal
+from neuron_scheduler.telemetry.terminal import terminal
 
 Answer = Explanation | NodeExplanation | Waiting
 
@@ -153,8 +153,7 @@ def _text(answered: _Answered, arguments: argparse.Namespace) -> Iterator[str]:
         yield from waiting_lines(answer, place, answered.now, wide=wide)
         yield from map(output.note, answer.notes)
         return
-    screen = terminal()
-    text = WhyText(Paragraphs(screen.width, screen.colour), wide=wide, now=answered.now)
+    text = WhyText(terminal(), wide=wide, now=answered.now)
     yield from text.lines(answer) if isinstance(answer, Explanation) else text.node_lines(answer)
 
 

@@ -21,36 +21,9 @@ NOT_ON_A_TERMINAL: Final = 100
 """Characters of a line in a file or a pipe."""
 
 
-@attrs.frozen
-class Terminal:
+def write_out(text: str) -> None:
     """
-    What standard output is.
-
-    Attributes:
-        width: characters of a line.
-        height: lines of the screen.
-        colour: whether codes for colour may be written.
-        interactive: it is a terminal, not a file or a pipe.
-    """
-
-    width: int = NOT_ON_A_TERMINAL
-    height: int = 24
-    colour: bool = False
-    interactive: bool = False
-
-
-def terminal() -> Terminal:
-    """Return what standard output is now; the size of a terminal may change."""
-    if not sys.stdout.isatty():
-        return Terminal()
-    size = shutil.get_terminal_size((NOT_ON_A_TERMINAL, 24))
-    colour = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return Terminal(size.columns, size.lines, colour, interactive=True)
-
-
-def write_out(text: str) -> bool:
-    """
-    Write to standard output, and return whether somebody still reads it.
+    Write to standard output, if somebody still reads it.
 
     After `| head` nobody does: the rest goes to the null device, also what Python writes at its end. A lone surrogate,
     or a character that the terminal's encoding has not, is written as an escape.
@@ -63,10 +36,8 @@ def write_out(text: str) -> bool:
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            return False
-        raise ConfigurationError(f"the output cannot be written: {error.strerror or error}") from error
-    return True
+        if not isinstance(error, BrokenPipeError):
+            raise ConfigurationError(f"the output cannot be written: {error.strerror or error}") from error
 
 
 def _writable(text: str) -> str:
@@ -88,7 +59,7 @@ YELLOW: Final = "33"
 class Paragraphs:
     """Lines of a text; `width` in characters."""
 
-    width: int = 100
+    width: int = NOT_ON_A_TERMINAL
     colour: bool = False
 
     def wrapped(self, text: str, *, first: str = "", rest: str = "") -> Iterator[str]:
@@ -125,3 +96,11 @@ class Paragraphs:
     def coloured(self, text: str, code: str) -> str:
         """Return a text in a colour, as it is where there is none; it must be printable."""
         return f"\033[{code}m{text}\033[0m" if self.colour else text
+
+
+def terminal() -> Paragraphs:
+    """Return paragraphs for what standard output is."""
+    if not sys.stdout.isatty():
+        return Paragraphs()
+    colour = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return Paragraphs(shutil.get_terminal_size((NOT_ON_A_TERMINAL, 24)).columns, colour)

@@ -133,23 +133,11 @@ def test_one_node() -> None:
     """Its picture alone; of many pods the first ones are named."""
     nodes = [node(f"trn1-{i}", TRN1) for i in range(9)]
     pods = [pod(f"c{i:02}", cores=1, on="trn1-3", ids=(i,)) for i in range(20)]
-    lines = [*MapText().node_lines(drawn(nodes, pods), "trn1-3")]
+    (machine,) = (each for each in drawn(nodes, pods).machines if each.node_name == "trn1-3")
+    lines = [*MapText().node_lines(machine)]
     assert lines[1:4] == ["trn1-3", TRN1, "AB─CD─EF─GH"]
     assert "L default/c11" in lines
     assert "and 8 more" in lines
-    assert [*MapText().node_lines(drawn(nodes), "x")] == ["There is no node x with Neuron."]
-
-
-@pytest.mark.parametrize("height", [1, 5, 12, 24, 60])
-@pytest.mark.parametrize("count", [0, 2, 40])
-def test_a_frame_fits_the_screen(height: int, count: int) -> None:
-    """What does not fit is counted, and the pictures of few machines become lines."""
-    nodes = [node(f"n{i}", (TRN1, "inf2.xlarge")[i % 2]) for i in range(count)]
-    frame = MapText(80).frame(drawn(nodes), height)
-    assert 0 < len(frame) <= height
-    if height >= 12:
-        assert frame[0].startswith("All: " if count else "No node")
-        assert sum("n" in line for line in frame)
 
 
 def test_low_pictures_are_stacked() -> None:
@@ -159,15 +147,6 @@ def test_low_pictures_are_stacked() -> None:
     assert [line[27:] for line in lines[2:11]] == [
         "b", "inf2.xlarge", "··", "1/1 devices free", "", "c", "inf2.xlarge", "··", "1/1 devices free",
     ]  # fmt: skip
-
-
-def test_a_frame_on_a_low_screen_has_no_groups() -> None:
-    """Headings of many types would take the room of the machines."""
-    types = (TRN1, "inf2.xlarge", "inf2.8xlarge", "inf2.24xlarge", "inf2.48xlarge", "inf1.xlarge", "inf1.6xlarge")
-    nodes = [node(f"n{i}", kind, created=i) for i, kind in enumerate(types * 2)]
-    frame = MapText(80).frame(drawn(nodes), 20)
-    assert frame[1] == "  n0        ···· ···· ···· ····  16/16 free  16  trn1.32xlarge"
-    assert sum(line.startswith("  n") for line in frame) == 14
 
 
 def test_no_machines() -> None:
@@ -208,5 +187,6 @@ def test_hostile_names_cannot_control_the_terminal() -> None:
     few = Fleet(
         tuple(attrs.evolve(machine, holders=(Holder(evil, evil),)) for machine in answer.machines[:2]), (), (evil,)
     )
-    for drawing in (text(answer), text(few), text(answer, by="zone"), "\n".join(MapText().node_lines(answer, evil))):
+    one = "\n".join(MapText().node_lines(answer.machines[0]))
+    for drawing in (text(answer), text(few), text(answer, by="zone"), one):
         assert all(line.isprintable() for line in drawing.split("\n"))

@@ -151,6 +151,6 @@ async def test_readers_with_few_rights(
         for kubeconfig in (tenant, stranger):
             error = await ask("why", "others/waits-others", port, kubeconfig=kubeconfig, code=2)
             assert error.count("\n") == 1
-        error = await ask("map", "--watch", kubeconfig=stranger, code=2)
+        error = await ask("map", kubeconfig=stranger, code=2)
         assert "you may not list nodes and pods" in error
         assert await scheduler.stop() == 0
