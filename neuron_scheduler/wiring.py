@@ -498,7 +498,6 @@ def _pod_handler(
         gone=gone,
         came=lambda name: _recheck(loop, foreign, name),
         left=rejections.left,
-        started=rejections.started,
         double_booked=reporter.double_booked,
         unknown=reporter.allocation_unknown,
         noticed=noticed,

@@ -207,7 +207,6 @@ def _pod_handler(cluster: Cluster, queue: SchedulingQueue, metrics: Metrics) -> 
         gone=_ignore,
         came=_ignore,
         left=_ignore,
-        started=_ignore,
         double_booked=_ignore,
         unknown=_ignore,
         noticed=_ignore,

@@ -21,7 +21,6 @@ from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import (
     NodeInfo,
     Nomination,
-    SetAside,
     on_node,
     with_changed_pod,
     with_pod,
@@ -138,11 +137,11 @@ class Cluster:
         self._table.remove(name)
         return () if node_info is None else node_info.nominations
 
-    def set_aside(self, name: str, aside: SetAside | None) -> None:
-        """Set a node, or some of its cores, aside; None ends that. An unknown node is ignored."""
+    def set_aside(self, name: str, cores: CoreMask | None) -> None:
+        """Set a node aside, and some of its cores even there; None ends that. An unknown node is ignored."""
         node_info = self.node(name)
-        if node_info is not None and node_info.set_aside != aside:
-            self._table.put(attrs.evolve(node_info, set_aside=aside))
+        if node_info is not None and node_info.set_aside != cores:
+            self._table.put(attrs.evolve(node_info, set_aside=cores))
 
     def put_pod(self, pod: Pod) -> PodInfo:
         """

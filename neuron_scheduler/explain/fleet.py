@@ -130,7 +130,7 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str, *, names: bo
         free_devices=free,
         free_blocks=blocks,
         withheld=withheld,
-        set_aside=node_info.set_aside is not None and node_info.set_aside.level > 0,
+        set_aside=node_info.set_aside is not None,
         zone=node.labels.get(ZONE_LABEL) or node.labels.get(BETA_ZONE_LABEL, ""),
         ultraserver=_ultraserver(node),
     )

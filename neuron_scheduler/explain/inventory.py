@@ -167,8 +167,6 @@ def _with_devices(stock: Stock, node_info: NodeInfo, machine: Machine) -> Stock:
     usage, cores = node_info.neuron_usage, node_info.free_cores
     whole, free = whole_free_devices(machine, cores), neuron_topology.free_units_of(name)(node_info)
     most, pods = node_info.free(name), node_info.free(PODS)
-    aside = node_info.set_aside
-    last = 0 if aside is None else free if aside.level else min(free, whole_free_devices(machine, cores & aside.cores))
     return stock._replace(
         devices=machine.devices,
         whole=whole,
@@ -179,7 +177,7 @@ def _with_devices(stock: Stock, node_info: NodeInfo, machine: Machine) -> Stock:
             (size, min(how_many(machine, cores, request), most // size, pods)) for size, request in _sizes(machine)
         ),
         fits_beside_unknown=max(0, min(whole - usage.unknown_devices, most, pods)) if usage.unknown_holders else 0,
-        set_aside=last,
+        set_aside=0 if node_info.set_aside is None else free,
     )
 
 

@@ -71,8 +71,8 @@ CONTROLLERS: Final = (
     Break(
         "a-node-that-rejects-is-chosen-again",
         "neuron_scheduler/controllers/rejections.py",
-        "return SetAside(self.level, self.cores) if self.until > now and (self.level or self.cores) else None",
-        "return SetAside(self.level, self.cores) if self.until > now and self.cores else None",
+        "if reason != OTHER and node_info is not None:",
+        "if reason == OTHER and node_info is not None:",
         "A node whose kubelet rejects pods is chosen last.",
         ("tests/controllers/test_rejections.py",),
     ),

@@ -6,7 +6,6 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
-from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.cluster.tables import nodes
 from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support.builders import node, pod
@@ -22,10 +21,10 @@ def names_aside(cluster: Cluster) -> set[str]:
 
 def names_by_row(cluster: Cluster) -> set[str]:
     """Return the names of the nodes that are set aside in their rows."""
-    return {state.node.name for state in cluster.view.rows() if state.set_aside is not None and state.set_aside.level}
+    return {state.node.name for state in cluster.view.rows() if state.set_aside is not None}
 
 
-def happens(dice: Random, cluster: Cluster, levels: dict[str, int], types: dict[str, str]) -> None:
+def happens(dice: Random, cluster: Cluster, aside: set[str], types: dict[str, str]) -> None:
     """Make one random change to the cluster, and to what should be set aside in it."""
     name = dice.choice(NAMES)
     match dice.randint(0, 4):
@@ -33,17 +32,18 @@ def happens(dice: Random, cluster: Cluster, levels: dict[str, int], types: dict[
             kind = dice.choice(TYPES)
             cluster.put_node(node(name, kind, created=dice.randint(0, 3)))
             if types.get(name) != kind:  # another machine
-                levels.pop(name, None)
+                aside.discard(name)
             types[name] = kind
         case 1:
             cluster.remove_node(name)
-            levels.pop(name, None)
+            aside.discard(name)
             types.pop(name, None)
         case 2:
-            level = dice.randint(0, 2)
-            cluster.set_aside(name, SetAside(level, cores=CoreMask(1)) if level or dice.random() < 0.5 else None)
-            if name in types:
-                levels[name] = level
+            cores = dice.choice([None, CoreMask(0), CoreMask(1)])
+            cluster.set_aside(name, cores)
+            aside.discard(name)
+            if name in types and cores is not None:
+                aside.add(name)
         case 3:
             cluster.put_pod(pod(dice.choice("pqr"), on=name, devices=1, ids=(0,)))
         case _:
@@ -57,13 +57,12 @@ def test_the_set_follows_the_rows(monkeypatch: pytest.MonkeyPatch, part: int) ->
     monkeypatch.setattr(nodes, "_MOST_HOLES", 1)
     for seed in range(part * 50, part * 50 + 50):
         dice, cluster = Random(seed), Cluster()
-        levels: dict[str, int] = {}
+        aside: set[str] = set()
         types: dict[str, str] = {}
         for _ in range(40):
-            happens(dice, cluster, levels, types)
-            want = {name for name, level in levels.items() if level}
-            assert names_aside(cluster) == names_by_row(cluster) == want, f"seed {seed}"
+            happens(dice, cluster, aside, types)
+            assert names_aside(cluster) == names_by_row(cluster) == aside, f"seed {seed}"
         fork = cluster.fork()
         for name in NAMES:
             cluster.set_aside(name, None)
-        assert (names_aside(cluster), names_aside(fork)) == (set(), want)
+        assert (names_aside(cluster), names_aside(fork)) == (set(), aside)

@@ -7,13 +7,13 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.commands.map_text import MapText, grouped, sums
 from neuron_scheduler.explain.answers import Fleet, Holder
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -46,7 +46,7 @@ def some_of_everything() -> Cluster:
     ]
     cluster = cluster_of(nodes, pods)
     cluster.nominate("trn1-a", Nomination(pod("next", devices=8, priority=5), CoreMask((1 << 16) - 1 << 16)))
-    cluster.set_aside("trn1-a", SetAside(1))
+    cluster.set_aside("trn1-a", NO_CORES)
     return cluster
 
 

@@ -60,7 +60,6 @@ class World:
             gone=self.kept.forget,
             came=executor.recheck,
             left=lambda _: None,
-            started=lambda _: None,
             double_booked=lambda *_: None,
             unknown=lambda *_: None,
             noticed=self.kept.noticed,

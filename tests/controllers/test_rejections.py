@@ -10,18 +10,9 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers import rejections
-from neuron_scheduler.controllers.rejections import (
-    BURST,
-    FIRST,
-    MOST,
-    READS_AT_ONCE,
-    Rejections,
-    Verdict,
-    verdict,
-)
+from neuron_scheduler.controllers.rejections import LASTING, READS_AT_ONCE, Rejections, rejection
 from neuron_scheduler.kube.pod_reads import Failure, PodFailures
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -32,7 +23,6 @@ from tests.support.patience import PATIENCE
 from tests.telemetry.test_metrics import samples
 
 NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")
-NO_CPU = Failure("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
 ROW = CoreMask(0xFF)  # the cores of four devices
 UNREAD = "neuron_scheduler_rejections_unread_total"
 
@@ -77,8 +67,8 @@ class World:
             self.rejections.left(pod_info)
         await anyio.wait_all_tasks_blocked()
 
-    def aside(self, name: str = "a") -> SetAside | None:
-        """Return what is set aside of a node, after the marks that are due have ended."""
+    def aside(self, name: str = "a") -> CoreMask | None:
+        """Return the cores that are set aside with a node, None if it is used as before."""
         self.rejections.expire()
         node_info = self.cluster.node(name)
         assert node_info is not None
@@ -111,12 +101,12 @@ def pod_info(name: str = "p", *, on: str = "a", cores: CoreMask | None = ROW, **
     return PodInfo(pod(name, on=on, **asked), cores=cores)
 
 
-async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """The pod is read at the version of its last event; the rejection is counted and logged, and the mark ends."""
+async def test_a_rejection_sets_node_and_ids_aside_for_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    """The pod is read at the version of its last event; the rejection is counted and logged."""
     async with running() as world:
         await world.leave(pod_info(ids=range(4)))
         assert world.asked == [("p", "41")]
-        assert world.aside() == SetAside(1, CoreMask(0xFF))
+        assert world.aside() == ROW
         assert world.aside("b") is None
         assert world.rejections.set_aside == 1
         assert world.counted() == {"UnexpectedAdmissionError": 1}
@@ -128,9 +118,9 @@ async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.L
             "ids": "0,1,2,3",
             "reason": "UnexpectedAdmissionError",
             "err": "Pod was rejected: Allocate failed",
-            "setAsideSeconds": 60,
+            "setAsideSeconds": 300,
         }
-        world.now += FIRST - 0.1
+        world.now += LASTING - 0.1
         assert world.aside() is not None
         world.now += 0.1
         assert world.aside() is None
@@ -140,41 +130,30 @@ async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.L
 @pytest.mark.parametrize(
     ("failure", "want"),
     [
-        (NO_DEVICE, Verdict("UnexpectedAdmissionError", of_node=True, of_devices=True)),
-        (Failure("TopologyAffinityError", ""), Verdict("TopologyAffinityError", of_node=True, of_devices=True)),
-        (
-            Failure("OutOfaws.amazon.com/neuroncore", ""),
-            Verdict("OutOfaws.amazon.com/neuroncore", of_node=True, of_devices=True),
-        ),
-        (NO_CPU, Verdict("OutOfcpu", of_node=True)),
-        (Failure("OutOfpods", ""), Verdict("OutOfpods", of_node=True)),
-        (Failure("OutOfexample.com/gpu", ""), Verdict("OutOfExtendedResources", of_node=True)),
-        (Failure("NodePorts", ""), Verdict("NodePorts", of_node=True)),
-        (Failure("SysctlForbidden", "Pod was rejected: forbidden sysctl"), Verdict("Other")),
-        (Failure("DeadlineExceeded", "Pod was active on the node longer than the specified deadline"), None),
-        (Failure("", ""), None),
+        (NO_DEVICE, "UnexpectedAdmissionError"),
+        (Failure("TopologyAffinityError", ""), "TopologyAffinityError"),
+        (Failure("OutOfaws.amazon.com/neuroncore", ""), "OutOfaws.amazon.com/neuroncore"),
+        (Failure("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"), "OutOfcpu"),
+        (Failure("OutOfexample.com/gpu", ""), "OutOfExtendedResources"),
+        (Failure("SysctlForbidden", "Pod was rejected: forbidden sysctl"), "Other"),
+        (Failure("DeadlineExceeded", "Pod was active on the node longer than the specified deadline"), ""),
+        (Failure("", ""), ""),
     ],
 )
-def test_what_a_failure_means(failure: Failure, want: Verdict | None) -> None:
-    """The kubelet's reasons concern the ids, the node, or the pod alone; other failures are no rejections."""
-    assert verdict(failure) == want
+def test_what_a_failure_means(failure: Failure, want: str) -> None:
+    """The kubelet's reasons concern the node or the pod alone; other failures are no rejections."""
+    assert rejection(failure) == want
 
 
 @pytest.mark.parametrize(
-    ("failure", "want"),
-    [
-        (NO_CPU, SetAside(1)),
-        (Failure("AppArmor", "Pod was rejected: no such profile"), None),
-        (Failure("Error", "exit 1"), None),
-        (None, None),
-    ],
+    "failure", [Failure("AppArmor", "Pod was rejected: no such profile"), Failure("Error", "exit 1"), None]
 )
-async def test_what_is_set_aside(failure: Failure | None, want: SetAside | None) -> None:
-    """Ids only if they may be the cause; nothing for a pod that would fail on every node, or that was deleted."""
+async def test_nothing_is_set_aside(failure: Failure | None) -> None:
+    """The pod would fail on every node, has run, or was deleted."""
     async with running() as world:
         world.answers["p"] = failure
         await world.leave(pod_info())
-        assert world.aside() == want
+        assert world.aside() is None
 
 
 async def test_who_is_asked_about() -> None:
@@ -186,55 +165,22 @@ async def test_who_is_asked_about() -> None:
             pod_info("ours", cores=NO_CORES, devices=0, scheduler_name="my-scheduler"),
         )
         assert world.asked == [("theirs", "41"), ("ours", "41")]
-        assert world.aside() == SetAside(1), "of one whose ids are unknown there are none to set aside"
+        assert world.aside() == NO_CORES, "of one whose ids are unknown there are none to set aside"
         world.leads = False
         await world.leave(pod_info("follower"))
         assert len(world.asked) == 2
 
 
-async def test_each_further_rejection_doubles_the_time() -> None:
-    """1, 2, 4, 8 and at most 15 minutes; also after the node was in use again."""
-    async with running() as world:
-        for minutes in (1, 2, 4, 8, 15, 15):
-            await world.leave(pod_info())
-            world.now += 60 * minutes - 1
-            aside = world.aside()
-            assert aside is not None
-            assert aside.level <= MOST
-            world.now += 1
-            assert world.aside() is None
-
-
-async def test_rejections_in_a_burst_count_once() -> None:
-    """Pods that were bound together fail for one cause; their ids add up, and the time begins with the last one."""
+async def test_each_rejection_begins_the_time_again() -> None:
+    """The ids of all pods that were rejected meanwhile add up."""
     async with running() as world:
         await world.leave(pod_info("p"), pod_info("q", cores=CoreMask(0xFF00)))
-        world.now += BURST - 1
+        world.now += LASTING - 1
         await world.leave(pod_info("r", cores=CoreMask(0xFF0000)))
-        assert world.aside() == SetAside(1, CoreMask(0xFFFFFF))
-        world.now += FIRST - 1
-        assert world.aside() is not None
-        await world.leave(pod_info("s"))
-        assert world.aside() == SetAside(2, CoreMask(0xFFFFFF))
-
-
-async def test_pods_that_start_well_halve_it() -> None:
-    """Each pod that starts halves the level; ids that no pod has tried stay aside until the mark ends."""
-    async with running() as world:
-        await world.leave(pod_info(cores=CoreMask(0xFFFF)))
-        world.now += BURST
-        await world.leave(pod_info(cores=CoreMask(0xFFFF)))
-        assert world.aside() == SetAside(2, CoreMask(0xFFFF))
-        world.rejections.started(pod_info("plain", cores=NO_CORES, devices=0))
-        assert world.aside() == SetAside(2, CoreMask(0xFFFF)), "a pod without Neuron says nothing"
-        world.rejections.started(pod_info("one"))
-        assert world.aside() == SetAside(1, CoreMask(0xFF00))
-        world.rejections.started(pod_info("other", cores=CoreMask(0xFF0000)))
-        assert world.aside() == SetAside(0, CoreMask(0xFF00))
-        world.now += FIRST
+        world.now += LASTING - 1
+        assert world.aside() == CoreMask(0xFFFFFF)
+        world.now += 1
         assert world.aside() is None
-        await world.leave(pod_info())
-        assert world.aside() == SetAside(1, CoreMask(0xFF))
 
 
 @pytest.mark.parametrize("error", [ApiError(410), UnreachableError("reset"), RuntimeError("a bug")])
@@ -243,7 +189,7 @@ async def test_a_failure_to_ask_ends_nothing(error: Exception) -> None:
     async with running() as world:
         world.answers["p"] = error
         await world.leave(pod_info("p"), pod_info("q"))
-        assert world.aside() == SetAside(1, CoreMask(0xFF))
+        assert world.aside() == ROW
         assert samples(world.metrics)[UNREAD] == (not isinstance(error, RuntimeError))
 
 
@@ -259,12 +205,11 @@ async def test_ten_thousand_pods_that_leave_at_once_are_no_storm() -> None:
 
 
 async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service wakes up by itself when a mark is due."""
-    monkeypatch.setattr(rejections, "FIRST", 0.02)
+    """The service looks by itself what is due."""
+    monkeypatch.setattr(rejections, "PERIOD", 0.001)
     async with running() as world:
-        world.rejections.clock = anyio.current_time
         await world.leave(pod_info())
+        world.now += LASTING
         with anyio.fail_after(PATIENCE):
             while world.cluster.view.set_aside:
                 await anyio.lowlevel.checkpoint()
-    assert world.counted() == {"UnexpectedAdmissionError": 1}

@@ -7,14 +7,14 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.explain import inventory
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.neuron.catalog import machine_of
-from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.steps import run
 from tests.support import random_objects
 from tests.support.builders import node, pod
@@ -97,7 +97,7 @@ def test_the_worst_come_first() -> None:
         *(pod(f"d{i}", devices=1, on="double", ids=(3,)) for i in range(2)),
     ]
     cluster = cluster_of([*nodes, node("cordoned", TRN1, created=9, unschedulable=True)], held)
-    cluster.set_aside("whole", SetAside(level=1))
+    cluster.set_aside("whole", NO_CORES)
     seen = pictured(cluster).machines
     assert [machine.node_name for machine in seen] == ["cordoned", "double", "pieces", "whole", "full"]
     assert [machine.node_name for machine in seen if machine.set_aside] == ["whole"]

@@ -7,13 +7,13 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.explain import inventory
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
-from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide, schedule
@@ -230,13 +230,12 @@ def test_devices_are_stranded_in_blocks_that_are_too_small() -> None:
 
 
 def test_devices_that_are_used_last_are_free() -> None:
-    """A node that is set aside has all its free devices used last; if only cores are, the devices with these cores."""
+    """A node that is set aside has all its free devices used last."""
     nodes = [node(name, TRN1) for name in "abc"]
     cluster = cluster_of(nodes, [pod("p", devices=4, on="a", ids=range(4))])
-    cluster.set_aside("a", SetAside(1))
-    cluster.set_aside("b", SetAside(0, cores=CoreMask(0b1111)))
+    cluster.set_aside("a", NO_CORES)
     counted = inventory.devices(cluster)
-    assert (counted.free[TRN1], counted.set_aside[TRN1]) == (12 + 16 + 16, 12 + 2)
+    assert (counted.free[TRN1], counted.set_aside[TRN1]) == (12 + 16 + 16, 12)
 
 
 def test_unknown_holders_are_named_where_most_of_them_are() -> None:

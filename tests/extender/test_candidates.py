@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.extender.candidates import (
     ELSEWHERE,
     UNKNOWN_NODE,
@@ -48,7 +48,7 @@ def random_cluster(dice: Random) -> Cluster:
         nominated = attrs.evolve(pending_pod(dice, f"nominated{number}"), priority=dice.choice([0, 10]))
         cluster.nominate(dice.choice(nodes).name, Nomination(nominated, cores=CoreMask(dice.getrandbits(8))))
     if dice.random() < 0.3:
-        cluster.set_aside(dice.choice(nodes).name, SetAside(1, NO_CORES))
+        cluster.set_aside(dice.choice(nodes).name, NO_CORES)
     return cluster
 
 
@@ -183,7 +183,7 @@ def test_smallest_block_first() -> None:
     cluster = cluster_of(nodes, pods)
     names = ["whole", "half", "row", "other-row", "rejecting", "ghost"]
     assert prioritize_nodes(cluster, pod(devices=4), OURS, names) == [8, 9, 10, 10, 0, 0]
-    cluster.set_aside("rejecting", SetAside(1, NO_CORES))
+    cluster.set_aside("rejecting", NO_CORES)
 
     assert prioritize_nodes(cluster, pod(devices=1), OURS, names) == [8, 9, 10, 10, 7, 0]
 

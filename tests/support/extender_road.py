@@ -65,7 +65,6 @@ class Road(World):
             gone=self.kept.forget,
             came=fence.node_changed,
             left=lambda _: None,
-            started=lambda _: None,
             double_booked=lambda *_: None,
             unknown=lambda *_: None,
             noticed=self._noticed,

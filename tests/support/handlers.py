@@ -27,7 +27,6 @@ class World:
     nodes: NodeHandler = attrs.field(init=False)
     unknown: list[tuple[str, str]] = attrs.field(factory=list)
     left: list[str] = attrs.field(factory=list)
-    started: list[str] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
@@ -38,7 +37,6 @@ class World:
             clock=lambda: self.now,
             came=lambda _: None,
             left=lambda pod_info: self.left.append(pod_info.pod.name),
-            started=lambda pod_info: self.started.append(pod_info.pod.name),
             double_booked=lambda _, __: None,
             noticed=lambda *_: None,
             pending_elsewhere=lambda _: None,

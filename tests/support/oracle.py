@@ -6,7 +6,7 @@ of `cluster` and `scheduling` one sentence only: no index, no running sum, no se
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 from fractions import Fraction
 
 import attrs
@@ -25,8 +25,6 @@ from tests.support.oracle_silicon import free_amounts, illegal, no_block, of_sil
 from tests.support.oracle_spread import default_scores, spread_refusals, spread_shares
 
 NO_NAMESPACES: Namespaces = {}
-NO_REJECTIONS: Mapping[str, int] = {}
-"""How often nodes have rejected pods lately."""
 CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
 
 
@@ -47,7 +45,7 @@ def outcome(
     *,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
-    rejecting: Mapping[str, int] = NO_REJECTIONS,
+    rejecting: AbstractSet[str] = frozenset(),
 ) -> Outcome:
     """Return the outcome of a pod according to the documents."""
     nodes = list(nodes)
@@ -68,7 +66,7 @@ def outcome(
             feasible.append(node)
     if not feasible:
         return Outcome(reasons=tuple(sorted(counts.items())))
-    among = lowest(feasible, lambda node: rejecting.get(node.name, 0))
+    among = lowest(feasible, lambda node: node.name in rejecting)
     among = wished_for(nodes, bound, pod, among, namespaces)
     if pod.neuron is not None:
         among = least_missed(nodes, bound, pod, among, workloads)

@@ -7,7 +7,6 @@ from typing import Any
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
@@ -162,17 +161,10 @@ def _lost_foremost(dice: Random, world: World) -> None:
 
 
 def _set_aside(dice: Random, world: World) -> None:
-    """Set a node aside in whole or in part, or end that."""
+    """Set a node aside, or end that."""
     if world.nodes:
-        mark = dice.choice(
-            [
-                None,
-                SetAside(1, CoreMask(0)),
-                SetAside(2, CoreMask(dice.getrandbits(32))),
-                SetAside(0, CoreMask(dice.getrandbits(32))),
-            ]
-        )
-        world.cluster.set_aside(dice.choice(sorted(world.nodes)), mark)
+        cores = dice.choice([None, CoreMask(0), CoreMask(dice.getrandbits(32))])
+        world.cluster.set_aside(dice.choice(sorted(world.nodes)), cores)
 
 
 def _gates(dice: Random, world: World) -> None:

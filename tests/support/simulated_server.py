@@ -82,8 +82,7 @@ class World:
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
             gone=lambda _: None, came=recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
-            noticed=self.scheduler.fence.noticed, pending_elsewhere=lambda _: None, left=lambda _: None,
-            started=lambda _: None, **shared,
+            noticed=self.scheduler.fence.noticed, pending_elsewhere=lambda _: None, left=lambda _: None, **shared,
         )  # fmt: skip
         handlers: Mapping[str, Any] = {
             "pod": pods,

@@ -125,20 +125,6 @@ class Nomination:
 
 
 @attrs.frozen
-class SetAside:
-    """
-    A node, or some of its cores, to be used only if there is no other choice, because its kubelet has rejected pods.
-
-    Attributes:
-        level: how often it rejected pods lately; 0 if only the cores are set aside, not the node.
-        cores: those that the rejected pods had been given.
-    """
-
-    level: int
-    cores: CoreMask = NO_CORES
-
-
-@attrs.frozen
 class NodeInfo:
     """
     One node with all that its pods use.
@@ -154,7 +140,8 @@ class NodeInfo:
         nominations: of this node, for pending pods.
         volumes: what the pods hold of volumes, with the number of pods that hold it.
         storage: the node's storage, apart from its pods.
-        set_aside: what is to be used only if there is no other choice; None if nothing is.
+        set_aside: None, or the node is used only if no other takes a pod, and these cores if no others do: its kubelet
+            has rejected the pods that had been given them.
         last_alloc_time: the latest NEURON_ALLOC_TIME of a pod here, ns since the epoch.
     """
 
@@ -168,7 +155,7 @@ class NodeInfo:
     nominations: tuple[Nomination, ...] = ()
     volumes: Mapping[HeldVolume, int] = NO_COUNTS
     storage: NodeStorage = NO_STORAGE
-    set_aside: SetAside | None = None
+    set_aside: CoreMask | None = None
     last_alloc_time: int = attrs.field(default=0, eq=False)
     _overlaid: dict[tuple[str, int], "NodeInfo"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 

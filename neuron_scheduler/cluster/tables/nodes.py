@@ -302,7 +302,7 @@ class NodeTable:
     def _move_set_aside(self, slot: Slot, node_info: NodeInfo | None) -> None:
         """Update the set of nodes that are set aside."""
         self.set_aside &= ~(1 << slot)
-        if node_info is not None and node_info.set_aside is not None and node_info.set_aside.level:
+        if node_info is not None and node_info.set_aside is not None:
             self.set_aside |= 1 << slot
 
     def _move_images(self, slot: Slot, old: Node | None, new: Node | None) -> None:

@@ -42,7 +42,6 @@ class PodHandler(ObjectHandler[Pod]):
         came: called with the name of a node on which a pod is, or takes what, this process did not decide; at the end
             of a list once with each node of its pods, and each that `defers` was asked about.
         left: called with a pod that is gone from its node without having started or having been deleted.
-        started: called with a pod that its kubelet has admitted.
         double_booked: called with a pod and another that claims the same cores.
         unknown: called with a bound pod whose devices are unknown, the reason, and advice for its owner.
         noticed: called with the uid of each pod that is bound, changes while it is assumed, or is gone, and the name of
@@ -59,7 +58,6 @@ class PodHandler(ObjectHandler[Pod]):
     gone: Callable[[str], None]
     came: Callable[[str], None]
     left: Callable[[PodInfo], None]
-    started: Callable[[PodInfo], None]
     double_booked: Callable[[Pod, Pod], None]
     unknown: Callable[[Pod, str, str], None]
     noticed: Callable[[str, str], None]
@@ -243,8 +241,6 @@ class PodHandler(ObjectHandler[Pod]):
             self._note(ClusterEvent.ASSIGNED_POD_GONE, old)
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, new)
             return
-        if old.started is None and new.started is not None:
-            self.started(after)
         if (old.labels, old.terminating) != (new.labels, new.terminating):
             self._note(ClusterEvent.ASSIGNED_POD_LABELS, old, new)
         if _frees_something(before, after):

@@ -266,15 +266,6 @@ def test_a_pod_that_goes_before_it_started_may_have_been_rejected(world: World) 
     assert world.left == ["rejected", "assumed"]
 
 
-def test_a_start_is_reported_once(world: World) -> None:
-    """Only when the start time appears; a pod that has one when it is first seen started earlier."""
-    begun = pod("d1", devices=4, on="a", ids=range(4, 8), started=5.0)
-    world.pods.updated(attrs.evolve(begun, started=None), begun)
-    world.pods.updated(begun, attrs.evolve(begun, labels={"a": "b"}))
-    world.pods.added(pod("old", on="a", started=5.0))
-    assert world.started == ["d1"]
-
-
 def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: World) -> None:
     """A finalizer may keep the pod for ever; its space is kept until the outcome of its Binding is known."""
     world.nodes.added(node("n1", devices=4))

@@ -13,7 +13,7 @@ from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.postings import Postings
-from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -40,11 +40,7 @@ def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pyte
     nodes = [random_objects.some_node(dice, name) for name in "abcdef"]
     pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
     bound = [attrs.evolve(placed, node_name=dice.choice("abcdef")) for placed in pod_infos]
-    aside = {
-        name: SetAside(dice.randint(0, 2), CoreMask(dice.getrandbits(8)))
-        for name in "abcdef"
-        if dice.random() < seed % 3 / 2
-    }
+    aside = {name: CoreMask(dice.getrandbits(8)) for name in "abcdef" if dice.random() < seed % 3 / 2}
     for number in range(5):
         pending = random_objects.pending_pod(dice, f"p{number}")
         cluster = _with_nodes_aside(cluster_of(nodes, bound), aside)
@@ -60,9 +56,9 @@ def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pyte
         assert warmed_up == decide(_with_nodes_aside(cluster_of(nodes, bound), aside), pending)
 
 
-def _with_nodes_aside(cluster: Cluster, aside: Mapping[str, SetAside]) -> Cluster:
-    for name, part in aside.items():
-        cluster.set_aside(name, part)
+def _with_nodes_aside(cluster: Cluster, aside: Mapping[str, CoreMask]) -> Cluster:
+    for name, cores in aside.items():
+        cluster.set_aside(name, cores)
     return cluster
 
 

@@ -1,6 +1,6 @@
 """For any cluster and pod, the decision from the indexes is that of the oracle."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from functools import reduce
 from operator import or_
 from random import Random
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
@@ -21,7 +21,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
-from tests.support.oracle import NO_NAMESPACES, NO_REJECTIONS, Outcome, outcome, pod_reason, refusals
+from tests.support.oracle import NO_NAMESPACES, Outcome, outcome, pod_reason, refusals
 from tests.support.oracle_affinity import Namespaces
 from tests.support.random_objects import (
     NAMES,
@@ -45,7 +45,7 @@ def unanimous(
     *,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
-    rejecting: Mapping[str, int] = NO_REJECTIONS,
+    rejecting: AbstractSet[str] = frozenset(),
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
     result = schedule_pod(cluster, pending, PROFILE)
@@ -104,7 +104,7 @@ def check_ids(node_info: NodeInfo, pending: Pod, decision: Decision) -> None:
     """Check that no core that is set aside is used where a block without such cores is free."""
     if pending.neuron is None or node_info.machine is None or decision.placement is None or node_info.set_aside is None:
         return
-    aside = node_info.set_aside.cores
+    aside = node_info.set_aside
     if decision.placement.cores & aside:
         assert place(node_info.machine, node_info.free_cores & ~aside, pending.neuron) is None
 
@@ -118,14 +118,12 @@ def play(dice: Random) -> int:
     for workload in workloads:
         cluster.workloads.put(workload)
     namespaces: dict[str, Mapping[str, str]] = {}
-    rejecting: dict[str, int] = {}
+    rejecting: set[str] = set()
     for i in range(dice.randint(1, 6)):
         if nodes and dice.random() < 0.3:
-            name, level = dice.choice(nodes).name, dice.randint(0, 3)
-            cluster.set_aside(
-                name, SetAside(level, CoreMask(dice.getrandbits(128))) if level or dice.random() < 0.5 else None
-            )
-            rejecting[name] = level
+            name = dice.choice(nodes).name
+            cluster.set_aside(name, CoreMask(dice.getrandbits(128)))
+            rejecting.add(name)
         if not i or dice.random() < 0.3:
             namespaces = some_namespaces(dice)
             for name, labels in namespaces.items():
@@ -150,7 +148,7 @@ def play(dice: Random) -> int:
             nodes[0] = some_node(dice, nodes[0].name)
             cluster.remove_node(nodes[0].name)
             cluster.put_node(nodes[0])
-            rejecting.pop(nodes[0].name, None)
+            rejecting.discard(nodes[0].name)
     return count
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
-from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from tests.support.builders import node, pod
@@ -19,7 +18,7 @@ ROW = CoreMask(0xFF)  # the cores of devices 0 to 3
 BEST_A = (PreferredTerm(100, NodeSelectorTerm((Requirement("name", Operator.IN, ("a",)),))),)
 
 
-def aside(**marks: SetAside) -> Cluster:
+def aside(**marks: CoreMask) -> Cluster:
     """Return three nodes, some of them set aside."""
     cluster = cluster_of(NODES)
     for name, mark in marks.items():
@@ -31,38 +30,32 @@ def aside(**marks: SetAside) -> Cluster:
     ("marks", "asked", "want"),
     [
         pytest.param({}, {"devices": 4}, ("a", (0, 1, 2, 3)), id="nothing is set aside"),
-        pytest.param({"a": SetAside(1, ROW)}, {"devices": 4}, ("b", (0, 1, 2, 3)), id="another node"),
-        pytest.param({"a": SetAside(1)}, {"cpu": 1}, ("b", ()), id="a pod without Neuron, too"),
+        pytest.param({"a": ROW}, {"devices": 4}, ("b", (0, 1, 2, 3)), id="another node"),
+        pytest.param({"a": NO_CORES}, {"cpu": 1}, ("b", ()), id="a pod without Neuron, too"),
+        pytest.param({"a": ROW}, {"devices": 4, "preferred_terms": BEST_A}, ("b", (0, 1, 2, 3)), id="before wishes"),
+        pytest.param({"a": ROW}, {"devices": 4, "node_selector": {"name": "a"}}, ("a", (4, 5, 6, 7)), id="no choice"),
         pytest.param(
-            {"a": SetAside(1, ROW)}, {"devices": 4, "preferred_terms": BEST_A}, ("b", (0, 1, 2, 3)), id="before wishes"
-        ),
-        pytest.param(
-            {"a": SetAside(1, ROW)}, {"devices": 4, "node_selector": {"name": "a"}}, ("a", (4, 5, 6, 7)), id="no choice"
-        ),
-        pytest.param(
-            {"a": SetAside(2), "b": SetAside(1, ROW), "c": SetAside(2)},
+            {"a": ROW, "b": NO_CORES, "c": NO_CORES},
             {"devices": 4},
-            ("b", (4, 5, 6, 7)),
-            id="all: the one that did least often, with other ids",
+            ("a", (4, 5, 6, 7)),
+            id="all: any of them, with other ids",
         ),
         pytest.param(
-            {"a": SetAside(1, CoreMask((1 << 32) - 1))},
+            {"a": CoreMask((1 << 32) - 1)},
             {"devices": 4, "node_selector": {"name": "a"}},
             ("a", (0, 1, 2, 3)),
             id="all ids: any of them",
         ),
         pytest.param(
-            {"a": SetAside(1, CoreMask(1))},
+            {"a": CoreMask(1)},
             {"devices": 16, "node_selector": {"name": "a"}},
             ("a", tuple(range(16))),
             id="whoever asks for all gets all",
         ),
-        pytest.param({"a": SetAside(0, CoreMask(0b11))}, {"devices": 1}, ("a", (1,)), id="the ids alone"),
-        pytest.param({"a": SetAside(0, CoreMask(0b1))}, {"cores": 1}, ("a", (1,)), id="a core alone"),
     ],
 )
 def test_what_is_set_aside(
-    marks: Mapping[str, SetAside], asked: Mapping[str, Any], want: tuple[str, tuple[int, ...]]
+    marks: Mapping[str, CoreMask], asked: Mapping[str, Any], want: tuple[str, tuple[int, ...]]
 ) -> None:
     """Nodes and ids come last, and are used where nothing else will do."""
     assert schedule(aside(**marks), pod(**asked)) == want
@@ -70,23 +63,14 @@ def test_what_is_set_aside(
 
 def test_before_discouraging_taints() -> None:
     """A pod that fails helps nobody: a node that would rather have none is better."""
-    cluster = aside(a=SetAside(1), b=SetAside(1))
+    cluster = aside(a=NO_CORES, b=NO_CORES)
     cluster.put_node(node("c", "trn1.32xlarge", created=2, taints=(Taint("spot", Effect.PREFER_NO_SCHEDULE),)))
     assert schedule(cluster, pod(devices=4)) == ("c", (0, 1, 2, 3))
 
 
 def test_a_profile_without_it() -> None:
     """What a configuration leaves out has no say in the choice of the node; the ids still come last."""
-    decision = schedule_pod(
-        aside(a=SetAside(1, ROW)), pod(devices=4), default_profile("p", preferences=["SmallestBlock"])
-    )
+    decision = schedule_pod(aside(a=ROW), pod(devices=4), default_profile("p", preferences=["SmallestBlock"]))
     assert isinstance(decision, Decision)
     assert decision.placement is not None
     assert (decision.node_name, decision.placement.ids) == ("a", (4, 5, 6, 7))
-
-
-def test_it_ends() -> None:
-    """Once nothing is set aside any more, all is as before."""
-    cluster = aside(a=SetAside(3, ROW))
-    cluster.set_aside("a", None)
-    assert schedule(cluster, pod(devices=4)) == ("a", (0, 1, 2, 3))
