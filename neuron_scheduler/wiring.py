@@ -139,7 +139,12 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     election = election_of(config, client) if config.leader_elect else None
     shared = _shared(config, client, metrics, election)
     recorder = _event_recorder(shared)
-    conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=shared.errors)
+    conditions = ConditionWriter(
+        client=client,
+        known=lambda key: pods.get(key),  # noqa: PLW0108 - there is no informer yet
+        on_retry=metrics.retried,
+        errors=shared.errors,
+    )
     reporter = PodReporter(recorder=recorder, conditions=conditions, clock=time.monotonic, leads=shared.may_bind)
     binder, volumes = _binder(shared, election), _volume_binder(shared)
     budgets = DisruptionBudgetHandler(metrics=metrics)

@@ -74,7 +74,7 @@ class Server:
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """Merge the patch as the API server does: conditions by type, null removes."""
-        patch = msgspec.json.decode(encode_patch(pod, WaitingStatus(reason, message, nomination), now=0.0, first=True))
+        patch = msgspec.json.decode(encode_patch(pod, WaitingStatus(reason, message, nomination), now=0.0))
         status = self.pod["status"]
         conditions = {condition["type"]: condition for condition in status["conditions"]}
         for condition in patch["status"]["conditions"]:

@@ -96,7 +96,6 @@ async def test_nothing_stays_behind_of_a_pod_that_is_gone() -> None:
         await world.bind(names(PODS, prefix))
         world.delete()
         world.requests.clear()
-        world.parts.recorder._series.clear()  # kept for six minutes, and at most so many
         gc.collect()
         return len(gc.get_objects())
 

@@ -3,9 +3,9 @@ Report to a pod's owner how an attempt ended: an Event and the PodScheduled cond
 
 Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedule_one.go`. A thousand waiting pods that
 are tried again and again would overload etcd, so a message that differs from the last one only in numbers becomes an
-Event at most every 30 s (the condition writer has the same limit); a changed reason is reported at once. A new leader
-may find thousands of bound pods with a problem. Their Events must not delay those of attempts, so only some are
-written.
+Event at most every 30 s (the condition writer has the same limit), and an equal one every five minutes; a changed
+reason is reported at once. A new leader may find thousands of bound pods with a problem. Their Events must not delay
+those of attempts, so only some are written.
 """
 
 import re
@@ -28,6 +28,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.neuron.topology import Placement
 
+REPEATED_PAUSE: Final = 300.0  # seconds between Events with the same message
 OBSERVED_AT_ONCE: Final = 200
 """Events about bound pods with a problem; above this rate they are only in the log and the metrics."""
 OBSERVED_PER_SECOND: Final = 2.0
@@ -39,7 +40,7 @@ _ASKED: Final = re.compile(r" Asked the autoscaler for 1 \S+\.\Z")
 @attrs.define(eq=False, kw_only=True)
 class PodReporter:
     """
-    Reports, and remembers the last report about each waiting pod: its content without numbers, and its time.
+    Reports, and remembers the last report about each waiting pod: its content without numbers, its text and its time.
 
     Attributes:
         leads: whether this replica is the leader; only the leader reports what all replicas observe.
@@ -49,7 +50,7 @@ class PodReporter:
     conditions: ConditionWriter
     clock: Callable[[], float]
     leads: Callable[[], bool]
-    _last: dict[str, tuple[tuple[str, tuple[str, ...]], float]] = attrs.field(factory=dict, init=False)
+    _last: dict[str, tuple[tuple[str, tuple[str, ...]], str, float]] = attrs.field(factory=dict, init=False)
     _machines: dict[str, str] = attrs.field(factory=dict, init=False)  # that are asked for, by the pod's uid
     _observed: TokenBucket = attrs.field(init=False)
 
@@ -161,10 +162,11 @@ class PodReporter:
     def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
         self.conditions.set(pod, reason=reason, message=f"{message}{self._asked(pod)}", nomination=nomination)
         now, content = self.clock(), (reason, shape(message))
-        last = self._last.get(pod.uid)
-        if last is not None and last[0] == content and now - last[1] < NUMBERS_PAUSE:
+        last_content, last_message, told_at = self._last.get(pod.uid, (None, "", 0.0))
+        pause = REPEATED_PAUSE if message == last_message else NUMBERS_PAUSE
+        if content == last_content and now - told_at < pause:
             return
-        self._last[pod.uid] = (content, now)
+        self._last[pod.uid] = (content, message, now)
         self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
 
     def _asked(self, pod: Pod) -> str:

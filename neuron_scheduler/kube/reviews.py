@@ -68,7 +68,7 @@ _SINGLE_OBJECTS: Final = (
     ),
     Right("create", "pods/binding"),
     Right("patch", "pods/status"),
-    *(Right(verb, "events", "events.k8s.io") for verb in ("create", "patch")),
+    Right("create", "events", "events.k8s.io"),
 )
 
 REVIEWING: Final = (

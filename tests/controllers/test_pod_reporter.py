@@ -117,6 +117,14 @@ def test_numbers_alone_are_told_every_half_minute(reports: Reports, reporter: Po
     assert len(reports.conditions) == 6
 
 
+def test_the_same_message_is_told_every_five_minutes(reports: Reports, reporter: PodReporter) -> None:
+    """Each refusal would be an Event of its own, and there may be thousands of pods."""
+    for at in (0, 30, 299, 300, 400):
+        reports.now = at
+        reporter.unschedulable(pod(), FULL.format(n=1), new_node_cannot_help=False)
+    assert len(reports.events) == 2
+
+
 def test_a_changed_reason_is_reported_at_once(reports: Reports, reporter: PodReporter) -> None:
     """Another text, another reason, another pod, or a pod that came back gets an Event at once."""
     reporter.unschedulable(pod("a"), "one", new_node_cannot_help=False)
@@ -215,7 +223,7 @@ def test_a_machine_that_is_asked_for(reports: Reports, reporter: PodReporter) ->
         "Asked the autoscaler for 1 trn1.32xlarge: 24 Neuron devices free",
     )
     assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED)
-    reports.now = 30.0
+    reports.now = 300.0
     reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
     assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED)
     assert reports.events[-1] == ("p: FailedScheduling", REFUSED)

@@ -103,7 +103,9 @@ async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, e
             await placed(empty, "good", requests={"cpu": "10m"})
             assert [(one.status, b"request is too large" in one.body) for one in bindings.answers] == [(409, True)] * 3
             await scheduler.until(lambda metrics: metrics["neuron_scheduler_binds_in_flight"] == 0)
-            await scheduler.line("PodScheduled condition was refused", "etcdserver: request is too large")
+            await scheduler.line(
+                "PodScheduled condition cannot be written, trying again", "etcdserver: request is too large"
+            )
         finally:
             for name in names:
                 await lighten(empty, name)

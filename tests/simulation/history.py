@@ -234,8 +234,7 @@ def _lease(before: Object | None, after: Object) -> str:
 
 def _event(_before: Object | None, after: Object) -> str:
     about = (after.get("involvedObject") or after.get("regarding") or {}).get("name")
-    count = (after.get("series") or {}).get("count", 1)
-    return f"about {about}: {after.get('reason')} x{count}: {after.get('message') or after.get('note')}"
+    return f"about {about}: {after.get('reason')}: {after.get('message') or after.get('note')}"
 
 
 _KINDS: Final = {"Pod": _pod, "Node": _node, "Lease": _lease, "Event": _event}

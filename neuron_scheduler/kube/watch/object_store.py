@@ -123,9 +123,10 @@ class ObjectStore(Generic[T]):
         if old is None:
             self._objects[key] = value
             self.handler.added(value)
-        elif not self.same(old, value):
+        elif old != value:
             self._objects[key] = value
-            self.handler.updated(old, value)
+            if not self.same(old, value):
+                self.handler.updated(old, value)
         self._forget_malformed(key)
 
     def _put_malformed(self, malformed: Malformed) -> None:

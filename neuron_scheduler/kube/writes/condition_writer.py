@@ -3,9 +3,9 @@ Keep the PodScheduled condition of waiting pods up to date, with as few writes a
 
 Karpenter and Cluster Autoscaler read it. If a thousand pending pods wrote it at every attempt, etcd would be
 overloaded. So nothing is written if nothing changed; a message that differs only in numbers is written at most every 30
-s, and of several messages for one pod only the newest. A condition that cannot be written is tried again later, and
-occupies no writer meanwhile. What is refused, because a right was taken away or a webhook does not want it, is tried
-less and less often, at last every two minutes.
+s, and of several messages for one pod only the newest. A condition that cannot be written, for whatever reason, is
+tried again later with the pod's newest version, and occupies no writer meanwhile. What is refused, because a right was
+taken away or a webhook does not want it, is tried less and less often, at last every two minutes.
 
 The caller forgets a pod that is about to be bound before it sends the Binding, and need not wait. A patch that was
 already sent does no harm: the pod's version is a precondition of it, and the Binding changes the version. So the patch
@@ -25,8 +25,6 @@ import msgspec
 
 from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pacing import Backoff
-from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.pods import stored_pod
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Clear, Keep, Nominate, NominationChange, change_to
 from neuron_scheduler.model.pod import Pod
@@ -45,7 +43,6 @@ NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers o
 WRITERS: Final = 8
 SHARE: Final = 4  # of the writers, for the pods of one namespace
 TIMEOUT: Final = 10.0
-PASSING: Final = frozenset({401, 403, 404})  # the token, the rights or a webhook may change meanwhile
 LOGGED_FROM: Final = 4  # tries before a log line; the next ones after 8, 16, ...
 PAUSE: Final = 30.0  # the longest one between two tries: a pod that waits says why 30 s after the last fault
 REFUSED_PAUSE: Final = 120.0  # the same after a refusal: 10,000 refused pods cost 83 requests a second
@@ -89,14 +86,12 @@ def status_of(pod: Pod, nomination: NominationChange) -> WaitingStatus | None:
     return WaitingStatus(pod.scheduled.reason, pod.scheduled.message, named)
 
 
-def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float, first: bool, version: str = "") -> bytes:
+def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float) -> bytes:
     """
     Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
 
-    The version is that of `pod`, or `version` if the pod has been read since.
-
-    `lastTransitionTime` changes only with the status, so it is left out when the condition was False before (`first` is
-    False): the merge then keeps the old one.
+    `lastTransitionTime` changes only with the status, so it is left out when the condition was False before: the merge
+    then keeps the old one.
     """
     condition: dict[str, Any] = {
         "type": "PodScheduled",
@@ -106,7 +101,7 @@ def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float, first: bool, ve
     }
     if pod.observed_generation:
         condition["observedGeneration"] = pod.observed_generation
-    if first:
+    if status_of(pod, KEEP) is None:
         condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     status: dict[str, Any] = {"conditions": [condition]}
     match wanted.nomination:
@@ -116,9 +111,7 @@ def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float, first: bool, ve
             status["nominatedNodeName"] = None
         case Keep():
             pass
-    metadata = {"uid": pod.uid}
-    if version or pod.resource_version:
-        metadata["resourceVersion"] = version or pod.resource_version
+    metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version}
     return msgspec.json.encode({"metadata": metadata, "status": status})
 
 
@@ -129,11 +122,7 @@ class _Entry:
 
     Attributes:
         due: the time for which it is queued, None for none; what is queued with another time is stale.
-        version: the pod's version, if it was read back after `pod`; else empty.
-        outdated: the pod has changed since the version that we know.
-        given_up: until the watch shows that the pod has changed: it is bound already, or etcd cannot store it with a
-            condition.
-        backoff: the pauses between failed tries.
+        tries: how many have failed since the last success; `backoff` has the pauses between them.
     """
 
     pod: Pod
@@ -145,9 +134,6 @@ class _Entry:
     sending: bool = False
     tries: int = 0
     not_before: float = 0.0
-    version: str = ""
-    outdated: bool = False
-    given_up: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -156,6 +142,7 @@ class ConditionWriter:
     Writes conditions; `run` does the writing.
 
     Attributes:
+        known: returns the newest state of a pod that the watch has shown, by its key; None for none.
         wall_clock: Unix time in seconds, for lastTransitionTime.
         on_retry: called with `condition` for every patch that is sent again.
         errors: reports unexpected exceptions.
@@ -163,6 +150,7 @@ class ConditionWriter:
     """
 
     client: Client
+    known: Callable[[str], Pod | None]
     on_retry: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
@@ -193,12 +181,7 @@ class ConditionWriter:
         if nomination == KEEP and last is not None:
             nomination = last.nomination
         wanted = WaitingStatus(reason, message, nomination)
-        if pod.resource_version != entry.pod.resource_version:
-            entry.version, entry.given_up = "", False
         entry.pod = pod
-        if entry.given_up:
-            entry.wanted = None
-            return
         if wanted == entry.written and not entry.sending:  # what is under way may say something else
             entry.wanted = None
             return
@@ -235,111 +218,58 @@ class ConditionWriter:
         self._queue.add((entry, due), entry.pod.namespace, due)
 
     async def _write(self, queued: tuple[_Entry, float]) -> None:
-        """Patch the status once; what cannot be written now is queued again."""
+        """Patch the status once; what is not written then, or is newer, is queued again."""
         entry, due = queued
         wanted = entry.wanted
         if entry.due != due or wanted is None or not self._is_current(entry):
             return
         entry.due, entry.sending = None, True
         try:
-            retry_at = await self._send(entry, wanted)
+            await self._send(entry, wanted)
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.errors.report(error, task="condition", pod=entry.pod.key)
-            retry_at = self._pause(entry, error)
+            self._failed(entry, error)
         finally:
             entry.sending = False
-        if not self._is_current(entry):
-            return
-        if entry.wanted is wanted and retry_at is None:
-            entry.wanted = None
-        elif entry.wanted is wanted and retry_at is not None:
-            self._schedule(entry, retry_at)
-        elif entry.wanted is not None:
-            newer = entry.wanted
-            self.set(entry.pod, reason=newer.reason, message=newer.message, nomination=newer.nomination)
+        left = entry.wanted
+        if left is not None and self._is_current(entry):
+            self.set(entry.pod, reason=left.reason, message=left.message, nomination=left.nomination)
 
     def _is_current(self, entry: _Entry) -> bool:
         return self._entries.get(entry.pod.uid) is entry
 
-    async def _send(self, entry: _Entry, wanted: WaitingStatus) -> float | None:
-        """Send the patch; return when it is to be tried again, None if it is written or given up."""
-        pod = entry.pod
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    async def _send(self, entry: _Entry, wanted: WaitingStatus) -> None:
+        """Send the patch for the pod as the watch shows it; a pod that waits no more is forgotten."""
+        pod = self.known(entry.pod.key) or entry.pod
+        if pod.uid != entry.pod.uid or pod.node_name:
+            self.forget(entry.pod.uid)
+            return
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        body = encode_patch(pod, wanted, now=self.wall_clock())
         try:
-            if entry.outdated and not await self._read_back(entry, path):
-                return None
-            if not self._is_current(entry):
-                return None  # forgotten meanwhile
-            body = encode_patch(pod, wanted, now=self.wall_clock(), first=entry.written is None, version=entry.version)
-            answer = await self.client.request(
-                "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
-            )
-            stored = await _decoded(answer.body)
-        except ApiError as error:
-            return self._refused(entry, error)
-        except UnreachableError as error:
-            return self._pause(entry, error)
+            await self.client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT)
+        except (ApiError, UnreachableError) as error:
+            if isinstance(error, ApiError) and error.gone("pods", pod.name):
+                self.forget(pod.uid)
+            else:
+                self._failed(entry, error)
+            return
         entry.written, entry.written_at = wanted, self.clock()
         entry.tries, entry.not_before = 0, 0.0
-        entry.version = stored.metadata.resource_version if stored else ""
         entry.backoff.reset()
         self.written += 1
-        return None
+        if entry.wanted is wanted:
+            entry.wanted = None
 
-    async def _read_back(self, entry: _Entry, path: str) -> bool:
-        """
-        Read the pod's present version; False if it is bound, another pod of the same name, or unreadable.
-
-        The version of a bound pod is not kept: a patch with it would take effect after the Binding.
-        """
-        try:
-            with anyio.fail_after(TIMEOUT):  # the client would wait longer after a 429
-                stored = await _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
-        except TimeoutError as error:
-            raise UnreachableError("the pod could not be read back in time") from error
-        if stored is None:
-            return False
-        entry.given_up = stored.metadata.uid != entry.pod.uid or bool(stored.spec.node_name)
-        if not entry.given_up:
-            entry.version, entry.outdated = stored.metadata.resource_version, False
-        return not entry.given_up
-
-    def _refused(self, entry: _Entry, error: ApiError) -> float | None:
-        pod = entry.pod
-        if error.gone("pods", pod.name):
-            return None
-        if error.refused and error.status == 409:
-            first, entry.outdated = not entry.tries, True
-            retry_at = self._pause(entry, error)
-            if first:
-                retry_at = entry.not_before = self.clock()
-            return retry_at
-        if error.too_large or (error.refused and error.status not in PASSING):
-            entry.given_up = error.too_large
-            log.warning("PodScheduled condition was refused", pod=pod.key, exc=error)
-            return None
-        return self._pause(entry, error)
-
-    def _pause(self, entry: _Entry, error: Exception) -> float:
-        """Count a failed write, and return when it is tried again."""
+    def _failed(self, entry: _Entry, error: Exception) -> None:
+        """Count a failed write, and set when it is tried again."""
         entry.tries += 1
         self.on_retry("condition")
         if entry.tries >= LOGGED_FROM and not entry.tries & (entry.tries - 1):
             log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
                         tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
-        refused = isinstance(error, ApiError) and error.refused and error.status in PASSING
+        answered = error if isinstance(error, ApiError) else None
+        refused = answered is not None and (answered.too_large or (answered.refused and answered.status != 409))
         entry.backoff.most = REFUSED_PAUSE if refused else PAUSE
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        retry_after = answered.retry_after if answered is not None else None
         entry.not_before = self.clock() + entry.backoff.next(at_least=retry_after)
-        return entry.not_before
-
-
-async def _decoded(body: bytes) -> wire.PlacedPod | None:
-    """Return the pod in the API server's answer, None if it is nested too deeply; raise UnreachableError otherwise."""
-    try:
-        pod = await stored_pod(body)
-    except RecursionError:
-        return None
-    except ValueError as error:
-        raise UnreachableError(f"the answer cannot be read: {error}") from error
-    return pod

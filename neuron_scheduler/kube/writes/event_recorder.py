@@ -2,15 +2,13 @@
 Report to the owners of pods what happened, through `events.k8s.io/v1`.
 
 Upstream: `client-go/tools/events`. Events are best effort, so recording never waits and never fails: an event that
-cannot be queued or written is dropped and counted. Equal events within six minutes become a series of one object. An
-event that cannot be written now is tried again later, and occupies no writer meanwhile. What an Event says is
-decided by `controllers.pod_reporter`.
+cannot be queued or written is dropped and counted. An event that cannot be written now is tried again later, and
+occupies no writer meanwhile. What an Event says, and how often it is said again, is decided by
+`controllers.pod_reporter`: there are no series.
 """
 
-import math
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -19,8 +17,8 @@ import anyio
 import attrs
 import msgspec
 
-from neuron_scheduler.kube.http.client import MERGE_PATCH, Client
-from neuron_scheduler.kube.writes.work_queue import DelayingQueue, WorkQueue
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
@@ -57,28 +55,20 @@ def _second(seconds: int) -> str:
 
 
 CAPACITY: Final = 50_000
-WRITERS: Final = 4
-SERIES_SECONDS: Final = 360.0
-MOST_SERIES: Final = 20_000
+WRITERS: Final = 8
+SHARE: Final = 4  # of the writers, for the events of one namespace
 TRIES: Final = 12
 PAUSE: Final = 10.0
 TIMEOUT: Final = 10.0
-SHARE: Final = 2  # of the workers for retries, for the events of one namespace
 
 log = logs.logger(__name__)
 
-Key = tuple[str, ...]
-
 
 @attrs.define(eq=False)
-class _Series:
-    """One Event object as it is written: how often it happened, and how many of these are written."""
+class _Unwritten:
+    """An Event that waits to be written, and how often that has failed."""
 
     event: dict[str, Any]
-    count: int = 1
-    seen: float = 0.0
-    queued: bool = False
-    written: int = 0
     tries: int = 0
 
 
@@ -108,22 +98,19 @@ class EventRecorder:
     capacity: int = CAPACITY
     writers: int = WRITERS
     pause: float = PAUSE
-    _work_queue: WorkQueue[_Series] = attrs.field(init=False)
-    _retries: DelayingQueue[_Series] = attrs.field(init=False)
+    _queue: DelayingQueue[_Unwritten] = attrs.field(init=False)
     _instances: dict[str, str] = attrs.field(init=False)
-    _series: OrderedDict[Key, _Series] = attrs.field(factory=OrderedDict, init=False)
     _last_name: int = attrs.field(default=0, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
     _ended: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._work_queue = WorkQueue(self.capacity)
-        self._retries = DelayingQueue(clock=self.clock, share=SHARE)
+        self._queue = DelayingQueue(clock=self.clock, share=SHARE)
         self._instances = {name: f"{name}-{self.hostname}"[:128] for name in self.controllers}
 
     def __len__(self) -> int:
         """Events that wait to be written."""
-        return len(self._work_queue) + len(self._retries)
+        return len(self._queue)
 
     def record(
         self,
@@ -135,46 +122,30 @@ class EventRecorder:
         note: str,
         related: Pod | None = None,
     ) -> None:
-        """Queue an event about a pod, or count it in its series; never waits."""
-        now = self.wall_clock()
-        key = (pod.uid, pod.resource_version, related.uid if related else "", reason, action, type)
-        series = self._series.pop(key, None)
-        if series is not None and now / 1e9 - series.seen < SERIES_SECONDS:
-            series.count += 1
-        else:
-            event = self._event(pod, related, now, type=type, reason=reason, action=action, note=cut(note))
-            series = _Series(event)
-        series.seen = now / 1e9
-        self._series[key] = series
-        self._forget_old(now / 1e9)
-        if not series.queued:
-            series.queued = self._work_queue.put(series)
-            if not series.queued:
-                self.on_dropped()
+        """Queue an event about a pod; never waits."""
+        event = self._event(pod, related, type=type, reason=reason, action=action, note=cut(note))
+        self._put(_Unwritten(event), self.clock())
 
     async def run(self) -> None:
         """Write until drained or cancelled."""
         try:
             with anyio.CancelScope() as self._scope:
-                async with anyio.create_task_group() as retries:
+                async with anyio.create_task_group() as writers:
                     for _ in range(self.writers):
-                        retries.start_soon(self._retries.serve, self._write)
-                    async with anyio.create_task_group() as writers:
-                        for _ in range(self.writers):
-                            writers.start_soon(self._write_all)
-                    self._retries.close()
+                        writers.start_soon(self._queue.serve, self._write)
         finally:
             self._ended.set()
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more events, wait so many seconds until the queued ones are written, then end `run`."""
-        self._work_queue.close()
+        """Wait so many seconds until the queued events are written, then end `run`."""
+        self._queue.close()
         with anyio.move_on_after(seconds):
             await self._ended.wait()
         if self._scope is not None:
             self._scope.cancel()
 
-    def _event(self, pod: Pod, related: Pod | None, now: int, **fields: str) -> dict[str, Any]:
+    def _event(self, pod: Pod, related: Pod | None, **fields: str) -> dict[str, Any]:
+        now = self.wall_clock()
         self._last_name = max(now, self._last_name + 1)
         controller = pod.scheduler_name if pod.scheduler_name in self._instances else self.controllers[0]
         event = {
@@ -191,74 +162,35 @@ class EventRecorder:
             event["related"] = reference(related)
         return event
 
-    def _forget_old(self, now: float) -> None:
-        while self._series:
-            oldest = next(iter(self._series.values()))
-            if now - oldest.seen < SERIES_SECONDS and len(self._series) <= MOST_SERIES:
-                return
-            self._series.popitem(last=False)
-
-    async def _write_all(self) -> None:
-        while (series := await self._work_queue.next()) is not None:
-            await self._write(series)
-
-    async def _write(self, series: _Series) -> None:
-        """Write what is new in a series; after a failure it is queued again, and dropped after some tries."""
-        while series.written < series.count:  # more may be counted during a request
-            pause = await self._try(series)
-            if pause is None:
-                series.tries = 0
-                continue
-            series.tries += 1
-            if pause < math.inf and series.tries < TRIES and len(self._retries) < self.capacity:
-                self.on_retry("event")
-                self._retries.add(series, series.event["metadata"]["namespace"], self.clock() + pause)
-                return
-            series.tries = 0
+    def _put(self, unwritten: _Unwritten, due: float) -> None:
+        if len(self._queue) < self.capacity:
+            self._queue.add(unwritten, unwritten.event["metadata"]["namespace"], due)
+        else:
             self.on_dropped()
-            break
-        series.queued = False
 
-    async def _try(self, series: _Series) -> float | None:
-        """Write once; return None if it is written, else the seconds to wait, infinity if it was refused."""
+    async def _write(self, unwritten: _Unwritten) -> None:
+        """Write an Event; what fails is queued again, and what is refused, or has failed too often, is dropped."""
+        metadata, pause = unwritten.event["metadata"], self.pause
+        path = f"/apis/events.k8s.io/v1/namespaces/{metadata['namespace']}/events"
         try:
-            await self._send(series)
+            await self.client.request("POST", path, body=msgspec.json.encode(unwritten.event), timeout=TIMEOUT)
         except ApiError as error:
             if error.refused and error.status != 401:
-                log.v(2).info("Event was refused", event=series.event["metadata"]["name"], err=str(error))
-                return math.inf
-            return max(self.pause, error.retry_after or 0.0)
+                if error.reason != "AlreadyExists":  # else an earlier try has succeeded without an answer
+                    log.v(2).info("Event was refused", event=metadata["name"], err=str(error))
+                    self.on_dropped()
+                return
+            pause = max(pause, error.retry_after or 0.0)
         except UnreachableError:
-            return self.pause
+            pass
         except Exception as error:  # noqa: BLE001 - it is one event's error
-            regarding = series.event["regarding"]
+            regarding = unwritten.event["regarding"]
             self.errors.report(error, task="event", pod=f"{regarding['namespace']}/{regarding['name']}")
-            return self.pause
-        return None
-
-    async def _send(self, series: _Series) -> None:
-        event, count, name = series.event, series.count, series.event["metadata"]["name"]
-        path = f"/apis/events.k8s.io/v1/namespaces/{event['metadata']['namespace']}/events"
-        repeated = {}
-        if count > 1:
-            repeated = {"series": {"count": count, "lastObservedTime": micro_time(int(series.seen * 1e9))}}
-        if series.written:
-            body = msgspec.json.encode(repeated)
-            try:
-                await self.client.request(
-                    "PATCH", f"{path}/{name}", body=body, content_type=MERGE_PATCH, timeout=TIMEOUT
-                )
-            except ApiError as error:
-                if not error.gone("events", name):
-                    raise
-                series.written = 0  # the Event has expired: write it again
-        if not series.written:
-            try:
-                await self.client.request(
-                    "POST", path, body=msgspec.json.encode({**event, **repeated}), timeout=TIMEOUT
-                )
-            except ApiError as error:
-                if not (error.refused and error.reason == "AlreadyExists"):
-                    raise
-                count = 1  # an earlier try succeeded without an answer; what was counted since is not written yet
-        series.written = count
+        else:
+            return
+        unwritten.tries += 1
+        if unwritten.tries == TRIES:
+            self.on_dropped()
+            return
+        self.on_retry("event")
+        self._put(unwritten, self.clock() + pause)

@@ -9,7 +9,6 @@ import attrs
 import msgspec
 import pytest
 
-from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.writes.condition_writer import (
     REFUSED_PAUSE,
     SCHEDULER_ERROR,
@@ -28,27 +27,22 @@ from tests.support.scripted_server import Answer, Scripted, answer, refuse, rese
 POD = Pod(uid="u1", namespace="d", name="p", observed_generation=4, resource_version="7")
 
 
-def stands(*, uid: str = "u1", version: str = "8", node: str = "") -> Answer:
-    """Answer with the pod."""
-    metadata = {"name": "p", "uid": uid, "resourceVersion": version}
-    return answer({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"nodeName": node}})
-
-
 NOMINATED = attrs.evolve(POD, nominated_node_name="n1", scheduled=PodCondition("False", "Unschedulable", "m"))
 
-PATCHED = stands()
+PATCHED = answer({"kind": "Pod"})
 MODIFIED = refuse(409, "Conflict", "the object has been modified", kind="pods", name="p")
 TOO_BIG = refuse(500, "", "etcdserver: request is too large")
 
 
 @asynccontextmanager
 async def writing(
-    *script: Answer, clock: Clock | None = None, random: float = 0.0
+    *script: Answer, clock: Clock | None = None, random: float = 0.0, known: Pod | None = None
 ) -> AsyncIterator[tuple[Scripted, ConditionWriter]]:
     """Run a writer against the script."""
     async with scripted(*script) as (server, client):
         writer = ConditionWriter(
             client=client,
+            known=lambda _key: known,
             on_retry=lambda _write: None,
             clock=clock or Clock(),
             wall_clock=lambda: 1_795_248_000.5,
@@ -229,73 +223,24 @@ async def test_nothing_is_waited_for_before_a_bind() -> None:
         assert len(writer) == 0
 
 
-async def test_a_pod_that_has_changed_is_read_and_patched_at_its_version() -> None:
-    """After a conflict with another write to the pod, its condition is written at once."""
-    async with writing(MODIFIED, stands(version="9"), stands(version="10"), PATCHED) as (server, writer):
+async def test_a_pod_that_has_changed_is_patched_at_the_version_that_the_watch_shows() -> None:
+    """After a conflict with another write to the pod, its condition is written soon."""
+    async with writing(PATCHED, known=attrs.evolve(POD, resource_version="9")) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await written(writer, 1)
-        writer.set(POD, reason=SCHEDULER_ERROR, message="two")
-        await written(writer, 2)
-
-    assert [seen.method for seen in server.seen] == ["PATCH", "GET", "PATCH", "PATCH"]
-    versions = [seen.json["metadata"]["resourceVersion"] for seen in server.seen if seen.method == "PATCH"]
-    assert versions == ["7", "9", "10"]
+    assert [seen.json["metadata"] for seen in server.seen] == [{"uid": "u1", "resourceVersion": "9"}]
+    assert await pauses(MODIFIED, MODIFIED) == SOON[:2]
 
 
-@pytest.mark.parametrize("reread", [stands(node="n1"), stands(uid="u2")], ids=["bound", "another"])
-async def test_a_pod_that_waits_no_more_is_left_alone(reread: Answer) -> None:
-    """While the watch is late its pod is decided again; no patch has the version that it got with its Binding."""
-    async with writing(MODIFIED, reread, PATCHED) as (server, writer):
+@pytest.mark.parametrize(
+    "shown", [attrs.evolve(POD, node_name="n1"), attrs.evolve(POD, uid="u2")], ids=["bound", "another"]
+)
+async def test_a_pod_that_waits_no_more_is_left_alone(shown: Pod) -> None:
+    """No patch has the version that it got with its Binding, or that of another pod."""
+    async with writing(known=shown) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
-        await settled(server, 2)
         await quiet()
-        writer.set(POD, reason=UNSCHEDULABLE, message="another")
-        await quiet()
-        assert (len(server.seen), len(writer)) == (2, 0)
-
-
-async def test_a_pod_that_always_changes_is_not_patched_in_a_hot_loop() -> None:
-    """After the first conflict each further one is followed by a pause."""
-    async with writing(MODIFIED, stands(), MODIFIED, stands(), PATCHED) as (server, writer):
-        writer.set(POD, reason=UNSCHEDULABLE, message="one")
-        await settled(server, 3)
-        await quiet()
-        assert len(server.seen) == 3
-
-
-async def test_a_pod_with_deep_managed_fields_is_read_back() -> None:
-    """A conflict does not leave it without a condition."""
-    fields = "[" * 5000 + "]" * 5000
-    stored = answer(
-        f'{{"kind": "Pod", "metadata": {{"name": "p", "uid": "u1", "managedFields": {fields}}}, "spec": {{}}}}'
-    )
-    async with writing(MODIFIED, stored, stored) as (server, writer):
-        writer.set(POD, reason=UNSCHEDULABLE, message="one")
-        await written(writer, 1)
-        assert [seen.method for seen in server.seen] == ["PATCH", "GET", "PATCH"]
-
-
-async def test_a_pod_that_is_too_large_for_a_condition_is_given_up() -> None:
-    """The server would answer 500 every time; nothing more is sent until the pod changes."""
-    async with writing(TOO_BIG, PATCHED) as (server, writer):
-        writer.set(POD, reason=UNSCHEDULABLE, message="one")
-        await settled(server, 1)
-        await quiet()
-        writer.set(POD, reason=UNSCHEDULABLE, message="another")
-        await quiet()
-        assert (len(server.seen), len(writer)) == (1, 0)
-        writer.set(attrs.evolve(POD, resource_version="8"), reason=UNSCHEDULABLE, message="another")
-        await written(writer, 1)
-
-
-@pytest.mark.parametrize("status", [200, 404])
-async def test_what_is_not_the_api_servers_answer_is_tried_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy's page is not an answer."""
-    monkeypatch.setattr(Backoff, "next", lambda _self, **_options: 0.0)
-    async with writing(answer("<html/>", status=status), PATCHED) as (server, writer):
-        writer.set(POD, reason=UNSCHEDULABLE, message="one")
-        await written(writer, 1)
-        assert len(server.seen) == 2
+        assert (len(server.seen), len(writer)) == (0, 0)
 
 
 async def test_a_nomination() -> None:
@@ -351,7 +296,7 @@ async def test_what_is_no_refusal_is_tried_twice_a_minute() -> None:
     """No answer, a proxy's page, an overload or a broken webhook may end soon."""
     page = answer("<html/>", status=403)
     assert await pauses(*[reset, refuse(500), refuse(429), page] * 3) == [*SOON, *[30.0] * 6]
-    assert await pauses(refuse(401, "Unauthorized"), refuse(404, "NotFound")) == SOON[:2]
+    assert await pauses(refuse(401, "Unauthorized"), refuse(404, "NotFound"), TOO_BIG) == SOON[:3]
     assert (await pauses(*[FORBIDDEN] * 8, refuse(500)))[-1] == 30.0
 
 
@@ -366,20 +311,13 @@ async def test_a_refusal_after_a_success_is_a_new_one() -> None:
     assert waits == SOON
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [refuse(404, "NotFound", kind="pods", name="p"), refuse(422, "Invalid", "uid")],
-    ids=["gone", "another"],
-)
-async def test_a_refusal_is_final(refusal: Answer) -> None:
-    """The pod is gone, or another one; only the next attempt writes again."""
-    async with writing(refusal, PATCHED) as (server, writer):
+async def test_a_pod_that_is_gone_is_forgotten() -> None:
+    """Only the next attempt writes again."""
+    async with writing(refuse(404, "NotFound", kind="pods", name="p"), PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await settled(server, 1)
         await quiet()
-        assert len(server.seen) == 1
-        writer.set(POD, reason=UNSCHEDULABLE, message="another")
-        await settled(server, 2)
+        assert (len(server.seen), len(writer)) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -389,7 +327,7 @@ async def test_a_refusal_is_final(refusal: Answer) -> None:
 )
 def test_the_nominated_node_in_the_patch(nomination: NominationChange, written: dict[str, str | None]) -> None:
     """A name sets the field, null removes it, and a patch without it leaves it as it is."""
-    patch = msgspec.json.decode(encode_patch(NOMINATED, WaitingStatus("r", "m", nomination), now=0.0, first=False))
+    patch = msgspec.json.decode(encode_patch(NOMINATED, WaitingStatus("r", "m", nomination), now=0.0))
     status = patch["status"]
     del status["conditions"]
     assert status == written

@@ -1,4 +1,4 @@
-"""Events are queued, joined into series, and dropped if they cannot be written."""
+"""Events are queued, and dropped if they cannot be written."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,22 +35,11 @@ FAILED: dict[str, Any] = {"type": "Warning", "reason": "FailedScheduling", "acti
 START = 1_795_248_000_123_456_789
 
 
-@attrs.define(eq=False)
-class Clock:
-    """Unix nanoseconds that a test sets."""
-
-    now: int = START
-
-    def __call__(self) -> int:
-        """Return the time."""
-        return self.now
-
-
 @asynccontextmanager
 async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, EventRecorder, list[str]]]:
     """Run a recorder against the script; `dropped` has an entry for each event that was lost."""
     dropped: list[str] = []
-    options = {"wall_clock": Clock(), "pause": 0.0, "on_retry": lambda _write: None, **options}
+    options = {"wall_clock": lambda: START, "pause": 0.0, "on_retry": lambda _write: None, **options}
     async with scripted(*script) as (server, client):
         recorder = EventRecorder(
             client=client, hostname="host", on_dropped=lambda: dropped.append("x"), writers=1, **options
@@ -101,72 +90,6 @@ async def test_the_pods_own_scheduler_reports() -> None:
 
     reporters = [(seen.json["reportingController"], seen.json["reportingInstance"]) for seen in server.seen]
     assert reporters == [("two", "two-host"), ("one", "one-host"), ("one", "one-host")]
-
-
-async def test_a_series() -> None:
-    """An equal event within six minutes, whatever its note, is counted in the same object."""
-    clock = Clock()
-    async with recording(WRITTEN, WRITTEN, WRITTEN, wall_clock=clock) as (server, recorder, _):
-        recorder.record(POD, note="0/1", **FAILED)
-        with anyio.fail_after(PATIENCE):
-            while len(server.seen) < 1:
-                await anyio.lowlevel.checkpoint()
-        clock.now += 60_000_000_000
-        recorder.record(POD, note="0/2", **FAILED)
-        clock.now += 361_000_000_000
-        while len(recorder):
-            await anyio.lowlevel.checkpoint()
-        recorder.record(POD, note="0/3", **FAILED)
-        await recorder.drain(PATIENCE)
-
-    first, again, later = server.seen
-    assert ("PATCH", f"/apis/events.k8s.io/v1/namespaces/d/events/{first.json['metadata']['name']}") == (
-        again.method,
-        again.path,
-    )
-    assert again.headers["Content-Type"] == "application/merge-patch+json"
-    assert again.json == {"series": {"count": 2, "lastObservedTime": "2026-11-21T08:01:00.123456Z"}}
-    assert (later.method, later.json["note"]) == ("POST", "0/3")
-
-
-async def test_a_changed_pod_starts_a_new_event() -> None:
-    """The version is part of what an event regards."""
-    async with recording(WRITTEN, WRITTEN) as (server, recorder, _):
-        recorder.record(POD, note="0/1", **FAILED)
-        recorder.record(attrs.evolve(POD, resource_version="8"), note="0/1", **FAILED)
-        await recorder.drain(PATIENCE)
-
-    names = [seen.json["metadata"]["name"] for seen in server.seen]
-    assert len(set(names)) == 2
-
-
-async def test_repeats_before_the_first_write_are_one_request() -> None:
-    """Repeats during a slow request are written as one event with its count."""
-    async with scripted(WRITTEN) as (server, client):
-        recorder = EventRecorder(
-            client=client, on_dropped=lambda: None, on_retry=lambda _write: None, wall_clock=Clock(), writers=1
-        )
-        for _ in range(3):
-            recorder.record(POD, note="0/1", **FAILED)
-        assert len(recorder) == 1
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(recorder.run)
-            await recorder.drain(PATIENCE)
-
-    (seen,) = server.seen
-    assert seen.json["series"]["count"] == 3
-
-
-async def test_an_expired_series_is_written_again() -> None:
-    """Events expire after an hour; then a new object is written."""
-    async with recording(WRITTEN, refuse(404, "NotFound", kind="events"), WRITTEN) as (server, recorder, _):
-        recorder.record(POD, note="0/1", **FAILED)
-        while len(server.seen) < 1 or len(recorder):
-            await anyio.lowlevel.checkpoint()
-        recorder.record(POD, note="0/1", **FAILED)
-        await recorder.drain(PATIENCE)
-
-    assert [seen.method for seen in server.seen] == ["POST", "PATCH", "POST"]
 
 
 async def test_a_full_queue_drops() -> None:

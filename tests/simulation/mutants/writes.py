@@ -12,12 +12,8 @@ MUTANTS: Final = (
         edits=(
             Edit(
                 "kube.writes.condition_writer",
-                """
-                "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
-                """,
-                """
-                "PATCH", f"{path}/status", body=body, content_type="application/merge-patch+json", timeout=TIMEOUT
-                """,
+                "content_type=STRATEGIC_MERGE_PATCH",
+                'content_type="application/merge-patch+json"',
             ),
         ),
         where=(r"add condition",),
@@ -30,10 +26,10 @@ MUTANTS: Final = (
             Edit(
                 "kube.writes.condition_writer",
                 """
-                if version or pod.resource_version:
+                metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version}
                 """,
                 """
-                if not pod:
+                metadata = {"uid": pod.uid}
                 """,
             ),
         ),
@@ -41,16 +37,16 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="a-condition-for-a-bound-pod",
-        away="that a pod which is found on a node is told nothing: after a conflict its new version is used",
+        away="that a pod which is on a node is told nothing: after a conflict its new version is used",
         danger="the patch says of a pod that another scheduler has bound that it is not scheduled",
         edits=(
             Edit(
                 "kube.writes.condition_writer",
                 """
-                entry.given_up = stored.metadata.uid != entry.pod.uid or bool(stored.spec.node_name)
+                if pod.uid != entry.pod.uid or pod.node_name:
                 """,
                 """
-                entry.given_up = stored.metadata.uid != entry.pod.uid
+                if pod.uid != entry.pod.uid:
                 """,
             ),
         ),
@@ -64,15 +60,13 @@ MUTANTS: Final = (
             Edit(
                 "kube.writes.condition_writer",
                 """
-                elif entry.wanted is wanted and retry_at is not None:
-                    self._schedule(entry, retry_at)
+                await self._send(entry, wanted)
                 """,
                 """
-                elif entry.wanted is wanted and retry_at is not None:
-                    while retry_at is not None and self._is_current(entry):
-                        await anyio.sleep(max(0.0, retry_at - self.clock()))
-                        retry_at = await self._send(entry, wanted)
-                    entry.wanted = None
+                await self._send(entry, wanted)
+                while entry.wanted is wanted and self._is_current(entry):
+                    await anyio.sleep(max(0.0, entry.not_before - self.clock()))
+                    await self._send(entry, wanted)
                 """,
             ),
         ),
@@ -85,8 +79,8 @@ MUTANTS: Final = (
         edits=(
             Edit(
                 "kube.writes.condition_writer",
-                "PASSING: Final = frozenset({401, 403, 404})",
-                "PASSING: Final = frozenset({401, 404})",
+                'error.gone("pods", pod.name)',
+                "error.status in (403, 404)",
             ),
         ),
         where=(r"server refuses 403.*statuses",),
