@@ -19,12 +19,13 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.volumes import claims_on
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.explain.changes.refused_pod import requirement_text, taint_text
 from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import MEMORY, NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
-from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint, Toleration
+from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Taint, Toleration
 from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.model.wording import clipped, counted, few, few_names, first_of, listed, quantity
 from neuron_scheduler.neuron.catalog import Machine
@@ -92,11 +93,6 @@ def _untolerated(tolerations: tuple[Toleration, ...], node_taints: tuple[Taint, 
     return f"the pod does not tolerate {few_names(untolerated)}"
 
 
-def taint_text(taint: Taint) -> str:
-    """Return a taint as kubectl writes it: `key=value:effect`."""
-    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-
-
 def node_terms(_view: View, pod: Pod) -> Sentence:
     """Return which selected label a node lacks, or which required term it misses."""
     keys, terms = tuple(pod.constraints.node_selector), pod.constraints.required_terms
@@ -143,22 +139,6 @@ def _missed_parts(term: NodeSelectorTerm, node: Node) -> Iterator[str]:
     for field in term.fields:
         if not field.matches({"metadata.name": node.name}):
             yield f"the pod requires {requirement_text(field)}"
-
-
-def requirement_text(requirement: Requirement) -> str:
-    """Return a requirement as people read it: `zone in (a, b)`, `spot does not exist`."""
-    key, values = clipped(requirement.key), ", ".join(map(clipped, requirement.values[:_MOST_VALUES]))
-    if len(requirement.values) > _MOST_VALUES:
-        values += ", ..."
-    texts = {
-        Operator.EXISTS: f"that {key} exists",
-        Operator.DOES_NOT_EXIST: f"that {key} does not exist",
-        Operator.IN: f"{key}={values}" if len(requirement.values) == 1 else f"{key} in ({values})",
-        Operator.NOT_IN: f"{key} not in ({values})",
-        Operator.GT: f"{key} above {values}",
-        Operator.LT: f"{key} below {values}",
-    }
-    return texts[requirement.operator]
 
 
 def features(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:

@@ -502,9 +502,9 @@ def _decided(
         diagnosed = diagnosis(cluster, pod, profile, result)
         outcome = diagnosed.fit_error
         answer = Explanation(summary_of(pod), Verdict.WAITS, outcome.text, cause=outcome.cause, nodes=nodes)
+        cluster.clear_nomination(pod.uid)
         if result.pod_refusal is not None:
             return outcome, _of_refused_pod(answer, cluster, result.pod_refusal)
-        cluster.clear_nomination(pod.uid)
         named = merged(diagnosed.refusals)
     yield
     groups = yield from groups_of(cluster, pod, profile, named)

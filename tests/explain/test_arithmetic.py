@@ -77,7 +77,7 @@ def test_every_plugin_has_its_sentence() -> None:
             [node("a", labels=IN_X)],
             [],
             pod(required_terms=(NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, ("y", "z")),)),)),
-            "the pod requires topology.kubernetes.io/zone in (y, z), here it is x",
+            "the pod requires topology.kubernetes.io/zone In (y, z), here it is x",
             id="terms",
         ),
         pytest.param(

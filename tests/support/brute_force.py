@@ -1,20 +1,19 @@
 """
-The smallest changes of each kind by trying every change, in clusters small enough for that.
+What changes let a pod in, by making them, in clusters small enough for that.
 
 A change is applied to the objects, as an owner or an operator would do it, and a cluster is built from them: nothing
 here uses the trials or the rules of `explain.changes`. Which pods and taints are no candidates is written down again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, combinations
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers import Change
+from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -23,7 +22,6 @@ from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, select_node
 
-T = TypeVar("T")
 PROFILE: Final = default_profile("my-scheduler")
 CORDON: Final = "node.kubernetes.io/unschedulable"
 
@@ -82,7 +80,7 @@ class World:
 
     def tolerating(self, taints: Iterable[Taint]) -> "World":
         """Return the world in which the pending pod tolerates some taints."""
-        more = tuple(Toleration(taint.key, value=taint.value, effect=taint.effect) for taint in taints)
+        more = (Toleration(each.key, exists=not each.value, value=each.value, effect=each.effect) for each in taints)
         return self.with_pending(tolerations=(*self.pending.tolerations, *more))
 
     def with_pending(self, **fields: Any) -> "World":
@@ -105,42 +103,58 @@ class World:
         return self.with_pending(neuron=neuron, requests=requests)
 
 
-def nearest_counts(world: World) -> list[int]:
-    """Return the nearest count below that fits, and the nearest above, as far as there are any."""
-    request = world.pending.neuron
-    if request is None or len(request.counts) + len(request.init_counts) != 1:
-        return []
-    machines = [machine for node in world.nodes if (machine := machine_of(node)) is not None]
-    most = max((machine.size(request.unit) for machine in machines), default=0)
-    cluster = world.cluster()
-    below = (count for count in range(min(request.total - 1, most), 0, -1) if world.asking_for(count).fits_in(cluster))
-    above = (count for count in range(request.total + 1, most + 1) if world.asking_for(count).fits_in(cluster))
-    return [*_first(below), *_first(above)]
+def lets_it_in(world: World, change: Change) -> bool:
+    """Return whether the pod goes where a change says, once the change is made."""
+    match change.kind:
+        case ChangeKind.COUNT:
+            world = world.asking_for(change.counts[0])
+        case ChangeKind.DEPARTURE:
+            return world.without_pods(f"{pod.namespace}/{pod.name}" for pod in change.pods).takes(change.node_name)
+        case ChangeKind.UNCORDON:
+            return world.uncordoned(change.node_name).takes(change.node_name)
+        case ChangeKind.TOLERATION:
+            world = world.tolerating(read_taint(text) for text in change.detail.split(", "))
+        case ChangeKind.SELECTOR:
+            named = change.detail.split("; ")
+            world = dropping(world, [part for part in droppable(world) if _text_of(world, *part) in named])
+        case ChangeKind.INSTANCE_TYPE:
+            world = selecting(world, change.instance_type)
+        case ChangeKind.NEW_NODE:
+            return _joined(world, change.instance_type)
+    return world.takes(change.node_name)
 
 
-def departures_help(world: World) -> bool:
-    """Return whether some node takes the pending pod when all pods are gone that may leave it."""
-    return any(world.without_pods(_may_leave(world, node.name)).takes(node.name) for node in world.nodes)
+def possible(world: World) -> Iterator[ChangeKind]:
+    """Yield the kinds of which some change lets the pod in."""
+    request, pending = world.pending.neuron, world.pending
+    if request is not None and len(request.counts) + len(request.init_counts) == 1:
+        machines = [machine for node in world.nodes if (machine := machine_of(node)) is not None]
+        most = max((machine.size(request.unit) for machine in machines), default=0)
+        cluster = world.cluster()
+        if any(world.asking_for(count).fits_in(cluster) for count in range(1, most + 1) if count != request.total):
+            yield ChangeKind.COUNT
+    if any(world.without_pods(_may_leave(world, node.name)).takes(node.name) for node in world.nodes):
+        yield ChangeKind.DEPARTURE
+    if any(node.unschedulable and world.uncordoned(node.name).takes(node.name) for node in world.nodes):
+        yield ChangeKind.UNCORDON
+    taints = {taint for node in world.nodes for taint in node.taints if not taint.key.startswith("node.kubernetes.io/")}
+    if world.tolerating(taints).fits:
+        yield ChangeKind.TOLERATION
+    if dropping(world, droppable(world)).fits:
+        yield ChangeKind.SELECTOR
+    if INSTANCE_TYPE_LABEL in pending.constraints.node_selector:
+        values = {node.labels[INSTANCE_TYPE_LABEL] for node in world.nodes if INSTANCE_TYPE_LABEL in node.labels}
+        if any(selecting(world, value).fits for value in values):
+            yield ChangeKind.INSTANCE_TYPE
+    if request is not None and any(_joined(world, name) for name in known_types(world.cluster().view)):
+        yield ChangeKind.NEW_NODE
 
 
-def cordons(world: World) -> list[str]:
-    """Return the nodes that would take the pod without their cordon."""
-    return [node.name for node in world.nodes if node.unschedulable and world.uncordoned(node.name).takes(node.name)]
-
-
-def fewest_taints(world: World) -> int | None:
-    """Return how few taints have to be tolerated, out of those that say whom a node is for."""
-    taints = {
-        taint
-        for node in world.nodes
-        for taint in node.taints
-        if taint.effect is not Effect.PREFER_NO_SCHEDULE
-        and not taint.key.startswith("node.kubernetes.io/")
-        and not any(toleration.tolerates(taint) for toleration in world.pending.tolerations)
-    }
-    cluster = world.cluster()
-    sets = _subsets(sorted(taints, key=str))
-    return next((len(some) for some in sets if world.tolerating(some).fits_in(cluster)), None)
+def read_taint(text: str) -> Taint:
+    """Return the taint of `key=value:effect`."""
+    name, _, effect = text.rpartition(":")
+    key, _, value = name.partition("=")
+    return Taint(key, Effect(effect), value)
 
 
 def droppable(world: World) -> list[tuple[str, Requirement | None]]:
@@ -174,44 +188,12 @@ def dropping(world: World, dropped: Iterable[tuple[str, Requirement | None]]) ->
     return world.constrained(node_selector=selector, required_terms=terms)
 
 
-def fewest_dropped(world: World) -> int | None:
-    """Return how few requirements of nodes the pod has to drop; None if dropping does not help."""
-    cluster = world.cluster()
-    return next((len(some) for some in _subsets(droppable(world)) if dropping(world, some).fits_in(cluster)), None)
-
-
 def selecting(world: World, value: str) -> World:
     """Return the world in which the pending pod selects one instance type, if its selector is the only place for it."""
     return world.constrained(node_selector={**world.pending.constraints.node_selector, INSTANCE_TYPE_LABEL: value})
 
 
-def other_types(world: World) -> list[tuple[int, str]]:
-    """Return the instance types that would take the pod, with the devices of their smallest machine that does."""
-    if INSTANCE_TYPE_LABEL not in world.pending.constraints.node_selector:
-        return []
-    values = {node.labels[INSTANCE_TYPE_LABEL] for node in world.nodes if INSTANCE_TYPE_LABEL in node.labels}
-    return sorted((_devices(world, value), value) for value in values if selecting(world, value).fits)
-
-
-def new_type(world: World) -> str | None:
-    """Return the smallest type of the cluster of which a new node would take the pod, or else that of the catalog."""
-    if world.pending.neuron is None:
-        return None
-    origin = world.cluster()
-    shapes = [fresh for name in known_types(origin.view) for fresh in _shapes(origin, world, name)]
-
-    def order(fresh: FreshNode) -> tuple[bool, int, str]:
-        machine = machine_of(fresh.node)
-        return not fresh.like, 0 if machine is None else machine.devices, fresh.node.instance_type
-
-    for fresh in sorted(shapes, key=order):
-        fork = origin.fork()
-        if _takes(fork, world, join(fork, fresh)):
-            return fresh.node.instance_type
-    return None
-
-
-def joined(world: World, name: str) -> bool:
+def _joined(world: World, name: str) -> bool:
     """Return whether a new node of a type would take the pod."""
     origin = world.cluster()
     forks = [(origin.fork(), fresh) for fresh in _shapes(origin, world, name)]
@@ -229,9 +211,14 @@ def _shapes(origin: Cluster, world: World, name: str) -> list[FreshNode]:
     return shapes
 
 
-def keys_of(change: Change) -> list[str]:
-    """Return the pods of a departure."""
-    return [f"{pod.namespace}/{pod.name}" for pod in change.pods]
+def _text_of(world: World, key: str, requirement: Requirement | None) -> str:
+    """Return how a part that is dropped is described."""
+    if key:
+        return f"{key}={world.pending.constraints.node_selector[key]}"
+    if requirement is None:
+        return "its required node affinity"
+    values = f" ({', '.join(requirement.values)})" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"
 
 
 def _takes(cluster: Cluster, world: World, name: str) -> bool:
@@ -240,31 +227,11 @@ def _takes(cluster: Cluster, world: World, name: str) -> bool:
 
 
 def _may_leave(world: World, name: str) -> list[str]:
-    """Return the keys of pods that may leave a node: not of DaemonSets, but of pods with space kept from the pod."""
+    """Return the keys of pods that may leave a node: not of DaemonSets."""
     here = [pod for pod in world.bound if pod.node_name == name]
-    bound = [pod.key for pod in here if pod.owner is None or pod.owner.kind != "DaemonSet"]
-    kept = [nomination.pod for on, nomination in world.kept if on == name and nomination.pod is not world.pending]
-    return [*bound, *(pod.key for pod in kept if pod.priority >= world.pending.priority)]
+    return [pod.key for pod in here if pod.owner is None or pod.owner.kind != "DaemonSet"]
 
 
 def _uncordoned(node: Node) -> Node:
     taints = tuple(taint for taint in node.taints if taint.key != CORDON)
     return attrs.evolve(node, unschedulable=False, taints=taints)
-
-
-def _devices(world: World, value: str) -> int:
-    cluster = selecting(world, value).cluster()
-    decision = select_node(cluster, selecting(world, value).pending, world.profile)
-    assert isinstance(decision, Decision)
-    node_info = cluster.node(decision.node_name)
-    return 0 if node_info is None or node_info.machine is None else node_info.machine.devices
-
-
-def _subsets(of: Sequence[T]) -> Iterator[tuple[T, ...]]:
-    """Yield every set that is not empty, the smallest first."""
-    return chain.from_iterable(combinations(of, size) for size in range(1, len(of) + 1))
-
-
-def _first(numbers: Iterator[int]) -> list[int]:
-    number = next(numbers, None)
-    return [] if number is None else [number]

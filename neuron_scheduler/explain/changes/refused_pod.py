@@ -1,10 +1,9 @@
 """
 What every search for a change starts from, and the trials that prove a change.
 
-A trial asks the filters of the decision itself. What a trial changes in the cluster is one row, for the time of one
-question, so a search runs on a fork or on a live cluster that changes whenever the search pauses: it keeps names across
-a pause, and proves a change in the step that yields it. A fork for each trial would cost more than the trial: it would
-have to build its indexes again. Does not judge by anything but the filters.
+A trial asks the filters of the decision itself, about another form of the pod or about one row that is replaced for the
+time of the question. A fork for each trial would cost more than the trial: it would have to build its indexes again.
+Does not judge by anything but the filters.
 """
 
 import re
@@ -19,7 +18,8 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import Change
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import clipped, few
+from neuron_scheduler.model.selectors import Requirement, Taint
+from neuron_scheduler.model.wording import clipped
 from neuron_scheduler.scheduling.cycle.filters import fitting
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -29,13 +29,16 @@ from neuron_scheduler.scheduling.preemption.disruption_allowance import Disrupti
 
 @attrs.frozen
 class Note:
-    """A sentence about what was not tried or is not offered, and why."""
+    """A sentence about what was not tried, and why."""
 
     text: str
 
 
 Found = Change | Note | None
 T = TypeVar("T")
+_MOST_VALUES: Final = 4
+MOST_TRIED: Final = 32
+NOT_ALL: Final = Note(f"Only the first {MOST_TRIED} changes of a kind were tried; others may help.")
 
 
 @attrs.frozen(eq=False)
@@ -44,6 +47,7 @@ class RefusedPod:
     A refused pod in its cluster.
 
     Attributes:
+        cluster: a fork that nobody changes, in which the pod has no nomination.
         error: why no node takes it.
         disruption_allowance: what the budgets of the other pods allow.
     """
@@ -54,76 +58,57 @@ class RefusedPod:
     error: FitError
     disruption_allowance: DisruptionAllowance
 
-    def warmed_up(self, pod: Pod) -> Iterator[None]:
-        """Build the indexes that the decision about another form of the pod needs; yields when others may run."""
-        return IndexWarmup().of(self.cluster, pod, self.profile)
-
-    def refusal_warmed_up(self) -> Iterator[None]:
-        """Build the indexes that the reasons of the nodes need, likewise."""
-        return IndexWarmup().of_refusal(self.cluster, self.pod, self.profile)
-
-    def decision(self, pod: Pod) -> Decision | None:
+    def decision(self, pod: Pod) -> Generator[None, None, Decision | None]:
         """Return the decision about another form of the pod; None if no node takes it."""
+        yield from IndexWarmup().of(self.cluster, pod, self.profile)
         result = select_node(self.cluster, pod, self.profile)
+        yield
         return result if isinstance(result, Decision) else None
 
-    def decision_on(self, name: str) -> Decision | None:
-        """Return the decision about the pod if only this node is asked; None if it does not take the pod."""
-        result = decide_on(self.cluster, self.pod, self.profile, name)
-        return result if isinstance(result, Decision) else None
+    def fitting(self, pod: Pod, among: NodeSet) -> Generator[None, None, NodeSet]:
+        """Return those of the nodes that take another form of the pod."""
+        yield from IndexWarmup().of(self.cluster, pod, self.profile)
+        return fitting(self.cluster, pod, self.profile.plan(pod), among)
 
-    def decision_with(self, node_info: NodeInfo) -> Decision | None:
-        """Return the decision about the pod on a node that exists, if its row were this one."""
-        slot = self.cluster.view.slot(node_info.node.name)
+    def fits_with(self, node_info: NodeInfo) -> bool:
+        """Return whether a node that exists would take the pod, if its row were this one."""
+        name = node_info.node.name
+        slot = self.cluster.view.slot(name)
         if slot is None:
-            return None
+            return False
         with self.cluster.row_replaced(slot, node_info):
-            return self.decision_on(node_info.node.name)
+            return isinstance(decide_on(self.cluster, self.pod, self.profile, name), Decision)
 
-    def fitting(self, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return those of the nodes that take another form of the pod; valid in this step."""
-        with self.cluster.without_nomination(self.pod.uid):
-            return fitting(self.cluster, pod, self.profile.plan(pod), among)
-
-    def first_fitting(
-        self, others: Iterable[tuple[T, Pod]], most: int, not_all: Note
-    ) -> Generator[Found, None, tuple[T, str] | None]:
-        """
-        Return the first of other forms of the pod that fits, and its node's name; None if none does.
-
-        Args:
-            others: each with what it is called.
-            most: are tried.
-            not_all: is yielded if there are more.
-        """
+    def first_fitting(self, others: Iterable[tuple[T, Pod]]) -> Generator[Found, None, tuple[T, str] | None]:
+        """Return the first of other forms of the pod that fits, as it is called, and its node's name; None if none."""
         for number, (what, other) in enumerate(others):
-            if number == most:
-                yield not_all
-                return None
-            yield from self.warmed_up(other)
-            decision = self.decision(other)
+            if number == MOST_TRIED:
+                yield NOT_ALL
+                break
+            decision = yield from self.decision(other)
             if decision is not None:
                 return what, decision.node_name
-            yield None
         return None
-
-    @property
-    def reads_other_nodes(self) -> bool:
-        """Whether the pod's spread depends on which other nodes count, so that a question to all nodes is no proof."""
-        return any(constraint.hard for constraint in self.pod.constraints.spread)
 
 
 Kind = Callable[[RefusedPod], Iterator[Found]]
-"""Searches for the smallest changes of one kind; yields None whenever other tasks may run."""
+"""Searches for a change of one kind; yields None whenever other tasks may run."""
 
 
 _NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*", re.ASCII)
 
 
-def any_of(names: Sequence[str]) -> str:
-    """Return `a`, `a or b`, or `a, b or 4 more`; the names are of the cluster, and may be of any length."""
-    head, _, last = few([clipped(name) for name in names]).rpartition(" and ")
-    return f"{head} or {last}" if head else last
+def taint_text(taint: Taint) -> str:
+    """Return a taint as kubectl writes it: `key=value:effect`."""
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def requirement_text(requirement: Requirement) -> str:
+    """Return a requirement in the words of a manifest: `zone In (a, b)`, `spot DoesNotExist`."""
+    values = requirement.values
+    more = f", and {len(values) - _MOST_VALUES} more" if len(values) > _MOST_VALUES else ""
+    written = f" ({', '.join(map(clipped, values[:_MOST_VALUES]))}{more})" if values else ""
+    return f"{clipped(requirement.key)} {requirement.operator}{written}"
 
 
 def with_template(sentence: str, pod: Pod) -> str:

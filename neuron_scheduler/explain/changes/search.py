@@ -1,101 +1,72 @@
 """
-The smallest changes that would let a refused pod in, of every kind; those of nodes, UNCORDON and NEW_NODE, are here.
+Changes that would let a refused pod in, of every kind; those of nodes, UNCORDON and NEW_NODE, are here.
 
-The kinds are asked one after the other, in the order in which their changes are shown. The search pauses, and runs on
-the live cluster (`refused_pod` says why): each change was true when it was found, and its names are valid afterwards.
-Does not combine kinds: where no single change suffices, a note says so.
+The kinds are asked one after the other, in the order in which their changes are shown; each offers one change at most,
+which was tried with the filters. It is a small one: no proof is looked for that none is smaller. Does not combine
+kinds: where no single change suffices, a note says so.
 
-UNCORDON: the cordon of one node is lifted, and that node then takes the pod. Smallest: one node, since no pod needs
-two; the oldest of several is named. Lifting a cordon also removes the taint that Kubernetes adds to a cordoned node.
-Nothing says whether the node is fit for pods: somebody cordoned it for a reason that no object tells.
+UNCORDON: the cordon of one node is lifted, and that node then takes the pod. Nothing says whether the node is fit for
+pods: somebody cordoned it for a reason that no object tells.
 
 NEW_NODE: a fresh node of some type joins, and takes the pod. It is shaped like the nodes of its type that the cluster
-has, or else by the catalog (`cluster.fresh_node`). Smallest: the type with the fewest devices, out of the types that
+has, or else by the catalog (`cluster.fresh_node`). The type with the fewest devices is offered, out of the types that
 the cluster has; only if none of these would do, out of the catalog's. The sentence names the others of the same group.
 Only for a pod that asks for Neuron: nothing is known of other types. Whether Karpenter and Cluster Autoscaler see that
 they should add a node depends on the reason in the pod's condition alone (`scheduling.cycle.neuron_shortage`).
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.explain.changes.departure import find_departure
 from neuron_scheduler.explain.changes.pod_spec import find_count, find_instance_type, find_selector, find_toleration
-from neuron_scheduler.explain.changes.refused_pod import Found, Kind, Note, RefusedPod, any_of, kubectl
+from neuron_scheduler.explain.changes.refused_pod import Found, Kind, Note, RefusedPod, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Toleration
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.cycle.what_if import (
-    fresh_nodes_with,
-    fresh_that_take,
-    prepared_for_fresh,
-    takes,
-)
+from neuron_scheduler.scheduling.cycle.what_if import fresh_that_take, prepared_for_fresh
 from neuron_scheduler.scheduling.plugins import node_unschedulable
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
-_MOST_TRIED: Final = 16
 _CORDON: Final = node_unschedulable.CORDON.key
-_NOT_ALL: Final = Note(f"Only {_MOST_TRIED} of the cordoned nodes were tried.")
-
-
-def uncordoned(node: Node) -> Node:
-    """Return a node without its cordon."""
-    taints = tuple(taint for taint in node.taints if taint.key != _CORDON)
-    return attrs.evolve(node, unschedulable=False, taints=taints)
 
 
 def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
-    """Yield the oldest node that takes the pod once its cordon is lifted."""
-    view = refused.cluster.view
-    tolerant = attrs.evolve(refused.pod, tolerations=(*refused.pod.tolerations, Toleration(_CORDON, exists=True)))
-    yield from refused.warmed_up(tolerant)
-    cordoned = node_unschedulable.cordoned(view) & view.live
-    if not cordoned:
+    """Yield the node that the pod gets if it tolerates cordons, if that node takes it without its cordon."""
+    pod = refused.pod
+    tolerant = attrs.evolve(pod, tolerations=(*pod.tolerations, Toleration(_CORDON, exists=True)))
+    decision = yield from refused.decision(tolerant)
+    node_info = None if decision is None else refused.cluster.node(decision.node_name)
+    if node_info is None or not refused.fits_with(attrs.evolve(node_info, node=uncordoned(node_info.node))):
         return
-    likely = cordoned if refused.reads_other_nodes else refused.fitting(tolerant, cordoned)
-    names = [view.row(slot).node.name for slot in islice(view.oldest_first(likely), _MOST_TRIED)]
-    more = 0 if refused.reads_other_nodes else likely.bit_count() - 1
-    yield None
-    for name in names:
-        node_info = refused.cluster.node(name)
-        if node_info is not None and refused.decision_with(_uncordoned_row(node_info)) is not None:
-            yield _uncordon(name, node_info, more)
-            return
-        yield None
-    if len(names) == _MOST_TRIED:
-        yield _NOT_ALL
-
-
-def _uncordoned_row(node_info: NodeInfo) -> NodeInfo:
-    return attrs.evolve(node_info, node=uncordoned(node_info.node))
-
-
-def _uncordon(name: str, node_info: NodeInfo, more: int) -> Change:
-    others = f" So would {counted(more, 'more cordoned node')}." if more else ""
-    return Change(
+    name = node_info.node.name
+    yield Change(
         ChangeKind.UNCORDON,
-        f"Lift the cordon of {name}: it then takes the pod.{others}",
+        f"Lift the cordon of {name}: it then takes the pod.",
         command=kubectl("uncordon", name, names=(name,)),
         node_name=name,
         instance_type=node_info.node.instance_type,
     )
+
+
+def uncordoned(node: Node) -> Node:
+    """Return a node without its cordon, and without the taint that Kubernetes adds to a cordoned node."""
+    taints = tuple(taint for taint in node.taints if taint.key != _CORDON)
+    return attrs.evolve(node, unschedulable=False, taints=taints)
 
 
 _IN_PIECES: Final = (
@@ -109,22 +80,14 @@ _IF: Final = (
 
 def find_new_node(refused: RefusedPod) -> Iterator[Found]:
     """Yield the smallest type of which a new node would take the pod; types of the cluster come first."""
-    view = refused.cluster.view
     if refused.pod.neuron is None:
         return
-    yield from prepared_for_fresh(view)
+    yield from prepared_for_fresh(refused.cluster.view)
     fitting = yield from _smallest(refused, existing=True)
     if not fitting:
         fitting = yield from _smallest(refused, existing=False)
-    zone, pod = _zone(refused), refused.pod
-    for found in fitting:
-        shapes = fresh_nodes_with(view, found.node.instance_type, zone)  # the cluster may have changed
-        now = next((each for each in shapes if takes(refused.cluster, each, pod, refused.profile)), None)
-        if now is not None and bool(now.like) is bool(found.like):
-            others = [other.node.instance_type for other in fitting if other is not found]
-            yield _new_node(refused, now, others)
-            return
-        yield None
+    if fitting:
+        yield _new_node(refused, fitting[0], [other.node.instance_type for other in fitting[1:]])
 
 
 def _smallest(refused: RefusedPod, *, existing: bool) -> Generator[None, None, list[FreshNode]]:
@@ -134,24 +97,19 @@ def _smallest(refused: RefusedPod, *, existing: bool) -> Generator[None, None, l
         (refused.pod,),
         refused.profile,
         lambda fresh: bool(fresh.like) is existing,
-        zone=_zone(refused),
+        zone=refused.pod.constraints.node_selector.get(ZONE_LABEL, ""),
     )
     return [of_type[0] for of_type in fitting]
-
-
-def _zone(refused: RefusedPod) -> str:
-    return refused.pod.constraints.node_selector.get(ZONE_LABEL, "")
 
 
 def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Change:
     node, machine = fresh.node, machine_of(fresh.node)
     devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)})"
     zone = f" in zone {fresh.zone}" if fresh.zone else ""
-    waits_for_victims = refused.cluster.nomination(refused.pod.uid) is not None
-    seen = not (refused.error.new_node_cannot_help or refused.pod.gates or waits_for_victims)
+    seen = not (refused.error.new_node_cannot_help or refused.pod.gates or refused.pod.nominated_node_name)
     sentences = [
         f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod{'.' if fresh.like else _IF}",
-        f"{any_of(others)} would do, too." if others else "",
+        f"{few_names(others)} would do, too." if others else "",
         "Karpenter and Cluster Autoscaler see from the pod's condition that a node is needed."
         if seen
         else "Karpenter and Cluster Autoscaler do not see from the pod's status that a node is needed.",
@@ -195,7 +153,7 @@ def changes(
     Return changes after which the pod fits; yields whenever other tasks may run.
 
     Args:
-        cluster: may change at each yield.
+        cluster: a fork that nobody changes, in which the pod has no nomination.
         pod: as it was refused.
         profile: with which it was refused.
         refused: why.

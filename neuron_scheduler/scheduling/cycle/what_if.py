@@ -104,7 +104,7 @@ def fresh_that_take(
     found: list[list[FreshNode]] = []
     for instance_type in known_types(cluster.view):
         of_type: list[FreshNode] = []
-        for fresh in filter(considered, fresh_nodes_with(cluster.view, instance_type, zone)):
+        for fresh in filter(considered, _fresh_nodes_with(cluster.view, instance_type, zone)):
             if any(takes(cluster, fresh, pod, profile) for pod in pods):
                 of_type.append(fresh)
             yield
@@ -114,7 +114,7 @@ def fresh_that_take(
     return sorted(found, key=lambda of_type: (_devices(of_type[0]), of_type[0].node.instance_type))
 
 
-def fresh_nodes_with(view: View, instance_type: str, zone: str) -> tuple[FreshNode, ...]:
+def _fresh_nodes_with(view: View, instance_type: str, zone: str) -> tuple[FreshNode, ...]:
     """Return the shapes of a new node of a type; each also in the zone, if one is given and none is there."""
     fresh = fresh_nodes(view, instance_type)
     if not zone or any(each.zone == zone for each in fresh):

@@ -30,11 +30,6 @@ def _state(node: Node) -> Values:
     return (CORDONED,) if node.unschedulable else ()
 
 
-def cordoned(view: View) -> NodeSet:
-    """Return the nodes that are cordoned and could be read."""
-    return view.node_postings(_state).get(CORDONED)
-
-
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse unreadable nodes, and cordoned ones unless the pod tolerates the cordon."""
     states = view.node_postings(_state)

@@ -218,12 +218,6 @@ def victims_on(
     return _DryRun(incoming, lower, by_filters).cheapest(_forced(node_info, pod, lower), limit)
 
 
-def counted_victims(node_info: NodeInfo, incoming: Incoming) -> Victims | None:
-    """Return the cheapest pods that must leave a node as far as counting says; None if no block would come free."""
-    lower = incoming.leavers(node_info)
-    return _counting(node_info, incoming, lower).cheapest(_forced(node_info, incoming.pod, lower), None)
-
-
 def none_cheaper_from(priority: int, cost: Cost) -> bool:
     """Return whether any victims cost more than this if one of them has this priority or a higher one."""
     violations, highest, *_ = cost
