@@ -81,7 +81,6 @@ def forward_of(config: Config, election: LeaderElector) -> Forward:
     """Return what passes requests of kube-scheduler's on to the leader."""
     return Forward(
         leader=lambda: election.leader_address,
-        own=election.extender_address,
         identity=election.identity,
         cert_file=config.extender_tls_cert_file,
         key_file=config.extender_tls_private_key_file,
@@ -183,7 +182,6 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             loop=loop,
             reporter=reporter,
             election=election,
-            client=client,
             known=pods.get,
             unsynced=lambda: unsynced((nodes, *others, pods)),
             forward=None if election is None else forward_of(config, election),

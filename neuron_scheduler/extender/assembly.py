@@ -8,9 +8,7 @@ from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.extender.preempt import Preempt
-from neuron_scheduler.extender.verbs import Role, SecondLook, Verbs
-from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.pod_reads import PodReads
+from neuron_scheduler.extender.verbs import Role, Verbs
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile, preemption_profile
@@ -21,7 +19,6 @@ def assembled(
     loop: SchedulingLoop,
     reporter: PodReporter,
     election: LeaderElector | None,
-    client: Client,
     known: Callable[[str], Pod | None],
     unsynced: Callable[[], str | None],
     forward: Forward | None,
@@ -34,14 +31,13 @@ def assembled(
         loop: the scheduling loop; one without profiles has no pods of its own, and its Bindings are those of `bind`.
         reporter: reports to the owners of pods.
         election: None without leader election.
-        client: reads pods that the watch has not shown yet.
         known: returns a pod as the watch last showed it, by its key.
         unsynced: returns why the cluster is not known yet; None if it is.
         forward: asks the leader; None without leader election.
         budgets: returns all PodDisruptionBudgets.
     """
     profile = extender_profile()
-    bind = _bind(loop, profile, reporter, known, PodReads(client=client))
+    bind = _bind(loop, profile, reporter, known)
     preempt = Preempt(
         cluster=loop.cluster,
         profile=preemption_profile(),
@@ -60,22 +56,17 @@ def assembled(
         unsynced=unsynced,
         role=lambda: _role(bind, loop, election),
         clock=loop.clock,
-        second_look=SecondLook(clock=loop.clock),
-        own_names=loop.profiles.keys(),
         errors=loop.errors,
     )
 
 
-def _bind(
-    loop: SchedulingLoop, profile: Profile, reporter: PodReporter, known: Callable[[str], Pod | None], reads: PodReads
-) -> Bind:
+def _bind(loop: SchedulingLoop, profile: Profile, reporter: PodReporter, known: Callable[[str], Pod | None]) -> Bind:
     return Bind(
         cluster=loop.cluster,
         profile=profile,
         assumptions=loop.assumptions,
         cycle=loop.binding_cycle,
         known=known,
-        reads=reads,
         reporter=reporter,
         may_bind=loop.may_bind,
         own_names=loop.profiles.keys(),

@@ -9,7 +9,6 @@ A call may come twice, and its client may hang up: calls for one pod and one nod
 waits at the fence is withdrawn when nobody waits for it any more. kube-scheduler has chosen the node and bound volumes.
 """
 
-import re
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -23,8 +22,6 @@ from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER, Lines
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.extender.protocol import LONGEST_NAME, ExtenderBindingArgs
 from neuron_scheduler.kube.http.pacing import TokenBucket
-from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.pod_reads import PodReads
 from neuron_scheduler.kube.writes.binder import Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import read
@@ -34,7 +31,6 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 _OUTDATED = "the node or the pod has changed, or this replica may not bind any more; try again"
@@ -119,7 +115,7 @@ LONGEST_AT_FENCE: Final = 20.0
 LONGEST_CALL: Final = 25.0
 """Seconds after which a call is answered, even if its Binding has no outcome yet."""
 LONGEST_UNSEEN: Final = 5.0
-"""Seconds within which the watch must show a pod that the API server has."""
+"""Seconds within which the watch must show a pod; kube-scheduler's may be ahead of ours."""
 MOST_BACKLOG: Final = 4.0
 """Rounds of Bindings that may wait, lest our own queue waits behind them until it counts as stalled."""
 NOT_LEADING: Final = "this replica may not bind pods now: it does not hold the Lease, or it is starting or stopping"
@@ -128,9 +124,7 @@ LINES_AT_ONCE: Final = 100
 LINES_PER_SECOND: Final = 10.0
 """Lines about failed calls; whoever can connect can make a call fail."""
 
-_READS_AT_ONCE: Final = 8  # of pods that the watch has not shown
 _PAUSE: Final = 0.05  # seconds between two looks at what the watch has shown
-_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
 
 log = logs.logger(__name__)
 
@@ -158,7 +152,6 @@ class Bind:
     assumptions: Assumptions
     cycle: BindingCycle
     known: Callable[[str], Pod | None]
-    reads: PodReads
     reporter: PodReporter
     may_bind: Callable[[], bool]
     own_names: Container[str]
@@ -170,7 +163,6 @@ class Bind:
     longest_unseen: float = LONGEST_UNSEEN
     _calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)  # those without an outcome, by the pod's uid
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
-    _reading: anyio.Semaphore = attrs.field(factory=lambda: anyio.Semaphore(_READS_AT_ONCE), init=False)
     _lines: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -215,53 +207,38 @@ class Bind:
 
     async def _bind(self, args: ExtenderBindingArgs) -> None:
         started = anyio.current_time()
-        _require_names(args)
-        await run_in_turns(self._warmup.of(self.cluster, await self._pod(args), self.profile), self.clock)
+        await run_in_turns(self._warmup.of(self.cluster, await self._shown(args), self.profile), self.clock)
         call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
         if call is None:
-            call = self._begin(self._known(args), args.node)
+            pod = self._known(args)
+            if pod is None:
+                raise _RefusedError(f"pod {_key(args)} not found: it is gone")
+            call = self._begin(pod, args.node)
         elif call.node_name != args.node:
             raise _RefusedError(f"its Binding to node {call.node_name} has no outcome yet; try again later")
         if call is not None:
             await self._wait_for(call, started)
 
-    async def _pod(self, args: ExtenderBindingArgs) -> Pod:
+    async def _shown(self, args: ExtenderBindingArgs) -> Pod:
         """
         Return the pod once the watch has shown it: kube-scheduler's watch may be ahead of ours.
 
-        A pod that was only read could be deleted without an event for us, and its devices would never come free.
+        One that is only known from the call could be deleted without an event for us, and its devices would never come
+        free.
         """
-        key, wait_until = _key(args), self.clock() + self.longest_unseen
-        known = self.known(key)
-        if known is None or known.uid != args.pod_uid:
-            await self._require_existing(args)
-        while (known := self.known(key)) is None or known.uid != args.pod_uid:
+        wait_until = self.clock() + self.longest_unseen
+        while (pod := self._known(args)) is None:
             if self.clock() >= wait_until:
-                raise _RefusedError(f"the watch has not shown pod {key} yet; try again later")
+                raise _RefusedError(
+                    f"the watch has not shown pod {_key(args)} with uid {args.pod_uid[:64]!a}; try again later"
+                )
             await anyio.sleep(_PAUSE)
-        return known
+        return pod
 
-    async def _require_existing(self, args: ExtenderBindingArgs) -> None:
-        """Refuse a pod that the API server does not have."""
-        key = _key(args)
-        try:
-            async with self._reading:
-                read = await self.reads.read(args.pod_namespace, args.pod_name)
-        except (ApiError, UnreachableError) as error:
-            raise _RefusedError(f"pod {key} is not known yet and could not be read: {error}") from error
-        if isinstance(read, Malformed):
-            raise _RefusedError(f"pod {key} cannot be read: {read.reason}")
-        if read is None:
-            raise _RefusedError(f"pod {key} not found")
-        if read.uid != args.pod_uid:
-            raise _RefusedError(f"pod {key} not found: there is one of this name with uid {read.uid}")
-
-    def _known(self, args: ExtenderBindingArgs) -> Pod:
+    def _known(self, args: ExtenderBindingArgs) -> Pod | None:
         """Return the pod as the watch shows it now."""
         known = self.known(_key(args))
-        if known is None or known.uid != args.pod_uid:
-            raise _RefusedError(f"pod {_key(args)} not found: it is gone")
-        return known
+        return known if known is not None and known.uid == args.pod_uid else None
 
     def newest(self, pod: Pod) -> Pod:
         """Return what we judge of a pod as the watch shows it now, or as it was last."""
@@ -350,13 +327,3 @@ class Bind:
 def _key(args: ExtenderBindingArgs) -> str:
     """Return the key of a pod, also for the log, which names of any length must not fill."""
     return f"{args.pod_namespace[:LONGEST_NAME]}/{args.pod_name[:LONGEST_NAME]}"
-
-
-def _require_names(args: ExtenderBindingArgs) -> None:
-    """Refuse names with which a path of the API server would be another one."""
-    names = {"PodName": args.pod_name, "PodNamespace": args.pod_namespace, "Node": args.node}
-    for field, name in names.items():
-        if not _NAME.fullmatch(name):
-            raise _RefusedError(f"{field} is {name[:64]!a}, which is not a name")
-    if not args.pod_uid:
-        raise _RefusedError("PodUID is empty")

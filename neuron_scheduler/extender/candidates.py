@@ -6,30 +6,21 @@ Both are pure functions of the cluster, and nothing is kept between them: kube-s
 Nothing is reserved: `bind` decides again.
 """
 
-from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, less, membership, slots_of
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, membership, slots_of
 from neuron_scheduler.extender.protocol import MOST_PRIORITY
-from neuron_scheduler.kube.objects.json_scanner import Steps
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.scheduling.cycle.filters import accepted, fitting, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
 
 UNKNOWN_NODE: Final = "node(s) that the Neuron scheduler does not know yet"
 ELSEWHERE: Final = "pod is already being bound to another node"
-MOST_LATE: Final = 50
-"""Nodes that a late watch may show otherwise; where there are more, kube-scheduler does not count devices at all."""
-
-_A_STEP: Final = 50
-"""Nodes whose pods are counted in one step; this takes less than a millisecond."""
 
 
 @attrs.frozen
@@ -90,49 +81,6 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[s
             else:
                 filtered.failed[name] = own[0].reason
     return attrs.evolve(filtered, passing=passing)
-
-
-def counted_otherwise(cluster: Cluster, pod: Pod, names: Iterable[str], own_names: Container[str]) -> Steps[list[str]]:
-    """
-    Return the nodes from which kube-scheduler has seen a pod go that we have not, in steps.
-
-    It sends only nodes with as many free devices as the pod asks for, by its count. Here there are too few beside the
-    pods that it must know: pods of our own queue, and those that are not bound yet, do not count. Nodes that get enough
-    between two steps are returned, too. The search ends with more than `MOST_LATE` nodes.
-    """
-    others = list[str]()
-    for number, name in enumerate(_with_too_few(cluster, pod, names)):
-        if number and not number % _A_STEP:
-            yield
-        node_info = cluster.node(name)
-        if node_info is not None and _is_counted_otherwise(cluster, pod, node_info, own_names):
-            others.append(name)
-            if len(others) > MOST_LATE:
-                break
-    return others
-
-
-def _with_too_few(cluster: Cluster, pod: Pod, names: Iterable[str]) -> list[str]:
-    """Return the nodes with fewer free devices, or cores, than a pod asks for; quick also where there are thousands."""
-    view, few = cluster.view, NO_NODES
-    for resource in NEURON_NAMES:
-        if (amount := pod.requests.get(resource, 0)) > 0 and view.offers(resource):
-            few |= less(view.live, view.column(free_of(resource)).at_least(amount, view.live))
-    if not few:
-        return []
-    has_too_few, slot_of = membership(few, view.live.bit_length()), view.slot
-    return [name for name in names if (slot := slot_of(name)) is not None and has_too_few(slot)]
-
-
-def _is_counted_otherwise(cluster: Cluster, pod: Pod, node_info: NodeInfo, own_names: Container[str]) -> bool:
-    """Return whether too few are free beside the pods that kube-scheduler knows, or enough are free by now."""
-    lacking = {name for name in NEURON_NAMES if node_info.free(name) < pod.requests.get(name, 0)}
-    used = Counter[str]()
-    for uid, pod_info in node_info.pod_infos.items():
-        if pod_info.pod.scheduler_name not in own_names and not cluster.is_assumed(uid):
-            used.update({name: pod_info.pod.requests.get(name, 0) for name in lacking})
-    allocatable = node_info.node.allocatable
-    return not lacking or any(allocatable.get(name, 0) - used[name] < pod.requests[name] for name in lacking)
 
 
 def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[str]) -> list[int]:

@@ -11,7 +11,6 @@ authority in the same file: they share a Secret. A request is sent once: kube-sc
 import ssl
 import time
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -24,7 +23,6 @@ from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import Pool, open_socket
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.errors import ConfigurationError
 
 TIMEOUT: Final = LONGEST_CALL + 3.0
 """Seconds for the whole request; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
@@ -42,7 +40,6 @@ class Forward:
 
     Attributes:
         leader: returns the URL in the Lease, empty if nobody holds it or if its holder serves no extender.
-        own: our own URL.
         identity: who we are, for the leader's log.
         cert_file, key_file: what this replica serves with TLS; empty without TLS.
         client_ca_file: the authority of the clients' certificates, empty if they need none. The leader's is one of
@@ -51,7 +48,6 @@ class Forward:
     """
 
     leader: Callable[[], str]
-    own: str = ""
     identity: str = ""
     cert_file: str = ""
     key_file: str = ""
@@ -82,10 +78,8 @@ class Forward:
         url = self.leader()
         if not url:
             return _refused(_NO_LEADER)
-        if url == self.own:  # the Lease is that of a replica before us, whose address we have
-            return _refused(f"the Lease names {url}, which is this replica, and it does not hold the Lease; try again")
         try:
-            server = usable(url)
+            server = urlsplit(url)
             answer = await self._to(url, server).exchange(
                 self._encoded(server, verb, body),
                 context=self._context(server),
@@ -134,21 +128,6 @@ class Forward:
         return head.encode("ascii") + body
 
 
-def usable(url: str) -> SplitResult:
-    """
-    Return the parts of the URL in a Lease.
-
-    Raises:
-        ValueError: it is not just scheme, address and port.
-    """
-    parts = urlsplit(url)
-    rest = (parts.path, parts.query, parts.fragment, parts.username, parts.password)
-    whole = parts.scheme in ("http", "https") and parts.hostname and parts.port and not any(rest)
-    if not whole or not url.isascii() or not url.isprintable() or " " in url:
-        raise ValueError("the Lease must name it like http://10.0.0.7:12345")
-    return parts
-
-
 def own_url(host: str, port: int, *, pod_ip: str, tls: bool) -> str:
     """
     Return the URL of this replica's extender for the Lease; empty if no address is known at which others reach it.
@@ -158,18 +137,7 @@ def own_url(host: str, port: int, *, pod_ip: str, tls: bool) -> str:
         port: likewise.
         pod_ip: the value of the environment variable POD_IP, empty if it is not set.
         tls: whether it serves TLS.
-
-    Raises:
-        ConfigurationError: POD_IP is not an address.
     """
-    if pod_ip:
-        try:
-            ip_address(pod_ip)
-        except ValueError:
-            raise ConfigurationError(
-                f"the environment variable POD_IP is {pod_ip[:64]!a}, which is not an address; take it from"
-                " status.podIP as in manifests/default-scheduler, or unset it"
-            ) from None
     reached = pod_ip if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing listens here
     if not reached:
         log.warning("Other replicas cannot pass requests on to this one", hint=_UNREACHABLE)

@@ -17,12 +17,12 @@ from typing import Final
 
 import anyio.lowlevel
 import attrs
-import msgspec
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import evictable, without_pods
 from neuron_scheduler.extender.protocol import (
+    NAMES_ONLY,
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
     MalformedRequestError,
@@ -44,8 +44,6 @@ from neuron_scheduler.telemetry import logs
 
 UNSEEN: Final = 10.0
 """Seconds within which kube-scheduler has deleted the victims and its watch and ours have shown it."""
-LONGEST_ENDING: Final = 600.0
-"""Seconds for which pods that are ending are waited for, as in `foreign_nominations`."""
 MOST: Final = 1000
 """Answers that are remembered; each names at most the pods of a node."""
 
@@ -56,7 +54,7 @@ class Room:
     The node where room is made for a pod.
 
     Attributes:
-        staying: the victims that are not being deleted yet, by the uids of all on the node.
+        staying: the victims that are not being deleted yet.
     """
 
     node_name: str
@@ -69,17 +67,13 @@ class _Answer:
     What was answered for a pod.
 
     Attributes:
-        node_name: empty if the answer does not count any more.
-        at: when it was given.
-        ended_at: when it was first asked again although all victims were gone.
-        in_vain: the nodes that were named before and of which nothing came.
+        victims: the uids of those that have not ended.
+        seen_at: when it was given, or when its victims were last seen to end.
     """
 
-    node_name: str = ""
-    victims: frozenset[str] = frozenset()
-    at: float
-    ended_at: float | None = None
-    in_vain: frozenset[str] = frozenset()
+    node_name: str
+    victims: frozenset[str]
+    seen_at: float
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -93,10 +87,9 @@ class EarlierAnswers:
     `PodEligibleToPreemptOthers` of the plugin DefaultPreemption, which looks at the pods of the nominated node as the
     cache shows them.
 
-    The answer counts until the node takes the pod no more even without the victims, and no longer than `UNSEEN` where
-    nothing shows that kube-scheduler acts on it: the victims stay, or they are gone and it asks all the same. After a
-    restart, or on another replica, the node in the pod's status is taken for it, with the pods that leave there. Space
-    is kept from other pods by `foreign_nominations`.
+    The answer counts until the node takes the pod no more even without the victims, and for `UNSEEN` after its victims
+    were last seen to end. After a restart, or on another replica, the node in the pod's status is taken for it, with
+    the pods that leave there. Space is kept from other pods by `foreign_nominations`.
 
     Attributes:
         profile: all filters (`preemption_profile`), for nodes that kube-scheduler does not propose any more.
@@ -111,15 +104,12 @@ class EarlierAnswers:
     _answers: dict[str, _Answer] = attrs.field(factory=dict, init=False)  # by uid, the oldest first
 
     def remember(self, pod: Pod, node_name: str, victims: Iterable[Pod]) -> None:
-        """Remember that pods of a node were named as the victims for a pod."""
+        """Remember that pods of a node were named as the victims for a pod, and forget the oldest of too many."""
         uids = frozenset(victim.uid for victim in victims)
-        in_vain = self.in_vain(pod.uid) - {node_name}
-        self._put(pod.uid, _Answer(node_name=node_name, victims=uids, at=self.clock(), in_vain=in_vain))
-
-    def in_vain(self, uid: str) -> frozenset[str]:
-        """Return the nodes that were named for a pod, and for which kube-scheduler did nothing that we could see."""
-        answer = self._answers.get(uid)
-        return frozenset() if answer is None else answer.in_vain
+        self._answers.pop(pod.uid, None)
+        self._answers[pod.uid] = _Answer(node_name=node_name, victims=uids, seen_at=self.clock())
+        if len(self._answers) > MOST:
+            del self._answers[next(iter(self._answers))]
 
     def room_for(self, pod: Pod, proposed: Container[str]) -> Room | None:
         """
@@ -129,53 +119,31 @@ class EarlierAnswers:
             pod: as kube-scheduler sends it, with the node in its status.
             proposed: the nodes where kube-scheduler would evict pods now.
         """
+        if pod.uid not in self._answers:
+            self._adopt(pod)
         answer = self._answers.get(pod.uid)
-        if answer is not None and answer.node_name:
-            room = self._room(pod, answer, proposed)
-            if room is not None:
-                return room
-        nomination = self.cluster.nomination(pod.uid)
-        for node_name in (pod.nominated_node_name, "" if nomination is None else nomination[0]):
-            adopted = self._adopted(pod, node_name)
-            room = None if adopted is None else self._room(pod, adopted, proposed)
-            if room is not None:
-                return room
-        return None
-
-    def _adopted(self, pod: Pod, node_name: str) -> _Answer | None:
-        """Return the answer that must have led to a nomination; None if there is no such node, or it was in vain."""
-        node_info, in_vain = self.cluster.node(node_name), self.in_vain(pod.uid)
-        if node_info is None or node_name in in_vain:
+        slot = None if answer is None else self.cluster.view.slot(answer.node_name)
+        if answer is None or slot is None:
             return None
-        lower = evictable(node_info, pod.priority)
-        leaving = frozenset(uid for uid in lower if is_leaving(node_info.pod_infos[uid].pod))
-        return _Answer(node_name=node_name, victims=leaving, at=self.clock(), in_vain=in_vain)
-
-    def _room(self, pod: Pod, answer: _Answer, proposed: Container[str]) -> Room | None:
-        """Return the room of an answer as long as it counts, and remember since when it is waited for."""
-        now, slot = self.clock(), self.cluster.view.slot(answer.node_name)
-        victims = self._still_there(pod, answer, slot)
-        if slot is None or not self._takes(slot, pod, victims, as_proposed=answer.node_name in proposed):
-            self._put(pod.uid, _Answer(at=now, in_vain=answer.in_vain))
+        node_info = self.cluster.view.row(slot)
+        victims = [node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority) & answer.victims]
+        if not self._takes(slot, pod, victims, as_proposed=answer.node_name in proposed):
             return None
         staying = tuple(victim for victim in victims if not victim.terminating)
-        if victims:
-            in_time = now - answer.at <= (UNSEEN if staying else LONGEST_ENDING)
-        else:
-            answer = attrs.evolve(answer, ended_at=now) if answer.ended_at is None else answer
-            in_time = answer.ended_at is not None and now - answer.ended_at <= UNSEEN
-        if not in_time:
-            self._put(pod.uid, _Answer(at=now, in_vain=answer.in_vain | {answer.node_name}))
-            return None
-        self._put(pod.uid, answer)
-        return Room(answer.node_name, staying)
+        if len(victims) < len(answer.victims) or (victims and not staying):
+            there = frozenset(victim.uid for victim in victims)
+            answer = attrs.evolve(answer, victims=there, seen_at=self.clock())
+            self._answers[pod.uid] = answer
+        return Room(answer.node_name, staying) if self.clock() - answer.seen_at <= UNSEEN else None
 
-    def _still_there(self, pod: Pod, answer: _Answer, slot: Slot | None) -> list[Pod]:
-        """Return the victims that have not ended."""
-        if slot is None:
-            return []
-        node_info = self.cluster.view.row(slot)
-        return [node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority) & answer.victims]
+    def _adopt(self, pod: Pod) -> None:
+        """Remember the answer that must have led to the pod's nomination, if it has one."""
+        nomination = self.cluster.nomination(pod.uid)
+        node_name = pod.nominated_node_name or ("" if nomination is None else nomination[0])
+        node_info = self.cluster.node(node_name)
+        if node_info is not None:
+            there = [node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority)]
+            self.remember(pod, node_name, filter(is_leaving, there))
 
     def _takes(self, slot: Slot, pod: Pod, victims: Iterable[Pod], *, as_proposed: bool) -> bool:
         """
@@ -189,33 +157,11 @@ class EarlierAnswers:
             profile = self.beside if as_proposed else self.profile
             return ByFilters(self.cluster, slot, attrs.evolve(pod, requests=offered), profile, node_info).fits()
 
-    def _put(self, uid: str, answer: _Answer) -> None:
-        """Remember an answer, and forget the oldest if there are too many."""
-        self._answers.pop(uid, None)
-        self._answers[uid] = answer
-        if len(self._answers) > MOST:
-            del self._answers[next(iter(self._answers))]
-
 
 LONGEST: Final = 10.0
 """Seconds after which no further nodes are looked at, if there is a candidate; kube-scheduler sends 100 and more."""
 
 log = logs.logger(__name__)
-
-
-class _Meta(msgspec.Struct):
-    """The part of a pod's `metadata` that is read."""
-
-    uid: str = ""
-
-
-class _Pod(msgspec.Struct):
-    """The part of a proposed victim that is read."""
-
-    metadata: _Meta
-
-
-_VICTIM: Final = msgspec.json.Decoder(_Pod)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -265,8 +211,7 @@ class Preempt:
         if room is not None:
             return self._once_more(pod, room, proposed)
         candidates = await self._candidates(pod, proposed)
-        in_vain = self._earlier.in_vain(pod.uid)
-        best = min(candidates, key=lambda name: (name in in_vain, candidates[name].cost), default=None)
+        best = min(candidates, key=lambda name: candidates[name].cost, default=None)
         log.info(
             "Chose victims for kube-scheduler",
             v=2,
@@ -337,23 +282,13 @@ def _pod_of(args: ExtenderPreemptionArgs) -> Pod:
 
 
 def _proposed(args: ExtenderPreemptionArgs) -> dict[str, frozenset[str]]:
-    """Return the uids of the victims that kube-scheduler proposes, by node, from either form of the request."""
-    if args.node_name_to_meta_victims is not None:
-        return {
-            name: frozenset(victim.uid for victim in victims.pods or ())
-            for name, victims in args.node_name_to_meta_victims.items()
-        }
-    if args.node_name_to_victims is None:
-        raise MalformedRequestError("it has neither NodeNameToVictims nor NodeNameToMetaVictims")
-    return {name: frozenset(_uids(name, victims.pods or ())) for name, victims in args.node_name_to_victims.items()}
-
-
-def _uids(node_name: str, pods: Iterable[msgspec.Raw]) -> Iterable[str]:
-    for number, pod in enumerate(pods):
-        try:
-            yield _VICTIM.decode(pod).metadata.uid
-        except (ValueError, RecursionError) as error:
-            raise MalformedRequestError(f"NodeNameToVictims[{node_name[:64]!a}].Pods[{number}]: {error}") from None
+    """Return the uids of the victims that kube-scheduler proposes, by node."""
+    if args.node_name_to_meta_victims is None:
+        raise MalformedRequestError(f"it has no NodeNameToMetaVictims; {NAMES_ONLY}")
+    return {
+        name: frozenset(victim.uid for victim in victims.pods or ())
+        for name, victims in args.node_name_to_meta_victims.items()
+    }
 
 
 def _meta(victims: Victims) -> MetaVictims:

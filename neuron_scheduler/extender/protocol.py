@@ -2,18 +2,16 @@
 The structures of kube-scheduler's extender protocol, and how they are read and written.
 
 Source: `k8s.io/kube-scheduler/extender/v1/types.go`. The names on the wire are Go's, as the types have no JSON tags.
-Objects inside them (pods, nodes) stay bytes: the modules of `kube.objects` read them, and a node in an answer must be
-the node that was sent.
+Nodes come as names: without `nodeCacheCapable: true` kube-scheduler would send all of each, tens of megabytes. A pod
+stays bytes, which the modules of `kube.objects` read.
 """
 
-from collections.abc import Iterator
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.objects.json_scanner import Steps
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
 
@@ -22,8 +20,7 @@ T = TypeVar("T", bound="Message | list[HostPriority]")
 NULL: Final = Raw(b"null")
 MOST_PRIORITY: Final = 10
 """The highest score of a node (`MaxExtenderPriority`)."""
-LARGE: Final = 256 << 10
-"""Bytes of nodes that are read, or written, in one step; this takes less than a millisecond."""
+NAMES_ONLY: Final = "set nodeCacheCapable: true in kube-scheduler's configuration, so that it sends the names of nodes"
 FORWARDED: Final = "X-Neuron-Scheduler-Forwarded"
 """The header of a request that a replica has passed on to the leader; its value is the replica's identity."""
 LONGEST_NAME: Final = 253
@@ -41,52 +38,31 @@ class Message(msgspec.Struct, rename="pascal"):
     """The base of all structures here: msgspec takes options by inheritance."""
 
 
-class NodeList(msgspec.Struct):
-    """A `v1.NodeList` whose nodes are not decoded."""
-
-    items: list[Raw] | None = None
-
-
-class _Meta(msgspec.Struct):
-    """The part of a node's `metadata` that is read."""
-
-    name: str
-
-
-class _Node(msgspec.Struct):
-    """The part of a node that is read."""
-
-    metadata: _Meta
-
-
 class ExtenderArgs(Message):
     """
     The request of `filter` and of `prioritize`.
 
     Attributes:
         pod: a `v1.Pod`; `NULL` if it is missing.
-        nodes: the candidates if the extender has `nodeCacheCapable: false`.
-        node_names: the candidates if it has `nodeCacheCapable: true`.
+        node_names: the candidates; None if kube-scheduler sends whole nodes.
     """
 
     pod: Raw = NULL
-    nodes: NodeList | None = None
     node_names: list[str] | None = None
 
 
 class ExtenderFilterResult(Message):
     """
-    The answer to `filter`: the nodes in the form in which they were sent, and why the others failed, by name.
+    The answer to `filter`: the nodes that take the pod, and why the others failed, by name.
 
     Attributes:
         failed_and_unresolvable_nodes: where evicting pods would not help.
         error: kube-scheduler fails the attempt with this sentence; empty on success.
     """
 
-    nodes: NodeList | None = None
-    node_names: list[str] | None = None
-    failed_nodes: dict[str, str] | None = None
-    failed_and_unresolvable_nodes: dict[str, str] | None = None
+    node_names: list[str]
+    failed_nodes: dict[str, str]
+    failed_and_unresolvable_nodes: dict[str, str]
     error: str = ""
 
 
@@ -112,12 +88,6 @@ class ExtenderBindingResult(Message):
     error: str = ""
 
 
-class Victims(Message):
-    """Pods to evict from a node, as `v1.Pod`s; kube-scheduler's count of violations is not read."""
-
-    pods: list[Raw] | None = None
-
-
 class MetaPod(Message):
     """A pod, by its uid."""
 
@@ -137,17 +107,15 @@ class ExtenderPreemptionArgs(Message):
 
     Attributes:
         pod: the `v1.Pod` that needs room; `NULL` if it is missing.
-        node_name_to_victims: set if the extender has `nodeCacheCapable: false`.
-        node_name_to_meta_victims: set if it has `nodeCacheCapable: true`.
+        node_name_to_meta_victims: None if kube-scheduler sends whole pods.
     """
 
     pod: Raw = NULL
-    node_name_to_victims: dict[str, Victims] | None = None
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
 
 
 class ExtenderPreemptionResult(Message):
-    """The answer to `preempt`, in one form whichever the request had."""
+    """The answer to `preempt`."""
 
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
 
@@ -161,8 +129,6 @@ def decode(text: bytes, kind: type[T]) -> T:
     """
     Return the request or answer of a kind in JSON text.
 
-    5,000 whole nodes (51 MB) take 45 ms of CPU: what is not read is only skipped. Finding them in steps takes 3 s.
-
     Raises:
         MalformedRequestError: the text is not JSON, or not of this kind.
     """
@@ -170,43 +136,6 @@ def decode(text: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(text, type=kind)
     except (ValueError, RecursionError) as error:  # also those of msgspec, and bytes that are not UTF-8
         raise MalformedRequestError(str(error)[:_LONGEST_REASON]) from None
-
-
-def names_of(nodes: list[Raw]) -> Steps[list[str]]:
-    """
-    Return the names of nodes, in steps.
-
-    Raises:
-        MalformedRequestError: a node cannot be read.
-    """
-    names, read, decoder = list[str](), 0, msgspec.json.Decoder(_Node)
-    for node in nodes:
-        try:
-            names.append(decoder.decode(node).metadata.name)
-        except (ValueError, RecursionError) as error:
-            raise MalformedRequestError(f"Nodes.items[{len(names)}]: {error}"[:_LONGEST_REASON]) from None
-        read += len(memoryview(node))
-        if read >= LARGE:
-            read = 0
-            yield
-    return names
-
-
-def in_pieces(result: ExtenderFilterResult) -> Iterator[bytes]:
-    """Yield the JSON text of an answer to `filter` in pieces, so that whole nodes are not copied in one step."""
-    nodes = None if result.nodes is None else result.nodes.items
-    rest = encode(msgspec.structs.replace(result, nodes=None))
-    if not nodes:
-        yield rest if nodes is None else rest.replace(b'"Nodes":null', b'"Nodes":{"items":[]}', 1)
-        return
-    piece, size = [b'{"Nodes":{"items":[', bytes(nodes[0])], 0
-    for node in nodes[1:]:
-        piece += (b",", bytes(node))
-        size += len(piece[-1])
-        if size >= LARGE:
-            yield b"".join(piece)
-            piece, size = [], 0
-    yield b"".join((*piece, b"]},", rest.removeprefix(b'{"Nodes":null,')))
 
 
 def requested_pod(text: Raw) -> Pod | Malformed | None:

@@ -1,15 +1,14 @@
 """
 The extender's requests over HTTP/1.1: which verb each is for, limits on bodies and time, and what is counted.
 
-Without `nodeCacheCapable` kube-scheduler sends whole nodes: tens of megabytes. The health endpoints answer here too,
-for probes of the Service's port. A request that cannot be served gets a status and a sentence, and a log line; a client
-that repeats it cannot flood the log.
+The health endpoints answer here too, for probes of the Service's port. A request that cannot be served gets a status
+and a sentence, and a log line; a client that repeats it cannot flood the log.
 """
 
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -17,7 +16,7 @@ import anyio
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.extender.protocol import FORWARDED
+from neuron_scheduler.extender.protocol import FORWARDED, NAMES_ONLY
 from neuron_scheduler.extender.verbs import VERBS, Answer, Verbs, sentence
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.serving.certificate import Certificate
@@ -27,8 +26,8 @@ from neuron_scheduler.serving.server import open_listening
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 
-MOST_BODY: Final = 96 << 20
-"""Bytes of a request: 8,000 whole nodes. For more, kube-scheduler must send names only."""
+MOST_BODY: Final = 16 << 20
+"""Bytes of a request: the victims that kube-scheduler proposes on 1,500 nodes with 200 pods each, by their uids."""
 LIMITS: Final = Limits(at_once=2048, of_a_peer=1024, body=MOST_BODY)
 """kube-scheduler is one peer, and opens a connection for each pod whose Binding waits (`allocate_fence`)."""
 BODY_SECONDS: Final = 20.0
@@ -38,7 +37,6 @@ CLIENT_GONE: Final = 499
 LINES_AT_ONCE: Final = 10
 LINES_PER_SECOND: Final = 0.1
 
-_CHUNK: Final = 256 << 10
 _NO_VERB: Final = "none"
 _JSON: Final = "application/json"
 _LONGEST: Final = 300  # characters of a sentence in the log
@@ -136,33 +134,28 @@ class ExtenderServer:
     async def _answered(self, request: web.BaseRequest, verb: str) -> Answer:
         """Read the body, and return the answer, which refuses one that is too large or does not arrive."""
         try:
-            if (request.content_length or 0) > MOST_BODY:
-                return _too_large()
             async with asyncio.timeout(BODY_SECONDS):
-                await _invite(request)
                 body = await request.read()
         except TimeoutError:
             return sentence(408, f"the body did not arrive within {BODY_SECONDS:g} s")
         except web.HTTPRequestEntityTooLarge:
-            return _too_large()
+            return sentence(413, f"the body is larger than {MOST_BODY >> 20} MiB; {NAMES_ONLY}")
         except web.RequestPayloadError as error:
             return sentence(400, f"the body cannot be read: {error}")
         return await self.verbs.answer(verb, body, forwarded=FORWARDED in request.headers)
 
     async def _send(self, request: web.BaseRequest, verb: str, answer: Answer) -> web.StreamResponse:
-        """Send an answer in chunks, so that large ones do not block the event loop; log it if it is a refusal."""
+        """Send an answer, for which a slow client has some time; log it if it is a refusal."""
         if answer.status != 200:
             self._log(verb, answer, request)
         content_type = _JSON if answer.status == 200 else PLAIN_TEXT
-        headers = {"Content-Type": content_type, **SERVER, **answer.fields}
-        response = web.StreamResponse(status=answer.status, headers=headers)
+        headers = {"Content-Type": content_type, **SERVER}
+        response = web.Response(status=answer.status, body=answer.body, headers=headers)
         if self.stopping():
             response.force_close()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await response.prepare(request)
-                for chunk in _chunks(answer.pieces):
-                    await response.write(chunk)
                 await response.write_eof()
         except TimeoutError:
             self.metrics.connection_dropped("slow")
@@ -175,7 +168,7 @@ class ExtenderServer:
             paths = ", ".join([*(f"/{verb}" for verb in VERBS), *self.health])
             return sentence(404, f"no such path; there are {paths}")
         if request.method != "POST":
-            return sentence(405, f"/{verb} takes POST only", {"Allow": "POST"})
+            return sentence(405, f"/{verb} takes POST only")
         return None
 
     def _log(self, verb: str, answer: Answer, request: web.BaseRequest) -> None:
@@ -185,7 +178,7 @@ class ExtenderServer:
                 verb=verb,
                 client=request.remote or "",
                 code=answer.status,
-                err=b"".join(answer.pieces).decode(errors="replace").strip()[:_LONGEST],
+                err=answer.body.decode(errors="replace").strip()[:_LONGEST],
             )
 
     def _unreadable(self, error: BaseException | None, message: str) -> web.StreamResponse:
@@ -206,22 +199,3 @@ class ExtenderServer:
         self.metrics.connection_dropped(how)
         if self._lines.take_now():
             log.warning("Refused a connection to the extender", client=peer, err=why[:_LONGEST])
-
-
-def _too_large() -> Answer:
-    return sentence(
-        413, f"the body is larger than {MOST_BODY >> 20} MiB; set nodeCacheCapable: true, so that only names are sent"
-    )
-
-
-async def _invite(request: web.BaseRequest) -> None:
-    """Ask for the body if the client waits for that, as curl does."""
-    if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
-
-
-def _chunks(pieces: Iterable[bytes]) -> Iterable[memoryview]:
-    for piece in pieces:
-        view = memoryview(piece)
-        yield from (view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK))

@@ -1,10 +1,9 @@
 """
-Read one pod from the API server where the watch does not say enough.
+Read how a pod has failed.
 
-A question may come before the watch has shown its pod: then the pod is read as it is now. And the watch leaves ended
-pods out: a pod that fails arrives as deleted, in the state *before* its failure. The version of that event is known,
-and the API server is asked for the pod at that version, so the answer is right even if a controller has deleted the pod
-meanwhile. A pod that was really deleted does not exist at that version.
+The watch leaves ended pods out: a pod that fails arrives as deleted, in the state *before* its failure. The version of
+that event is known, and the API server is asked for the pod at that version, so the answer is right even if a
+controller has deleted the pod meanwhile. A pod that was really deleted does not exist at that version.
 """
 
 from typing import Final
@@ -13,15 +12,12 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.json_scanner import decoded
-from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
+from neuron_scheduler.telemetry.errors import UnreachableError
 
-TIMEOUT: Final = 4.0  # seconds for a pod as it is now; an answer of the extender waits for it
-FAILURE_TIMEOUT: Final = 10.0
+TIMEOUT: Final = 10.0
 
 
 @attrs.frozen
@@ -73,7 +69,7 @@ class PodFailures:
             "resourceVersionMatch": "Exact",
         }
         answer = await self.client.request(
-            "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=FAILURE_TIMEOUT
+            "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=TIMEOUT
         )
         try:
             pods = await decoded(answer.body, _PODS)
@@ -83,25 +79,3 @@ class PodFailures:
             if item.metadata.uid == pod.uid and item.status.phase == "Failed":
                 return Failure(item.status.reason or "", item.status.message or "")
         return None
-
-
-@attrs.frozen(kw_only=True)
-class PodReads:
-    """Reads pods."""
-
-    client: Client
-
-    async def read(self, namespace: str, name: str) -> Pod | Malformed | None:
-        """
-        Return a pod as it is now (a consistent read); None if it does not exist, or has ended.
-
-        Raises:
-            ApiError, UnreachableError: as the client.
-        """
-        try:
-            answer = await self.client.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}", timeout=TIMEOUT)
-        except ApiError as error:
-            if error.gone("pods", name):
-                return None
-            raise
-        return PODS.decode(answer.body).value

@@ -141,8 +141,8 @@ async def test_a_follower_forwards_bindings(plane: ControlPlane, account: Path, 
                 await follower.line("Executing Bind Request!")
 
 
-async def test_whole_nodes_over_tls(plane: ControlPlane, account: Path, empty: RestClient, tmp_path: Path) -> None:
-    """With `nodeCacheCapable: false` and client certificates, victims included, the answers are the same."""
+async def test_over_tls(plane: ControlPlane, account: Path, empty: RestClient, tmp_path: Path) -> None:
+    """With client certificates, victims included, the answers are the same."""
     authority, files = (
         trustme.CA(),
         {name: str(tmp_path / name) for name in ("ca", "crt", "key", "client", "client-key")},
@@ -165,9 +165,7 @@ async def test_whole_nodes_over_tls(plane: ControlPlane, account: Path, empty: R
         extender(account, port, *(f"--extender-{flag}={files[name]}" for flag, name in flags.items())) as process,
     ):
         await process.line(ACQUIRED)
-        async with run_kube_scheduler(
-            plane, f"https://127.0.0.1:{port}", nodeCacheCapable=False, enableHTTPS=True, tlsConfig=shown
-        ):
+        async with run_kube_scheduler(plane, f"https://127.0.0.1:{port}", enableHTTPS=True, tlsConfig=shown):
             condition = await refused(empty, "seven", saying="does not support", scheduler_name=NAME, neuron=7)
             assert SEVEN in condition["message"]
             assert ids_of(await placed(empty, "low", scheduler_name=NAME, neuron=16)) == tuple(range(16))

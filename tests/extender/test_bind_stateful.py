@@ -73,7 +73,7 @@ class Chaos(Road):
         if not self.leads:
             return InDoubt(binding, 0.0) if binding.unknown else Fenced()
         stored = self.stored.get(binding.pod.key)
-        if not isinstance(stored, Pod):
+        if stored is None:
             return Gone()
         if stored.node_name or stored.terminating:
             ours = stored.node_name == binding.node_name and stored.allocation == dict(binding.annotations)
@@ -114,7 +114,7 @@ class Chaos(Road):
 
     def on(self, name: str) -> list[Pod]:
         """Return the pods that are bound to a node."""
-        return [known for known in self.stored.values() if isinstance(known, Pod) and known.node_name == name]
+        return [known for known in self.stored.values() if known.node_name == name]
 
     def show(self) -> None:
         """Let the watch show the oldest change that it has not shown; one list may stand for several."""
@@ -122,7 +122,7 @@ class Chaos(Road):
         if key in self.unseen:
             return  # it is shown with its last change
         stored = self.stored.get(key)
-        if isinstance(stored, Pod):
+        if stored is not None:
             self.store.put(Decoded(key, stored.uid, "", stored))
         else:
             self.store.remove(key)
@@ -135,7 +135,7 @@ class Chaos(Road):
             answer = await self.verb.bind(call(name, on))
             self.answers.append((name, answer))
             stored = self.stored.get(f"default/{name}")
-            assert answer or not isinstance(stored, Pod) or stored.node_name == on, name
+            assert answer or stored is None or stored.node_name == on, name
 
     def create(self, name: str) -> None:
         """Create a pod of either road."""
@@ -144,7 +144,7 @@ class Chaos(Road):
 
     def change_one(self) -> None:
         """Delete a pod, let it terminate, let its kubelet admit it, or let kube-scheduler nominate a node for it."""
-        pods = [known for known in self.stored.values() if isinstance(known, Pod)]
+        pods = [*self.stored.values()]
         if not pods:
             return
         known, luck = self.dice.choice(pods), self.dice.random()
@@ -174,13 +174,13 @@ class Chaos(Road):
             if known.name not in self.there:
                 self.there[known.name] = known
                 self.nodes.added(known)
-        for nominated in [known for known in self.stored.values() if isinstance(known, Pod)]:
+        for nominated in [*self.stored.values()]:
             if nominated.nominated_node_name:
                 self.write(attrs.evolve(nominated, nominated_node_name=""))
         for _ in range(60):
             while self.unseen:
                 self.show()
-            for bound in [known for known in self.stored.values() if isinstance(known, Pod) and known.node_name]:
+            for bound in [known for known in self.stored.values() if known.node_name]:
                 if not bound.admitted:
                     self.write(attrs.evolve(bound, admitted=True))
             self.scheduler.wake()
@@ -206,7 +206,7 @@ async def step(chaos: Chaos, tasks: anyio.abc.TaskGroup, scopes: list[anyio.Canc
     if luck < 0.2:
         chaos.create(f"p{number}")
     elif luck < 0.55:
-        foreign = [p for p in chaos.stored.values() if isinstance(p, Pod) and p.scheduler_name != "my-scheduler"]
+        foreign = [p for p in chaos.stored.values() if p.scheduler_name != "my-scheduler"]
         name = dice.choice(foreign).name if foreign and dice.random() < 0.95 else f"p{dice.randint(0, number)}"
         scopes.append(anyio.CancelScope())
         tasks.start_soon(chaos.ask, name, dice.choice(NODES).name, scopes[-1])
@@ -247,7 +247,7 @@ async def test_no_core_is_given_to_two_pods_and_nothing_leaks(seed: int, monkeyp
         for known in NODES:
             row: Any = chaos.cluster.node(known.name)
             assert set(row.pod_infos) == {bound.uid for bound in chaos.on(known.name)}
-        bound = [p for p in chaos.stored.values() if isinstance(p, Pod) and p.node_name]
+        bound = [p for p in chaos.stored.values() if p.node_name]
         assert {p.scheduler_name for p in bound} == {"my-scheduler", "default-scheduler"}
     succeeded = [name for name, answer in chaos.answers if not answer]
     assert succeeded

@@ -10,18 +10,16 @@ from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.extender.candidates import (
     ELSEWHERE,
     UNKNOWN_NODE,
     Filtered,
     concerns_us,
-    counted_otherwise,
     filter_nodes,
     prioritize_nodes,
 )
 from neuron_scheduler.extender.protocol import MOST_PRIORITY
-from neuron_scheduler.kube.objects.json_scanner import finish
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle import schedule_pod
@@ -186,72 +184,3 @@ def test_smallest_block_first() -> None:
     cluster.set_aside("rejecting", NO_CORES)
 
     assert prioritize_nodes(cluster, pod(devices=1), OURS, names) == [8, 9, 10, 10, 7, 0]
-
-
-def test_where_kube_scheduler_has_seen_a_pod_go() -> None:
-    """It sends no node on which too few devices are free by the pods it knows; blocks and our own pods do not count."""
-    nodes = [node(name, "trn1.32xlarge") for name in ("full", "free", "broken", "ours", "assumed")]
-    cluster = cluster_of(
-        nodes,
-        [
-            pod("p", devices=13, ids=range(13), on="full"),
-            *(pod(f"b{i}", devices=1, ids=(i,), on="broken") for i in range(0, 16, 2)),
-            pod("o", devices=16, ids=range(16), on="ours", scheduler_name="my-scheduler"),
-        ],
-    )
-    cluster.assume(pod("a", devices=16, on="assumed"), CoreMask((1 << 32) - 1))
-    names = ["ghost", "full", "free", "broken", "ours", "assumed"]
-    assert finish(counted_otherwise(cluster, pod(devices=4), names, {"my-scheduler"})) == ["full"]
-    assert finish(counted_otherwise(cluster, pod(devices=4), names, ())) == ["full", "ours"]
-    assert finish(counted_otherwise(cluster, pod(devices=1), names, ())) == ["ours"]
-    assert finish(counted_otherwise(cluster, pod(cores=7), ["full"], ())) == []
-
-
-@attrs.define(eq=False)
-class Observed(Cluster):
-    """Counts the rows that are read one by one."""
-
-    rows_read: int = 0
-
-    def node(self, name: str) -> NodeInfo | None:
-        """Return a row, and count it."""
-        self.rows_read += 1
-        return super().node(name)
-
-
-def observed(count: int, *pods: Pod) -> tuple[Observed, list[str]]:
-    """Return so many nodes, each with a copy of the pods, and their names."""
-    cluster, names = Observed(), [f"n{number:03}" for number in range(count)]
-    for name in names:
-        cluster.put_node(node(name, "trn1.32xlarge"))
-        for each in pods:
-            cluster.put_pod(attrs.evolve(each, uid=f"{each.uid}-{name}", node_name=name))
-    cluster.rows_read = 0
-    return cluster, names
-
-
-def test_the_pods_of_nodes_with_enough_free_devices_are_not_counted() -> None:
-    """Where only the block is missing, the index says so of all nodes at once, however many they are."""
-    cluster, names = observed(200, *(pod(f"b{i}", devices=1, ids=(i,), on="n") for i in range(0, 16, 2)))
-    asking = pod(devices=4)
-    assert len(filter_nodes(cluster, asking, OURS, names).failed) == 200
-    assert finish(counted_otherwise(cluster, asking, names, ())) == []
-    assert cluster.rows_read == 0
-
-
-def test_the_pods_of_many_nodes_are_counted_in_steps() -> None:
-    """Other tasks run in between, and what changes meanwhile is not missed."""
-    full = pod("full", devices=16, ids=range(16), on="n", scheduler_name="my-scheduler")
-    cluster, names = observed(220, full)
-    at_once = []
-    steps = counted_otherwise(cluster, pod(devices=4), names, {"my-scheduler"})
-    for _ in steps:
-        at_once.append(cluster.rows_read)
-        cluster.rows_read = 0
-    assert at_once == [50] * 4
-
-    steps = counted_otherwise(cluster, pod(devices=4), names, {"my-scheduler"})
-    next(steps)
-    cluster.remove_pod("uid-full-n219")
-    cluster.remove_node("n218")
-    assert finish(steps) == ["n219"]

@@ -9,10 +9,9 @@ import attrs
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.extender.forward import Forward, own_url, usable
+from neuron_scheduler.extender.forward import Forward, own_url
 from neuron_scheduler.extender.protocol import FORWARDED
 from neuron_scheduler.serving.certificate import Certificate
-from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.certificates import Authority, Issued
 from tests.support.scripted_server import answer, hang, reset, scripted
 
@@ -93,32 +92,9 @@ async def test_without_a_leader() -> None:
     assert "knows no extender of the replica that does" in await sentence_of(Forward(leader=lambda: ""))
 
 
-async def test_our_own_address_is_not_asked() -> None:
-    """The Lease may still be that of a replica whose address we have got."""
-    url = "http://10.0.0.7:12345"
-    assert "which is this replica" in await sentence_of(Forward(leader=lambda: url, own=url))
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "10.0.0.7:12345",
-        "ftp://10.0.0.7:12345",
-        "http://10.0.0.7",
-        "http://10.0.0.7:99999",
-        "http://10.0.0.7:12345/path",
-        "http://10.0.0.7:12345?query",
-        "http://user:password@10.0.0.7:12345",
-        "http://10.0.0.7:12345\r\nX: y",
-        "http://[::1:12345",
-        "http://é:12345",
-        "http://:12345",
-    ],
-    ids=ascii,
-)
-async def test_an_address_that_is_none(url: str) -> None:
-    """Nothing is sent."""
-    assert "gives no answer" in await sentence_of(Forward(leader=lambda: url))
+async def test_an_address_that_is_none() -> None:
+    """It is an error of this request."""
+    assert "gives no answer" in await sentence_of(Forward(leader=lambda: "http://10.0.0.7:99999"))
 
 
 async def test_a_leader_that_does_not_answer() -> None:
@@ -227,11 +203,3 @@ def test_our_own_url() -> None:
     assert own_url("", 12345, pod_ip="10.9.9.9", tls=True) == "https://10.9.9.9:12345"
     assert own_url("0.0.0.0", 1, pod_ip="fd00::7", tls=False) == "http://[fd00::7]:1"
     assert own_url("::", 1, pod_ip="", tls=False) == ""
-    for url in ("http://10.0.0.7:12345", "https://[fd00::7]:1"):
-        assert usable(url).port
-
-
-def test_an_address_of_the_pod_that_is_none() -> None:
-    """The sentence says where to take it from."""
-    with pytest.raises(ConfigurationError, match="POD_IP is 'me', which is not an address"):
-        own_url("", 12345, pod_ip="me", tls=False)

@@ -4,7 +4,7 @@ A scheduler with the verb `bind` beside its queue, around stand-ins for the API 
 Object store, handlers, fence, binding cycle and verb are the real ones.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,13 +17,12 @@ from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs
-from neuron_scheduler.kube.objects.base import Decoded, Malformed
+from neuron_scheduler.kube.objects.base import Decoded
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
-from neuron_scheduler.telemetry.errors import UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.controllers.test_binding_cycle import World
@@ -37,8 +36,6 @@ class Road(World):
 
     Attributes:
         stored: pods at the API server, by key, which the watch may not have shown.
-        unreachable: whether the API server answers no read.
-        reading: called when a pod is read, before the answer.
         allocated_ids: what was reported to the owners of pods, by name.
         counted: the results of calls.
     """
@@ -47,9 +44,7 @@ class Road(World):
     kept: ForeignNominations = attrs.field(init=False)
     store: ObjectStore[Pod] = attrs.field(init=False)
     nodes: NodeHandler = attrs.field(init=False)
-    stored: dict[str, Pod | Malformed] = attrs.field(factory=dict)
-    unreachable: bool = False
-    reading: Callable[[], object] = lambda: None
+    stored: dict[str, Pod] = attrs.field(factory=dict)
     allocated_ids: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
     counted: list[str] = attrs.field(factory=list)
 
@@ -87,7 +82,6 @@ class Road(World):
             assumptions=self.scheduler.assumptions,
             cycle=self.scheduler.binding_cycle,
             known=self.store.get,
-            reads=road,
             reporter=road,
             may_bind=lambda: self.leads,
             own_names={"my-scheduler"},
@@ -101,14 +95,6 @@ class Road(World):
     def _noticed(self, uid: str, node_name: str) -> None:
         self.scheduler.fence.noticed(uid, node_name)
         self.kept.noticed(uid, node_name)
-
-    async def read(self, namespace: str, name: str) -> Pod | Malformed | None:
-        """Read a pod from the API server."""
-        await anyio.lowlevel.checkpoint()
-        self.reading()
-        if self.unreachable:
-            raise UnreachableError("connection refused")
-        return self.stored.get(f"{namespace}/{name}")
 
     def allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
         """Remember it."""
