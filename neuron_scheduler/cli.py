@@ -75,9 +75,7 @@ COMMANDS: Final = (
         " The settings are those of 'run'; --scheduler-name has no effect.",
     ),
     Command("why", "say why a pod waits, and what would let it in", "neuron_scheduler.commands.why", asks=True),
-    Command(
-        "fit", "say how many more pods fit, and what new nodes would give", "neuron_scheduler.commands.fit", asks=True
-    ),
+    Command("fit", "say how many more pods fit, and where they go", "neuron_scheduler.commands.fit", asks=True),
     Command(
         "map", "show the Neuron devices of all nodes, and who holds them", "neuron_scheduler.commands.map", asks=True
     ),

@@ -1,135 +1,144 @@
 """
-The documents of a YAML or JSON text, as dicts.
+The objects of a text that kubectl printed or a person wrote: JSON or YAML, one object, a list, or several documents.
 
-People write these files, so anchors are allowed. Refuses what the API server or kubectl would read in another way:
-duplicate keys, and aliases that make a small text mean gigabytes.
+The items of a list are found in one pass, and are decoded one at a time by whoever reads them. A file is mapped into
+memory, not copied. Refuses files that are larger than a cluster's objects can be, files that are cut off, and YAML with
+aliases, which can be small and mean gigabytes.
 """
 
-import json
+import mmap
+import os
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from neuron_scheduler.kube.objects.yaml_text import check_events, composed, line_of, loaded
+import msgspec
+
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Encoded
+from neuron_scheduler.kube.objects.json_scanner import decoded_at_once
+from neuron_scheduler.kube.objects.yaml_text import json_documents
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 
-MOST_BYTES: Final = 3 << 20
-"""As the API server limits a request."""
-MOST_VALUES: Final = 200_000
-"""Values of a document, after its aliases have been replaced."""
-DEEPEST: Final = 100
-"""Levels of a document; libyaml needs the stack for each."""
+STDIN: Final = "-"
+MOST_BYTES: Final = 1 << 30
+"""Of one file; 5,000 nodes and 15,000 pods are about 250 MB."""
+MOST_YAML: Final = 64 << 20
 
-_HALF_OF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
+Text = bytes | mmap.mmap
+Kind = tuple[str, str]
+"""The group and the kind of an object."""
+
+_HEAD: Final = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
+_LONGEST_HEAD: Final = 512
 
 
-def documents(source: str, text: bytes) -> list[dict[str, Any]]:
+class _Head(wire.Wire):
+    """What an object is."""
+
+    api_version: str = ""
+    kind: str = ""
+
+
+class _Document(wire.Wire):
+    """A list, or one object, of which only the identity is read."""
+
+    api_version: str = ""
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_HEADS: Final = msgspec.json.Decoder(_Head)
+_DOCUMENTS: Final = msgspec.json.Decoder(_Document)
+
+
+def content(path: str) -> Text:
     """
-    Return the documents of a text that are not empty; `source` is its name in errors.
+    Return the bytes of a file, a pipe, or standard input.
 
     Raises:
-        ConfigurationError: it is too long, neither YAML nor JSON, has duplicate keys, or a document is no object.
+        ConfigurationError: it cannot be read, or is too long.
     """
-    if len(text) > MOST_BYTES:
-        raise ConfigurationError(f"{source} has more than {MOST_BYTES >> 20} MiB; name a file with the workload alone")
     try:
-        found = _of_json(text) if text.lstrip()[:1] == b"{" else _of_yaml(text)
-        _check_values(found)
-    except ValueError as error:
-        raise ConfigurationError(printable(f"{source}: {error}")) from None
-    if not found:
-        raise ConfigurationError(f"{source} is empty; write a Job or another workload there")
-    return found
+        descriptor = sys.stdin.fileno() if path == STDIN else os.open(path, os.O_RDONLY)
+        with open(descriptor, "rb", closefd=path != STDIN) as file:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                _check_size(path, status.st_size)
+                return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
+    _check_size(path, len(text))
+    return text
 
 
-def _check_values(found: list[Any]) -> None:
-    """Raise ValueError for a document that is no object, is nested too deep, or has a text that is none."""
-    for document in found:
-        if not isinstance(document, dict):
-            raise ValueError(f"{_short(document)} is no object; it needs apiVersion and kind")  # noqa: TRY004 - about a file
-    todo: list[tuple[Any, int]] = [(document, 1) for document in found]
-    while todo:
-        value, level = todo.pop()
-        if level > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} levels")
-        match value:
-            case str():
-                if _HALF_OF_A_PAIR.search(value):
-                    raise ValueError("half of a surrogate pair, which is no character")
-            case dict():
-                todo += [(part, level + 1) for item in value.items() for part in item]
-            case list():
-                todo += [(item, level + 1) for item in value]
+def _check_size(path: str, size: int) -> None:
+    if size > MOST_BYTES:
+        raise ConfigurationError(
+            f"{path} has more than {MOST_BYTES >> 20} MiB; write nodes and pods to a file each, and name both"
+        )
 
 
-def _of_json(text: bytes) -> list[Any]:
+def objects(source: str, text: Text) -> Iterator[tuple[Kind, Encoded]]:
+    """
+    Yield the objects of a text as JSON, each with its kind; `source` is its name in errors.
+
+    Raises:
+        ConfigurationError: it is empty, is cut off, or is no JSON or YAML of objects.
+    """
+    first = re.match(rb"\s*(\S)", text)
+    if first is None:
+        raise ConfigurationError(f"{source} is empty")
+    documents: Iterable[Text] = (text,) if first[1] == b"{" else _yaml(source, bytes(text))
+    for document in documents:
+        kind, items = _items(source, document)
+        for item in items:
+            yield _kind(item) or kind, item
+
+
+def _items(source: str, document: Text) -> tuple[Kind, Iterable[Encoded]]:
+    """Return the items of a list, and the kind that they have as far as the list says it; or the one object."""
     try:
-        return [json.loads(text, object_pairs_hook=_single_keys)]
-    except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON in line {error.lineno}: {error.msg}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"no UTF-8: {error.reason} at byte {error.start}") from None
-    except RecursionError:
-        raise ValueError(f"more than {DEEPEST} levels") from None
+        found = decoded_at_once(document, _DOCUMENTS)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{source} is no list of objects: {error}") from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{source} is cut off, or is not JSON: {error}") from error
+    if found.items is None:
+        return (_group(found.api_version), found.kind), [bytes(document)]
+    return (_group(found.api_version), found.kind.removesuffix("List")), found.items
 
 
-def _single_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        duplicate = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"duplicate key {duplicate}")
-    return made
+def _yaml(source: str, text: bytes) -> Iterator[bytes]:
+    """Yield each document of a YAML text as JSON; JSON is a hundred times as fast, so YAML has a limit of its own."""
+    if len(text) > MOST_YAML:
+        raise ConfigurationError(f"{source} has more than {MOST_YAML >> 20} MiB of YAML; write it with `-o json`")
+    try:
+        yield from json_documents(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(printable(f"{source} is neither JSON nor YAML of objects: {error}")) from error
 
 
-def _of_yaml(text: bytes) -> list[Any]:
-    check_events(text, deepest=DEEPEST, aliases=True)
-    for node in composed(text):
-        _check_node(node)
-    return list(loaded(text))
+def _kind(item: Encoded) -> Kind | None:
+    """Return the group and kind of an object; None if it does not say them, as in the API server's own lists."""
+    version, kind = _kind_of_text(memoryview(item))
+    return (_group(version), kind) if kind else None
 
 
-def _check_node(root: Any) -> None:
-    """Raise ValueError for a duplicate key, and for aliases that mean too much; `root` is a composed document."""
-    import yaml
-
-    sizes: dict[int, int] = {}
-    open_nodes: set[int] = set()
-
-    def size(node: Any) -> int:
-        known = sizes.get(id(node))
-        if known is not None:
-            return known
-        if id(node) in open_nodes:
-            raise ValueError(f"the alias in line {line_of(node)} contains itself")
-        open_nodes.add(id(node))
-        total = 1
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node)
-            total += sum(size(key) + size(value) for key, value in node.value)
-        elif isinstance(node, yaml.SequenceNode):
-            total += sum(map(size, node.value))
-        if total > MOST_VALUES:
-            raise ValueError(f"its aliases stand for more than {MOST_VALUES} values")
-        open_nodes.discard(id(node))
-        sizes[id(node)] = total
-        return total
-
-    if root is not None:
-        size(root)
+def _kind_of_text(text: memoryview) -> tuple[str, str]:
+    head = _HEAD.match(text[:_LONGEST_HEAD])  # kubectl sorts the fields, so they come first
+    if head is not None:
+        return head[1].decode(errors="replace"), head[2].decode(errors="replace")
+    try:
+        known = _HEADS.decode(text)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return "", ""
+    return known.api_version, known.kind
 
 
-def _check_keys(node: Any) -> None:
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if not isinstance(key.value, str):
-            raise ValueError(f"line {line_of(key)}: a key that is no text")  # noqa: TRY004 - about a file
-        if key.value in seen and key.value != "<<":
-            raise ValueError(f"line {line_of(key)}: duplicate key {key.value}")
-        seen.add(key.value)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) < 60 else f"{text[:57]}..."
+def _group(version: str) -> str:
+    return version.rpartition("/")[0]

@@ -2,203 +2,109 @@
 Workloads -> `Replicated`: where each kind keeps its pod templates, and how many pods it starts.
 
 Sources: `k8s.io/api` (batch/v1, apps/v1, core/v1), `jobset.x-k8s.io/v1alpha2`, `leaderworkerset.x-k8s.io/v1`. Pods get
-the labels and owners that the kinds' controllers give them, as far as a decision reads these, and what
-the API server fills in (`SetDefaults_Pod`, `defaultHostNetworkPorts` in `pkg/apis/core/v1/defaults.go`); they are read
-as the running process reads pods. What only admission could add is named in a note.
+the labels that the kinds' controllers give them, and what the API server fills in (`SetDefaults_Pod`,
+`defaultHostNetworkPorts` in `pkg/apis/core/v1/defaults.go`); they are read as the running process reads pods. What is
+left out is named in a note: what only admission could add, and volumes that are created with the pods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import attrs
 import msgspec
 
-from neuron_scheduler.capture.documents import documents
+from neuron_scheduler.capture.documents import Text, objects
 from neuron_scheduler.explain.fit import PodSet, Replicated
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Malformed, Resource
+from neuron_scheduler.kube.objects.base import Encoded, Malformed
+from neuron_scheduler.kube.objects.json_scanner import decoded_at_once
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.objects.selectors import label_selector
-from neuron_scheduler.kube.objects.storage import CLAIMS
-from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selecting_kinds import Workload
-from neuron_scheduler.model.volumes import PersistentVolumeClaim
+from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 
 MOST_REPLICAS: Final = 10_000
-_EXCLUSIVE: Final = (
-    "alpha.jobset.sigs.k8s.io/exclusive-topology",
-    "leaderworkerset.sigs.k8s.io/exclusive-topology",
-    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
-)
+
+S = TypeVar("S")
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_REPLICAS)]
 
 
-_LONGEST_NAME: Final = 253
+class Metadata(wire.Wire):
+    """`metadata` of a workload or of a pod template."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
-@attrs.frozen
-class Fields:
-    """
-    An object of a document.
+NO_METADATA: Final = Metadata()
 
-    Attributes:
-        source: the file.
-        value: its fields.
-        path: where it is in its document; empty for the document itself.
-        owner: `Kind name` of the document; empty to take it from `value`.
-    """
 
-    source: str
-    value: Mapping[str, Any]
-    path: str = ""
-    owner: str = ""
+class Object(wire.Wire, Generic[S]):
+    """A workload, or a template in one."""
 
-    def _in_metadata(self, key: str) -> Any:
-        metadata = self.value.get("metadata")
-        return metadata.get(key) if isinstance(metadata, Mapping) else None
+    spec: S
+    metadata: Metadata | None = None
 
     @property
     def name(self) -> str:
-        """The object's name: `metadata.name`, or the beginning that the API server completes."""
-        names = (self._in_metadata("name"), self._in_metadata("generateName"))
-        name = next((each for each in names if isinstance(each, str) and each), "unnamed")
-        return name[:_LONGEST_NAME].rstrip("-")
+        """Its name, or the beginning that the API server completes."""
+        said = self.metadata or NO_METADATA
+        return said.name or (said.generate_name or "unnamed").rstrip("-")
+
+
+class PodSpec(wire.PodSpec):
+    """`spec` of a pod that has not been through admission."""
+
+    priority_class_name: str | None = None
+
+
+Template = Object[PodSpec]
+
+
+class _Job(wire.Wire):
+    template: Template
+    parallelism: Count | None = None
+    completions: Count | None = None
 
     @property
-    def namespace(self) -> str:
-        """The object's namespace; empty if it names none."""
-        said = self._in_metadata("namespace")
-        return said if isinstance(said, str) else ""
-
-    @property
-    def plain_name(self) -> str:
-        """The field `name` of a part of an object."""
-        name = self.value.get("name")
-        return name if isinstance(name, str) else ""
-
-    @property
-    def title(self) -> str:
-        """Kind and name."""
-        return self.owner or f"{self.value.get('kind', 'object')} {self.name}"
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """The object's annotations."""
-        said = self._in_metadata("annotations")
-        return {str(key): str(value) for key, value in said.items()} if isinstance(said, Mapping) else {}
-
-    def error(self, problem: str) -> ConfigurationError:
-        """Return an error about this object."""
-        return ConfigurationError(printable(f"{self.source}: {self.title}: {problem}"))
-
-    def at(self, key: str) -> "Fields":
-        """
-        Return the object in a field.
-
-        Raises:
-            ConfigurationError: there is none.
-        """
-        value = self.value.get(key)
-        if not isinstance(value, Mapping):
-            raise self.error(f"{self._path(key)} {'is missing' if value is None else 'is no object'}")
-        return Fields(self.source, value, self._path(key), self.title)
-
-    def part(self, value: Mapping[str, Any], path: str) -> "Fields":
-        """Return an item of a list in this object."""
-        return Fields(self.source, value, path, self.title)
-
-    def objects(self, key: str) -> Sequence[dict[str, Any]]:
-        """
-        Return the objects of a list, none if the field is absent.
-
-        Raises:
-            ConfigurationError: it is no list of objects.
-        """
-        items = self.value.get(key)
-        if items is None:
-            return ()
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise self.error(f"{self._path(key)} is no list of objects")
-        return items
-
-    def count(self, key: str, default: int) -> int:
-        """
-        Return a number from 0 up.
-
-        Raises:
-            ConfigurationError: it is none.
-        """
-        value = self.value.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self.error(f"{self._path(key)} is {value!r}; it must be a whole number from 0 up")
-        return value
-
-    def _path(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
+    def pods(self) -> int:
+        """How many of them run at once."""
+        parallelism = 1 if self.parallelism is None else self.parallelism
+        return parallelism if self.completions is None else min(parallelism, self.completions)
 
 
-def defaulted(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod's spec with limits in place of missing requests, and the host ports of the host's network."""
-    made = dict(spec)
-    for key in ("containers", "initContainers"):
-        if isinstance(spec.get(key), Sequence):
-            on_host = spec.get("hostNetwork") is True
-            made[key] = [_container(container, on_host=on_host) for container in spec[key]]
-    if isinstance(spec.get("resources"), Mapping):
-        made["resources"] = _requesting(spec["resources"])
-    return made
+class _CronJob(wire.Wire):
+    job_template: Object[_Job]
 
 
-def _container(container: object, *, on_host: bool) -> object:
-    if not isinstance(container, Mapping):
-        return container
-    made = dict(container)
-    if isinstance(container.get("resources"), Mapping):
-        made["resources"] = _requesting(container["resources"])
-    if on_host and isinstance(container.get("ports"), Sequence):
-        made["ports"] = [_host_port(port) for port in container["ports"]]
-    return made
+class _ReplicatedJob(wire.Wire):
+    template: Object[_Job]
+    name: str = ""
+    replicas: Count | None = None
 
 
-def _requesting(resources: Mapping[str, Any]) -> Mapping[str, Any]:
-    limits, requests = resources.get("limits"), resources.get("requests")
-    if not isinstance(limits, Mapping) or not (requests is None or isinstance(requests, Mapping)):
-        return resources
-    return {**resources, "requests": {**limits, **(requests or {})}}
+class _JobSet(wire.Wire):
+    replicated_jobs: list[_ReplicatedJob]
 
 
-def _host_port(port: object) -> object:
-    if isinstance(port, Mapping) and not port.get("hostPort") and "containerPort" in port:
-        return {**port, "hostPort": port["containerPort"]}
-    return port
+class _Group(wire.Wire):
+    worker_template: Template
+    leader_template: Template | None = None
+    size: Count | None = None
 
 
-T = TypeVar("T")
+class _LeaderWorkerSet(wire.Wire):
+    leader_worker_template: _Group
+    replicas: Count | None = None
 
-_LONGEST_POD_NAME: Final = 200
 
-
-@attrs.frozen
-class Controller:
-    """
-    What would own the pods.
-
-    Attributes:
-        labels: those that it adds to its pods.
-    """
-
-    api_version: str
-    kind: str
-    name: str
-    labels: Mapping[str, str] = attrs.field(factory=dict)
-
-    @property
-    def reference(self) -> dict[str, Any]:
-        """The owner reference of its pods."""
-        return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "controller": True}
+class _Replicas(wire.Wire):
+    template: Template
+    replicas: Count | None = None
+    volume_claim_templates: list[msgspec.Raw] | None = None
 
 
 @attrs.frozen
@@ -207,296 +113,176 @@ class Part:
     Pods of one template.
 
     Attributes:
-        template: it has `metadata` and `spec`.
-        controller: None for a pod without one.
+        labels: those that its controller adds.
         count: pods of one replica.
         name: of the part of a group.
-        claims: `volumeClaimTemplates`.
+        creates_volumes: claims are created with each pod, apart from those in the template.
     """
 
-    template: Fields
-    controller: Controller | None = None
+    template: Template
+    labels: Mapping[str, str] = NO_LABELS
     count: int = 1
     name: str = ""
-    claims: Sequence[Mapping[str, Any]] = ()
+    creates_volumes: bool = False
 
 
-def pod_set(fields: Fields, part: Part, *, namespace: str) -> tuple[PodSet, tuple[str, ...]]:
+_Started = tuple[int, list[Part]]
+"""How many replicas a workload has, and the parts of one of them."""
+
+
+def _pod(pod: Template) -> _Started:
+    return 1, [Part(pod)]
+
+
+def _job(job: Object[_Job]) -> _Started:
+    return job.spec.pods, [Part(job.spec.template, {"batch.kubernetes.io/job-name": job.name})]
+
+
+def _cron_job(cron_job: Object[_CronJob]) -> _Started:
+    return _job(Object(cron_job.spec.job_template.spec, cron_job.metadata))
+
+
+def _deployment(deployment: Object[_Replicas]) -> _Started:
+    replicas, part = _replicas(deployment)
+    return replicas, [attrs.evolve(each, labels={"pod-template-hash": "new"}) for each in part]
+
+
+def _replicas(workload: Object[_Replicas]) -> _Started:
+    spec = workload.spec
+    part = Part(spec.template, creates_volumes=bool(spec.volume_claim_templates))
+    return _or_one(spec.replicas), [part]
+
+
+def _job_set(job_set: Object[_JobSet]) -> _Started:
+    """Return a JobSet as one replica: its Jobs belong together."""
+    prefix, parts = "jobset.sigs.k8s.io", list[Part]()
+    for each in job_set.spec.replicated_jobs:
+        job = each.template.spec
+        labels = {f"{prefix}/jobset-name": job_set.name, f"{prefix}/replicatedjob-name": each.name}
+        parts.append(Part(job.template, labels, _or_one(each.replicas) * job.pods, each.name))
+    return 1, parts
+
+
+def _leader_worker_set(groups: Object[_LeaderWorkerSet]) -> _Started:
+    """Return groups of a leader and its workers; without a template of its own, the leader is like a worker."""
+    group, labels = groups.spec.leader_worker_template, {"leaderworkerset.sigs.k8s.io/name": groups.name}
+    leader = Part(group.leader_template or group.worker_template, labels, name="leader")
+    workers = Part(group.worker_template, labels, _or_one(group.size) - 1, "worker")
+    return _or_one(groups.spec.replicas), [leader, workers]
+
+
+def _or_one(count: int | None) -> int:
+    return 1 if count is None else count
+
+
+_KINDS: Final[Mapping[str, tuple[Any, Callable[[Any], _Started]]]] = {
+    "CronJob": (Object[_CronJob], _cron_job),
+    "Deployment": (Object[_Replicas], _deployment),
+    "Job": (Object[_Job], _job),
+    "JobSet": (Object[_JobSet], _job_set),
+    "LeaderWorkerSet": (Object[_LeaderWorkerSet], _leader_worker_set),
+    "Pod": (Object[PodSpec], _pod),
+    "ReplicaSet": (Object[_Replicas], _replicas),
+    "StatefulSet": (Object[_Replicas], _replicas),
+}
+"""For each kind its fields, and what it starts."""
+
+
+def only_workload(source: str, text: Text) -> tuple[str, Encoded]:
     """
-    Return the pods of a part of an object, and notes; `namespace` is theirs if the object names none.
+    Return the kind of the one workload in a text of YAML or JSON, and the workload as JSON.
 
     Raises:
-        ConfigurationError: the pod cannot be read; the text names the field.
+        ConfigurationError: it has none or several, or cannot be read; `source` is its name in the error.
     """
-    spec_fields = part.template.at("spec")
-    if not spec_fields.objects("containers"):
-        raise spec_fields.error(f"{spec_fields.path}.containers is missing or empty")
-    pod_name = "-".join(filter(None, (fields.name[:_LONGEST_POD_NAME], part.name)))
-    volumes = [*_volumes_of_claims(part.claims, pod_name), *spec_fields.objects("volumes")]
-    metadata = _metadata(fields, part.template, part.controller)
-    metadata |= {"name": pod_name, "namespace": fields.namespace or namespace}
-    spec = {**defaulted(spec_fields.value), "volumes": volumes}
-    pod = _read(fields, PODS, {"metadata": metadata, "spec": spec}, "its pod")
-    own = [_claim(fields, pod, f"{pod_name}-{volume.get('name')}", template) for volume, template in _own(volumes)]
-    own += [_claim(fields, pod, _name_of(claim, pod_name), claim) for claim in part.claims]
-    pods = PodSet(attrs.evolve(pod, node_name=""), part.count, part.name, tuple(own))
-    return pods, tuple(_notes(spec_fields, pod))
+    found = [(kind, item) for (_, kind), item in objects(source, text) if kind in _KINDS]
+    if len(found) != 1:
+        raise ConfigurationError(f"{source} has {len(found) or 'no'} workloads; write one: {', '.join(_KINDS)}")
+    return found[0]
 
 
-def _metadata(fields: Fields, template: Fields, controller: Controller | None) -> dict[str, Any]:
-    """Return the labels, annotations and owner that the pods would have."""
-    said = template.value.get("metadata") or {}
-    labels = said.get("labels") or {} if isinstance(said, Mapping) else None
-    if not isinstance(said, Mapping) or not isinstance(labels, Mapping):
-        raise fields.error("the metadata of its pods cannot be read")
-    return {
-        "labels": {**labels, **(controller.labels if controller else {})},
-        "annotations": said.get("annotations"),
-        "ownerReferences": [controller.reference] if controller else None,
-    }
-
-
-def _read(fields: Fields, resource: Resource[T], made: Mapping[str, Any], what: str) -> T:
+def read_workload(source: str, text: Text, *, namespace: str = "default", replicas: int | None = None) -> Replicated:
     """
-    Return an object as the running process reads it.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-    """
-    try:
-        value = resource.decode(msgspec.json.encode(made)).value
-    except (TypeError, ValueError, RecursionError) as error:  # a YAML value that JSON has not
-        raise fields.error(f"{what} cannot be read: {error}") from None
-    if value is None or isinstance(value, Malformed):
-        raise fields.error(f"{what} cannot be read: {'it has ended' if value is None else value.reason}")
-    return value
-
-
-def _volumes_of_claims(claims: Sequence[Mapping[str, Any]], pod_name: str) -> Iterator[dict[str, Any]]:
-    """Yield the volumes that a StatefulSet adds for its claims."""
-    for claim in claims:
-        name = _name_of(claim, pod_name)
-        yield {"name": name, "persistentVolumeClaim": {"claimName": name}}
-
-
-def _name_of(claim: Mapping[str, Any], pod_name: str) -> str:
-    metadata = claim.get("metadata")
-    return f"{metadata.get('name') if isinstance(metadata, Mapping) else 'claim'}-{pod_name}"
-
-
-def _own(volumes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the generic ephemeral volumes, each with the template of its claim."""
-    for volume in volumes:
-        ephemeral = volume.get("ephemeral")
-        if isinstance(ephemeral, Mapping) and isinstance(ephemeral.get("volumeClaimTemplate"), Mapping):
-            yield volume, ephemeral["volumeClaimTemplate"]
-
-
-def _claim(fields: Fields, pod: Pod, name: str, template: Mapping[str, Any]) -> PersistentVolumeClaim:
-    made = {"metadata": {"name": name, "namespace": pod.namespace}, "spec": template.get("spec")}
-    return _read(fields, CLAIMS, made, f"the claim {name}")
-
-
-def _notes(spec: Fields, pod: Pod) -> Iterator[str]:
-    name = spec.value.get("priorityClassName")
-    if isinstance(name, str) and name and "priority" not in spec.value:
-        yield f"The priority of the class {printable(name)} is not known here; 0 is used."
-    if spec.value.get("nodeName"):
-        yield f"spec.nodeName of {printable(pod.name)} is not considered: no scheduler would decide about the pod."
-
-
-def read_workloads(
-    source: str, text: bytes, *, namespace: str = "default", replicas: int | None = None
-) -> tuple[Replicated, ...]:
-    """
-    Return the workloads of a file.
+    Return the one workload of a text.
 
     Args:
-        source: the file's name in errors.
+        source: the text's name in errors.
         text: YAML or JSON, with one document or several, or a List.
-        namespace: of objects that name none.
-        replicas: in place of what a workload says; then there must be one.
+        namespace: of a workload that names none.
+        replicas: in place of what the workload says.
 
     Raises:
-        ConfigurationError: the text has no workload, or one that cannot be read; the text says where and why.
+        ConfigurationError: there is no such workload, or it cannot be read; the text says why.
     """
-    known, others = _workloads(source, text)
-    if replicas is not None and len(known) > 1:
-        raise ConfigurationError(f"{source} has {len(known)} workloads; a number of replicas needs a file with one")
-    skipped = printable(", ".join(f"{_kind(fields)} {fields.name}" for fields in others))
-    notes = (f"Not considered in {source}: {skipped}.",) if others else ()
-    return tuple(_replicated(fields, namespace, replicas, notes) for fields in known)
+    kind, encoded = only_workload(source, text)
+    shape, start = _KINDS[kind]
+    try:
+        workload = decoded_at_once(encoded, msgspec.json.Decoder(shape))
+        started, parts = start(workload)
+        return _replicated(kind, workload, namespace, started if replicas is None else replicas, parts)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(printable(f"{source}: {kind}: {error}")) from None
 
 
-def only_workload(source: str, text: bytes) -> Mapping[str, Any]:
-    """
-    Return the one workload of a file as it is written, to be sent to the running scheduler.
-
-    Raises:
-        ConfigurationError: the text has none or several, or cannot be read.
-    """
-    known, _ = _workloads(source, text)
-    if len(known) > 1:
-        raise ConfigurationError(f"{source} has {len(known)} workloads; the running scheduler is asked about one")
-    return known[0].value
-
-
-def _workloads(source: str, text: bytes) -> tuple[list[Fields], list[Fields]]:
-    """Return the objects that are workloads, at least one, and the others."""
-    objects = [Fields(source, document) for document in _unlisted(source, documents(source, text))]
-    known = [fields for fields in objects if _kind(fields) in _KINDS]
-    if not known:
-        kinds = ", ".join(dict.fromkeys(_kind(fields) or "an object without a kind" for fields in objects))
-        raise ConfigurationError(
-            printable(f"{source} has {kinds or 'an empty List'}; known are {', '.join(sorted(_KINDS))}")
-        )
-    return known, [fields for fields in objects if _kind(fields) not in _KINDS]
-
-
-def _unlisted(source: str, found: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for document in found:
-        if document.get("kind") == "List":
-            yield from Fields(source, document).objects("items")
-        else:
-            yield document
-
-
-def _kind(fields: Fields) -> str:
-    kind = fields.value.get("kind")
-    return kind if isinstance(kind, str) else ""
-
-
-@attrs.frozen
-class _Started:
-    """
-    What a kind starts.
-
-    Attributes:
-        parts: of one replica.
-        replicas: how many the object says, in `field`.
-        selector: of its pods; None if it selects none.
-        grouped: whether the parts belong together.
-    """
-
-    parts: tuple[Part, ...]
-    replicas: int = 1
-    field: str = "replicas"
-    selector: object = None
-    grouped: bool = False
-
-
-def _replicated(fields: Fields, namespace: str, replicas: int | None, notes: Sequence[str]) -> Replicated:
-    started = _KINDS[_kind(fields)](fields)
-    wanted = _wanted(fields, started.replicas if replicas is None else replicas, started.field)
-    parts = [part for part in started.parts if part.count > 0]
-    if not parts:
-        raise fields.error("it has no pods")
-    read = [pod_set(fields, part, namespace=namespace) for part in parts]
-    exclusive = _exclusive(fields) if started.grouped else ()
-    said = (*notes, *(note for _, more in read for note in more), *exclusive)
-    pod_sets = tuple(pods for pods, _ in read)
-    workload = _selecting(fields, parts[0].controller, pod_sets[0].template.namespace, started.selector)
-    found = Replicated(wanted, pod_sets, fields.title, workload, tuple(dict.fromkeys(said)))
-    if wanted * found.pods_per_replica > MOST_REPLICAS:
-        raise fields.error(f"{wanted * found.pods_per_replica} pods; at most {MOST_REPLICAS} are counted")
+def _replicated(kind: str, workload: Object[Any], namespace: str, replicas: int, parts: Sequence[Part]) -> Replicated:
+    metadata, parts = workload.metadata or NO_METADATA, [part for part in parts if part.count > 0]
+    notes = dict.fromkeys((*_exclusive(metadata), *(note for part in parts for note in _left_out(part))))
+    pod_sets = [pod_set(part, workload.name, metadata.namespace or namespace) for part in parts]
+    found = Replicated(replicas, tuple(pod_sets), f"{kind} {workload.name}", tuple(notes))
+    pods = replicas * found.pods_per_replica
+    if not 0 < pods <= MOST_REPLICAS:
+        raise ValueError(f"{pods} pods; from 1 to {MOST_REPLICAS} are counted, --replicas says how many replicas")
     return found
 
 
-def _wanted(fields: Fields, wanted: int, field: str) -> int:
-    """Return the number of replicas; 0 in the file is an error, because nothing would be asked."""
-    if wanted > MOST_REPLICAS or wanted < 0:
-        raise fields.error(f"{wanted} replicas; at most {MOST_REPLICAS} are counted")
-    if not wanted:
-        raise fields.error(f"{field} is 0; say how many pods with --replicas")
-    return wanted
+def _exclusive(metadata: Metadata) -> Iterator[str]:
+    for key, value in (metadata.annotations or NO_LABELS).items():
+        if key.endswith("exclusive-topology"):
+            yield f"The annotation {key} is not considered: each group may need a {value} of its own."
 
 
-def _selecting(fields: Fields, controller: Controller | None, namespace: str, selector: object) -> Workload | None:
-    """Return the controller as what selects pods."""
-    if controller is None or selector is None:
-        return None
-    selector = {"matchLabels": selector} if controller.kind == "ReplicationController" else selector
-    try:
-        selects = label_selector(msgspec.convert(selector, wire.Selector))
-    except ValueError as error:
-        raise fields.error(f"spec.selector cannot be read: {error}") from None
-    return Workload("", controller.api_version, controller.kind, namespace, controller.name, selects)
+def _left_out(part: Part) -> Iterator[str]:
+    """Yield what is not considered of a part."""
+    spec = part.template.spec
+    if spec.priority_class_name and spec.priority is None:
+        yield f"The priority of the class {spec.priority_class_name} is not known here; 0 is used."
+    if spec.node_name:
+        yield "spec.nodeName is not considered: no scheduler would decide about the pod."
+    if part.creates_volumes or any(volume.ephemeral is not None for volume in spec.volumes or ()):
+        yield "Volumes that are created with the pods are not considered."
 
 
-def _exclusive(fields: Fields) -> Iterator[str]:
-    annotations = fields.annotations
-    for key in _EXCLUSIVE:
-        if key in annotations:
-            yield f"The annotation {key} is not considered: each group may need a {annotations[key]} of its own."
+def pod_set(part: Part, name: str, namespace: str) -> PodSet:
+    """
+    Return the pods of a part as the API server would fill them in; `name` is that of the workload.
+
+    Raises:
+        ValueError: the pod cannot be read.
+    """
+    spec = part.template.spec
+    if not spec.containers:
+        raise ValueError("its pod has no containers")
+    for container in (*spec.containers, *(spec.init_containers or ())):
+        _request_limits(container.resources)
+        for port in (container.ports or ()) if spec.host_network else ():
+            port.host_port = port.host_port or port.container_port
+    _request_limits(spec.resources)
+    spec.volumes = [volume for volume in spec.volumes or () if volume.ephemeral is None]
+    spec.node_name = None
+    said = part.template.metadata or NO_METADATA
+    metadata = wire.ObjectMeta(
+        name="-".join(filter(None, (name, part.name))),
+        namespace=namespace,
+        labels={**(said.labels or NO_LABELS), **part.labels},
+        annotations=said.annotations,
+    )
+    pod = PODS.decode(msgspec.json.encode(wire.Pod(metadata, spec))).value
+    if pod is None or isinstance(pod, Malformed):
+        raise ValueError(f"its pod cannot be read: {pod.reason if pod else 'it has ended'}")
+    return PodSet(pod, part.count, part.name)
 
 
-def _pods_of_job(spec: Fields) -> int:
-    """Return how many pods of a Job run at once."""
-    parallelism = spec.count("parallelism", 1)
-    completions = spec.value.get("completions")
-    return parallelism if completions is None else min(parallelism, spec.count("completions", 1))
-
-
-def _pod(fields: Fields) -> _Started:
-    return _Started((Part(fields),))
-
-
-def _job(fields: Fields) -> _Started:
-    spec = fields.at("spec")
-    job = Controller("batch/v1", "Job", fields.name, {"batch.kubernetes.io/job-name": fields.name})
-    wanted = _pods_of_job(spec)
-    return _Started((Part(spec.at("template"), job),), wanted, "spec.parallelism")
-
-
-def _cron_job(fields: Fields) -> _Started:
-    job = {**fields.value, "spec": fields.at("spec").at("jobTemplate").at("spec").value}
-    return _job(Fields(fields.source, job))
-
-
-def _deployment(fields: Fields) -> _Started:
-    spec = fields.at("spec")
-    kind, labels = _kind(fields), dict[str, str]()
-    if kind == "Deployment":
-        kind, labels = "ReplicaSet", {"pod-template-hash": "new"}
-    version = "v1" if kind == "ReplicationController" else "apps/v1"
-    controller = Controller(version, kind, fields.name, labels)
-    part = Part(spec.at("template"), controller, claims=spec.objects("volumeClaimTemplates"))
-    return _Started((part,), spec.count("replicas", 1), "spec.replicas", spec.value.get("selector"))
-
-
-def _job_set(fields: Fields) -> _Started:
-    """Return a JobSet as one replica: its Jobs belong together."""
-    parts: list[Part] = []
-    for each in fields.at("spec").objects("replicatedJobs"):
-        replicated_job = fields.part(each, "spec.replicatedJobs")
-        name, job = replicated_job.plain_name, replicated_job.at("template").at("spec")
-        labels = {"jobset.sigs.k8s.io/jobset-name": fields.name, "jobset.sigs.k8s.io/replicatedjob-name": name}
-        owner = Controller("batch/v1", "Job", f"{fields.name}-{name}", labels)
-        count = replicated_job.count("replicas", 1) * _pods_of_job(job)
-        parts.append(Part(job.at("template"), owner, count, name))
-    return _Started(tuple(parts), grouped=True)
-
-
-def _leader_worker_set(fields: Fields) -> _Started:
-    """Return groups of a leader and its workers; without a template of its own, the leader is like a worker."""
-    spec = fields.at("spec")
-    template = spec.at("leaderWorkerTemplate")
-    worker = template.at("workerTemplate")
-    leader = template.at("leaderTemplate") if template.value.get("leaderTemplate") is not None else worker
-    labels = {"leaderworkerset.sigs.k8s.io/name": fields.name}
-    owner = Controller("apps/v1", "StatefulSet", fields.name, labels)
-    parts = (Part(leader, owner, 1, "leader"), Part(worker, owner, template.count("size", 1) - 1, "worker"))
-    return _Started(parts, spec.count("replicas", 1), "spec.replicas", grouped=True)
-
-
-_KINDS: Final[Mapping[str, Callable[[Fields], _Started]]] = {
-    "CronJob": _cron_job,
-    "Deployment": _deployment,
-    "Job": _job,
-    "JobSet": _job_set,
-    "LeaderWorkerSet": _leader_worker_set,
-    "Pod": _pod,
-    "ReplicaSet": _deployment,
-    "ReplicationController": _deployment,
-    "StatefulSet": _deployment,
-}
+def _request_limits(resources: wire.Resources | None) -> None:
+    """Request the limits, where nothing else is requested."""
+    if resources is not None:
+        resources.requests = {**(resources.limits or {}), **(resources.requests or {})}

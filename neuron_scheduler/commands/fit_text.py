@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod, Purchase
+from neuron_scheduler.explain.answers import Fit, PlacedPod
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.telemetry.line_formats import printable
@@ -19,10 +19,6 @@ from neuron_scheduler.telemetry.terminal import GREEN, INDENT, RED, YELLOW, Para
 
 MOST_NODES: Final = 20
 """Nodes that are listed if not all are asked for."""
-_FRAGMENTATION: Final = "fragmentation"
-_IN_PIECES: Final = (
-    "They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
-)
 
 
 @attrs.frozen
@@ -47,11 +43,6 @@ class FitText:
             title = "What limits the rest" if fit.fitting < fit.asked else "Why no more fit"
             yield from self.paragraphs.section(f"{title} ({fit.limit.cause.replace('_', ' ')})")
             yield from self.paragraphs.indented(fit.limit.message)
-        if fit.purchases:
-            yield from self.paragraphs.section("What new nodes would give")
-            for bought in fit.purchases:
-                yield from self._purchase(fit, bought)
-            yield from self._autoscalers(fit)
         yield from self.paragraphs.notes(fit.notes)
 
     def _headline(self, fit: Fit) -> Iterator[str]:
@@ -78,15 +69,6 @@ class FitText:
         hidden = len(by_node) - len(shown)
         if hidden:
             yield from self.paragraphs.indented(f"and {counted(hidden, 'more node')} (-o wide lists all)")
-
-    def _purchase(self, fit: Fit, bought: Purchase) -> Iterator[str]:
-        yield from self.paragraphs.wrapped(purchase_sentence(fit, bought), first=INDENT, rest=INDENT * 2)
-        if bought.limit is not None and not bought.enough and fit.asked:
-            yield from self.paragraphs.wrapped(f"Then: {bought.limit.message}", first=INDENT * 2, rest=INDENT * 2)
-
-    def _autoscalers(self, fit: Fit) -> Iterator[str]:
-        if fit.limit is not None and fit.fitting < fit.asked and any(bought.enough for bought in fit.purchases):
-            yield from self.paragraphs.indented(autoscaler_sentence(fit.limit))
 
 
 def headline(fit: Fit) -> str:
@@ -132,31 +114,3 @@ def _given(pods: Sequence[PlacedPod]) -> str:
         units = f"{given[0].unit}s" if sum(len(pod.ids) for pod in given) > 1 else given[0].unit
         parts.append(f"{number}: {units} {ids}" if ids else number)
     return "; ".join(parts)
-
-
-def purchase_sentence(fit: Fit, bought: Purchase) -> str:
-    """Return what a purchase would give: `1 x trn1.32xlarge (16 devices): all 4 fit; one node fewer is too few.`."""
-    what = f"{bought.nodes} x {bought.instance_type}"
-    if bought.problem:
-        return f"{what}: {bought.problem}."
-    about = [counted(bought.devices, "device")] if bought.devices else []
-    about += [f"zone {bought.zone}"] if bought.zone else []
-    about += [f"like {bought.like}"] if bought.like else []
-    described = f" ({', '.join(about)})" if about else ""
-    total = f"{bought.total}{' or more' if bought.limit is None else ''}"
-    if bought.enough:
-        smallest = "; one node fewer is too few" if bought.smallest and bought.nodes > 1 else ""
-        more = f", and {total} in all" if bought.total > fit.asked or bought.limit is None else ""
-        wanted = f"all {fit.asked} fit" if fit.asked > 1 else "it fits"
-        return f"{what}{described}: {wanted}{more}{smallest}."
-    if not bought.gained:
-        return f"{what}{described}: no more fit."
-    return f"{what}{described}: {bought.gained} more, {total} in all."
-
-
-def autoscaler_sentence(limit: Limit) -> str:
-    """Return whether an autoscaler would make the purchase by itself."""
-    if not limit.autoscalers:
-        return "The condition of the waiting pods tells autoscalers to add no node."
-    seen = "Karpenter and Cluster Autoscaler see from the waiting pods' condition that a node is needed."
-    return f"{seen} {_IN_PIECES}" if limit.cause == _FRAGMENTATION else seen

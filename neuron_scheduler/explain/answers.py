@@ -289,53 +289,12 @@ class Limit:
     Attributes:
         cause: as in `neuron_scheduler_pods_waiting`.
         replica, part: which pod that is.
-        autoscalers: whether Karpenter and Cluster Autoscaler see from the pod's condition that they should add a node.
     """
 
     message: str
     cause: str
     replica: int
     part: str = ""
-    autoscalers: bool = False
-
-
-@attrs.frozen
-class TypeCount:
-    """How many pods would go to nodes of one instance type; empty for nodes without that label."""
-
-    instance_type: str
-    pods: int
-    nodes: int
-
-
-@attrs.frozen
-class Purchase:
-    """
-    What new nodes of one instance type would give, tried on a copy of the cluster with these nodes.
-
-    Attributes:
-        total: replicas that would fit, at most `Fit.most`.
-        gained: more than without these nodes.
-        enough: all replicas that were asked for would fit.
-        smallest: with one node of the type fewer, not all of them would.
-        like: the existing node that the new ones are shaped like; empty for a type that the cluster lacks.
-        zone: of the new nodes; empty if it is not known.
-        devices: Neuron devices of the new nodes together.
-        limit: what would limit the rest then; None if nothing up to the bound.
-        problem: why nothing was tried, such as an unknown type; empty if it was.
-    """
-
-    instance_type: str
-    nodes: int
-    total: int = 0
-    gained: int = 0
-    enough: bool = False
-    smallest: bool = False
-    like: str = ""
-    zone: str = ""
-    devices: int = 0
-    limit: Limit | None = None
-    problem: str = ""
 
 
 @attrs.frozen
@@ -354,8 +313,6 @@ class Fit:
         total: replicas that fit without regard to `asked`, at most `most`.
         most: the bound; if `total` reaches it, there may be more.
         limit: what keeps the next one out; None if nothing up to the bound.
-        types: where the pods of `placed` go, by instance type.
-        purchases: those that were asked about; if not all replicas fit, the smallest one of each type that lets all in.
         notes: what was not considered, and why: one sentence each.
     """
 
@@ -369,21 +326,6 @@ class Fit:
     total: int = 0
     most: int = 0
     limit: Limit | None = None
-    types: tuple[TypeCount, ...] = ()
-    purchases: tuple[Purchase, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Fits:
-    """
-    The answers for several workloads, in order: the pods of each are there for the next one, as far as they fit.
-
-    Attributes:
-        notes: what could not be read of the cluster: one sentence each.
-    """
-
-    workloads: tuple[Fit, ...]
     notes: tuple[str, ...] = ()
 
 

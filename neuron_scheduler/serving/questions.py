@@ -17,8 +17,8 @@ from typing import Final
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.capture.sizes import counts, purchases, sized
-from neuron_scheduler.capture.workloads import read_workloads
+from neuron_scheduler.capture.sizes import SIZES, sized
+from neuron_scheduler.capture.workloads import MOST_REPLICAS, read_workload
 from neuron_scheduler.explain.answers import Explanation, NodeExplanation, Verdict
 from neuron_scheduler.explain.fit import Replicated, how_many_of
 from neuron_scheduler.explain.why import explain_on_node, explain_pod
@@ -45,9 +45,7 @@ Question = Callable[[web.BaseRequest, Reader, Turn], Awaitable[web.Response]]
 PARAMETERS: Final = ("namespace", "pod", "node")
 ASKS_FOR_NONE: Final = "The autoscaler is not asked for a machine: capacityRequests is not set for this schedulerName."
 NOT_YET: Final = "The autoscaler is not asked for a machine yet."
-MOST_REPLICAS: Final = 10_000
-_COMMON: Final = ("buy", "namespace", "replicas")
-_OF_A_POD: Final = (*_COMMON, "cores", "cpu", "devices", "instanceType", "memory", "schedulerName")
+_OF_A_WORKLOAD: Final = ("namespace", "replicas")
 _SOURCE: Final = "the request"
 
 
@@ -116,36 +114,21 @@ class FitQuestion:
     async def answer(self, request: web.BaseRequest, reader: Reader, turn: Turn) -> web.Response:
         """Return how many pods fit, as the reader may see it."""
         posted = request.method == "POST"
-        values = parameters(request.query_string, _COMMON if posted else _OF_A_POD)
+        values = parameters(request.query_string, _OF_A_WORKLOAD if posted else (*_OF_A_WORKLOAD, *SIZES))
+        namespace, replicas = values.get("namespace", ""), number(values, "replicas", most=MOST_REPLICAS)
+        profiles = self.asked.profiles
         try:
-            workload = _workload(await request.read(), values) if posted else self._sized(values)
-            bought = purchases(values.get("buy", ""))
-        except (ConfigurationError, ValueError) as error:
+            if posted:
+                workload = _workload(await request.read(), namespace, replicas)
+            else:
+                workload = sized(values, namespace=namespace, scheduler_name=profiles.first, replicas=replicas)
+        except ConfigurationError as error:
             raise RefusedError(400, str(error)) from None
         await _require_rights(workload, reader)
-        profiles = self.asked.profiles
         profile = profiles.of(workload.pod_sets[0].template.scheduler_name)
-        fit = await turn.run(how_many_of(self.asked.cluster, workload, profile, buy=bought))
+        fit = await turn.run(how_many_of(self.asked.cluster, workload, profile))
         notes = (*self.asked.notes(), *profiles.notes, *fit.notes)
         return await replied(request, attrs.evolve(fit, notes=notes), turn)
-
-    def _sized(self, values: dict[str, str]) -> Replicated:
-        """
-        Return the replicas that a query describes.
-
-        Raises:
-            ConfigurationError, ValueError: it describes none.
-        """
-        return sized(
-            devices=counts(values.get("devices", "")),
-            cores=counts(values.get("cores", "")),
-            cpu=values.get("cpu", ""),
-            memory=values.get("memory", ""),
-            instance_type=values.get("instanceType", ""),
-            replicas=number(values, "replicas", most=MOST_REPLICAS),
-            namespace=values.get("namespace", ""),
-            scheduler_name=values.get("schedulerName") or self.asked.profiles.first,
-        )
 
 
 async def _require_rights(workload: Replicated, reader: Reader) -> None:
@@ -170,21 +153,17 @@ async def _require_rights(workload: Replicated, reader: Reader) -> None:
         raise RefusedError(403, sentence)
 
 
-def _workload(text: bytes, values: dict[str, str]) -> Replicated:
+def _workload(text: bytes, namespace: str, replicas: int) -> Replicated:
     """
-    Return the workload that is asked about.
+    Return the workload that is asked about; 0 replicas stand for what it says itself.
 
     Raises:
-        RefusedError: it is no JSON, or there are several.
+        RefusedError: it is no JSON.
         ConfigurationError: it cannot be read.
     """
     if text.lstrip()[:1] != b"{":
         raise RefusedError(400, "send the workload as JSON: kubectl create --dry-run=client -o json -f FILE prints it")
-    replicas = number(values, "replicas", most=MOST_REPLICAS) or None
-    workloads = read_workloads(_SOURCE, text, namespace=values.get("namespace", ""), replicas=replicas)
-    if len(workloads) != 1:
-        raise RefusedError(400, f"the request has {len(workloads)} workloads; send one")
-    return workloads[0]
+    return read_workload(_SOURCE, text, namespace=namespace, replicas=replicas or None)
 
 
 def question_pages(asked: Asked, reviews: UserReviews, *, public: bool) -> dict[str, Page]:

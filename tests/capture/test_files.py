@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from neuron_scheduler.capture import files
+from neuron_scheduler.capture import documents, files
 from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.capture.files import from_files
 from neuron_scheduler.telemetry.errors import ConfigurationError
@@ -194,7 +194,7 @@ def test_files_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         from_files([str(tmp_path / "none")])
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         from_files([str(tmp_path)])
-    monkeypatch.setattr(files, "MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(documents, "MOST_BYTES", 1 << 10)
     with pytest.raises(ConfigurationError, match="has more than 0 MiB; write nodes and pods to a file each"):
         from_files(written(tmp_path, json.dumps(a_list(ITEMS))))
 
@@ -244,6 +244,6 @@ def spoil(dice: Random, item: Any) -> None:
 
 def test_a_limit_of_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     """YAML is slow, so it has a limit of its own."""
-    monkeypatch.setattr(files, "MOST_YAML", 3)
+    monkeypatch.setattr(documents, "MOST_YAML", 3)
     with pytest.raises(ConfigurationError, match="write it with `-o json`"):
-        list(files._yaml("f", b"a: b"))
+        list(documents.objects("f", b"a: b"))

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from neuron_scheduler.capture import documents as documents_module
-from neuron_scheduler.capture.workloads import read_workloads
+from neuron_scheduler.capture.workloads import read_workload
 from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.thoroughness import examples
 
@@ -24,18 +23,18 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
-def read(*objects: Any, **rest: Any) -> tuple[Replicated, ...]:
+def read(*objects: Any, **rest: Any) -> Replicated:
     """Read objects as YAML, and as JSON if it is one; both give the same."""
-    found = read_workloads("file", yaml.safe_dump_all(objects).encode(), **rest)
+    in_yaml = [yaml.safe_dump(json.loads(json.dumps(each))) for each in objects]  # without aliases
+    found = read_workload("file", "---\n".join(in_yaml).encode(), **rest)
     if len(objects) == 1:
-        assert read_workloads("file", json.dumps(objects[0]).encode(), **rest) == found
+        assert read_workload("file", json.dumps(objects[0]).encode(), **rest) == found
     return found
 
 
 def one(kind: str, spec: Any, **rest: Any) -> Replicated:
     """Read one object of a kind."""
-    (workload,) = read({"kind": kind, "metadata": {"name": "w", "namespace": "ml"}, "spec": spec}, **rest)
-    return workload
+    return read({"kind": kind, "metadata": {"name": "w", "namespace": "ml"}, "spec": spec}, **rest)
 
 
 def template_of(workload: Replicated) -> Pod:
@@ -56,7 +55,6 @@ def template_of(workload: Replicated) -> Pod:
         ("Deployment", {"template": TEMPLATE, "replicas": 5}, 5),
         ("ReplicaSet", {"template": TEMPLATE, "replicas": 5}, 5),
         ("StatefulSet", {"template": TEMPLATE, "replicas": 5}, 5),
-        ("ReplicationController", {"template": TEMPLATE, "replicas": 5}, 5),
     ],
 )
 def test_kinds_with_one_template(kind: str, spec: Any, replicas: int) -> None:
@@ -78,7 +76,6 @@ def test_the_pod_is_read_as_the_running_process_reads_it() -> None:
             "name": "w",
             "namespace": "ml",
             "labels": {"app": "web", "batch.kubernetes.io/job-name": "w"},
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "w", "controller": True}],
         },
         "spec": {"schedulerName": "my-scheduler", "containers": [{**CONTAINER, "resources": as_written}]},
     }
@@ -97,17 +94,6 @@ def test_what_the_api_server_fills_in() -> None:
     template = template_of(one("Pod", spec))
     assert dict(template.requests) == {"cpu": 1000, "memory": 1 << 30}
     assert [port.port for port in template.host_ports] == [80, 2]
-
-
-def test_a_deployment_s_pods_belong_to_a_replica_set() -> None:
-    """The default spread constraints find the pods by its selector."""
-    workload = one("Deployment", {"template": TEMPLATE, "selector": {"matchLabels": {"app": "web"}}})
-    template = template_of(workload)
-    assert template.owner == Owner("apps/v1", "ReplicaSet", "w")
-    assert workload.controller is not None
-    assert workload.controller.selector is not None
-    assert (workload.controller.namespace, workload.controller.kind) == ("ml", "ReplicaSet")
-    assert workload.controller.selector.matches(template.labels)
 
 
 def test_a_job_set_is_one_group() -> None:
@@ -137,7 +123,7 @@ def test_a_leader_worker_set_has_groups() -> None:
 def test_an_exclusive_topology_is_noted() -> None:
     """It is an annotation from which a webhook makes constraints; they are not known here."""
     key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-    (workload,) = read(
+    workload = read(
         {
             "kind": "LeaderWorkerSet",
             "metadata": {"name": "w", "annotations": {key: "rack"}},
@@ -147,31 +133,28 @@ def test_an_exclusive_topology_is_noted() -> None:
     assert workload.notes == (f"The annotation {key} is not considered: each group may need a rack of its own.",)
 
 
-def test_claims_of_each_pod() -> None:
-    """Claims of a StatefulSet and of generic ephemeral volumes are the pod's own; others are shared."""
-    storage = {"spec": {"storageClassName": "gp3", "resources": {"requests": {"storage": "2Gi"}}}}
+@pytest.mark.parametrize("own", ["scratch", "data"])
+def test_volumes_of_each_pod(own: str) -> None:
+    """Claims that are created with the pods are left out, and a note says so; a shared claim is the pods' own."""
+    claim = {"metadata": {"name": "data"}, "spec": {"storageClassName": "gp3"}}
     volumes = [
-        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": storage}},
+        *([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": claim}}] if own == "scratch" else []),
         {"name": "models", "persistentVolumeClaim": {"claimName": "models"}},
     ]
     template = {"spec": {"containers": [CONTAINER], "volumes": volumes}}
-    spec = {"template": template, "volumeClaimTemplates": [{"metadata": {"name": "data"}, **storage}]}
-    (pod_set,) = one("StatefulSet", spec).pod_sets
-    assert set(pod_set.template.constraints.volume_claims) == {"data-w", "w-scratch", "models"}
-    own = {(claim.name, claim.namespace, claim.class_name, claim.request) for claim in pod_set.claims}
-    assert own == {("data-w", "ml", "gp3", 2 << 30), ("w-scratch", "ml", "gp3", 2 << 30)}
+    claims = {"volumeClaimTemplates": [claim]} if own == "data" else {}
+    workload = one("StatefulSet", {"template": template, **claims})
+    assert template_of(workload).constraints.volume_claims == ("models",)
+    assert workload.notes == ("Volumes that are created with the pods are not considered.",)
 
 
-def test_several_documents_and_lists() -> None:
-    """All workloads of a file in order; what has no pods is named."""
-    job = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": TEMPLATE}}
-    pod = {"kind": "Pod", "metadata": {"generateName": "p-"}, "spec": TEMPLATE["spec"]}
+def test_documents_and_lists() -> None:
+    """The one workload among other objects; its namespace is that of the caller if it names none."""
+    job = {"kind": "Job", "metadata": {"generateName": "j-"}, "spec": {"template": TEMPLATE}}
     service = {"kind": "Service", "metadata": {"name": "s"}}
-    workloads = read(service, {"kind": "List", "items": [job, pod]}, None)
-    assert [workload.name for workload in workloads] == ["Job j", "Pod p"]
-    assert workloads[0].notes == ("Not considered in file: Service s.",)
-    assert template_of(workloads[0]).namespace == "default"
-    assert template_of(read(job, namespace="team")[0]).namespace == "team"
+    workload = read(service, {"kind": "List", "items": [service, job]}, None, namespace="team")
+    assert (workload.name, template_of(workload).key) == ("Job j", "team/j")
+    assert template_of(read(job)).namespace == "default"
 
 
 def test_replicas_that_the_caller_gives() -> None:
@@ -180,112 +163,57 @@ def test_replicas_that_the_caller_gives() -> None:
     assert one("Pod", TEMPLATE["spec"], replicas=7).replicas == 7
 
 
-def test_anchors_are_read() -> None:
-    """People write them; a merge is one too."""
-    text = b"""
-kind: Job
-metadata: {name: j}
-spec:
-  template:
-    spec:
-      containers:
-      - &main {name: a, image: app, resources: {limits: {aws.amazon.com/neuron: 2}}}
-      - {<<: *main, name: b}
-"""
-    (workload,) = read_workloads("file", text)
-    neuron = template_of(workload).neuron
-    assert neuron is not None
-    assert neuron.counts == (2, 2)
-
-
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_our_examples_are_read(path: Path) -> None:
-    """Every example has a workload that asks for Neuron."""
-    workloads = read_workloads(path.name, path.read_bytes())
-    assert all(template_of(workload).neuron is not None for workload in workloads)
-
-
-BOMB = b"a: &a [1,1,1,1,1,1,1,1,1,1]\n" + b"".join(
-    b"%c: &%c [%s]\n" % (name + 1, name + 1, b",".join([b"*%c" % name] * 10)) for name in range(97, 107)
-)
+    """Every example is a workload that asks for Neuron."""
+    assert any(pods.template.neuron is not None for pods in read_workload(path.name, path.read_bytes()).pod_sets)
 
 
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        (b"", "file is empty; write a Job or another workload there"),
-        (b"---\n---\n", "file is empty"),
-        (b"hello", "'hello' is no object; it needs apiVersion and kind"),
-        (b"{", "no JSON in line 1"),
-        (b'{"kind": "Pod", "kind": "Job"}', "duplicate key kind"),
-        (b"kind: Pod\nkind: Job\n", "line 2: duplicate key kind"),
-        (b"a: [", "no YAML in line"),
-        (b"\xff\xfe\xfd", "no YAML"),
-        (b'{"a": "\xff"}', "no UTF-8"),
-        (b"a: &a [*a]", "the alias in line 1 contains itself"),
-        (BOMB, "its aliases stand for more than 200000 values"),
-        (b"{" * 500, "no JSON"),
-        (b'{"a":' * 100_000, "levels"),
-        (b"[" * 500, "more than 100 levels in line 1"),
-        (b"kind: !!python/object:os.system x", "the tag tag:yaml.org,2002:python/object:os.system in line 1"),
-        (b"a: !!bool x", "a value does not have the type of its tag"),
-        (b"".join(b"a%d: &a%d {x: *a%d}\n" % (i, i, i - 1) if i else b"a0: &a0 {}\n" for i in range(300)), "levels"),
-        (b"[1]: 2", "line 1: a key that is no text"),
-        (b"kind: Service\nmetadata: {name: s}", "file has Service; known are CronJob, Deployment, Job, JobSet"),
-        (b"apiVersion: v1", "file has an object without a kind"),
-        (b"kind: List\nitems: []", "file has an empty List"),
-        (b"kind: List\nitems: 5", "file: List unnamed: items is no list of objects"),
+        (b"", "file is empty"),
+        (b"---\n---\n", "file has no workloads; write one: CronJob, Deployment, Job, JobSet"),
+        (b"hello", "file is no list of objects: Expected `object`, got `str`"),
+        (b"{", "file is cut off, or is not JSON"),
+        (b"a: &a [1]\nb: *a", "an alias in line 2; write the value out"),
+        (b"[" * 500, "more than 200 levels in line 1"),
+        (b"[1]: 2", "file is neither JSON nor YAML"),
+        (b"kind: Service\nmetadata: {name: s}", "file has no workloads"),
+        (b"apiVersion: v1", "file has no workloads"),
+        (b"kind: Job\n---\nkind: Pod", "file has 2 workloads; write one"),
+        (b"kind: List\nitems: 5", "file is no list of objects: Expected `array | null`, got `int`"),
         (b"kind: '\x1b[31m'", "no YAML"),
-        (b'{"kind": "Pod", "a": ["\\ud800"]}', "file: half of a surrogate pair"),
-        (b'{"kind": "\\u001b[31m"}', "file has \\x1b[31m; known"),
-        (b"kind: Job\nmetadata: {name: j}", "file: Job j: spec is missing"),
-        (b"kind: Job\nmetadata: {name: j}\nspec: {template: 3}", "Job j: spec.template is no object"),
-        (b"kind: Job\nspec: {parallelism: -1}", "Job unnamed: spec.parallelism is -1; it must be a whole number"),
-        (b"kind: Job\nspec: {parallelism: true}", "spec.parallelism is True; it must be a whole number"),
+        (b"kind: !<%1b> x", "file is neither JSON nor YAML"),
+        (b"kind: Job\nmetadata: {name: j}", "file: Job: Object missing required field `spec`"),
+        (b"kind: Job\nspec: {template: 3}", "Job: Expected `object`, got `int` - at `$.spec.template`"),
+        (b"kind: Job\nspec: {parallelism: -1}", "Job: Expected `int` >= 0 - at `$.spec.parallelism`"),
+        (b"kind: Job\nspec: {parallelism: true}", "Job: Expected `int | null`, got `bool`"),
         (
-            b"kind: Job\nspec: {parallelism: 0, template: {}}",
-            "spec.parallelism is 0; say how many pods with --replicas",
+            b"kind: Job\nspec: {parallelism: 0, template: {spec: {containers: [{name: a}]}}}",
+            "Job: 0 pods; from 1 to 10000 are counted, --replicas says how many replicas",
         ),
-        (b"kind: Deployment\nspec: {replicas: 20000, template: {}}", "20000 replicas; at most 10000 are counted"),
-        (b"kind: Pod\nmetadata: {name: p}\nspec: {}", "Pod p: spec.containers is missing or empty"),
-        (b"kind: Pod\nspec: {containers: [5]}", "spec.containers is no list of objects"),
-        (b"kind: JobSet\nspec: {replicatedJobs: []}", "JobSet unnamed: it has no pods"),
+        (b"kind: Deployment\nspec: {replicas: 20000, template: {}}", "Deployment: Expected `int` <= 10000"),
+        (b"kind: Pod\nmetadata: {name: p}\nspec: {}", "Pod: its pod has no containers"),
+        (b"kind: Pod\nspec: {containers: [5]}", "Pod: Expected `object`, got `int` - at `$.spec.containers[0]`"),
+        (b"kind: JobSet\nspec: {replicatedJobs: []}", "JobSet: 0 pods"),
         (
             b"kind: Pod\nspec: {containers: [{name: a, resources: {requests: {cpu: much}}}]}",
-            "Pod unnamed: its pod cannot be read: ",
+            "Pod: its pod cannot be read: ",
         ),
         (
-            b"kind: Pod\nmetadata: {name: p, labels: {a: 1}}\nspec: {containers: [{name: a}]}",
-            "Pod p: its pod cannot be read: Expected `str`, got `int` - at `$.metadata.labels[...]`",
+            b"kind: Job\nspec: {template: {metadata: {labels: {a: 1}}, spec: {}}}",
+            "Job: Expected `str`, got `int` - at `$.spec.template.metadata.labels[...]`",
         ),
     ],
 )
 def test_bad_files_get_an_error(text: bytes, want: str) -> None:
-    """One line that names the file, the object and the field, without control characters."""
+    """One line that names the file, the kind and the field, without control characters."""
     with pytest.raises(ConfigurationError) as caught:
-        read_workloads("file", text)
+        read_workload("file", text)
     message = str(caught.value)
     assert want in message
     assert message.isprintable()
-
-
-def test_a_date_is_a_text() -> None:
-    """As for kubectl; YAML's own types would make a date of it."""
-    (workload,) = read_workloads("file", b"kind: Pod\nmetadata: {name: 2001-01-01}\nspec: {containers: [{name: a}]}")
-    assert workload.name == "Pod 2001-01-01"
-
-
-def test_a_huge_file_is_refused() -> None:
-    """Before anything is parsed."""
-    with pytest.raises(ConfigurationError, match="more than 3 MiB"):
-        read_workloads("file", b"#" * (documents_module.MOST_BYTES + 1))
-
-
-def test_a_number_of_replicas_needs_one_workload() -> None:
-    """Otherwise it is not clear whose they are."""
-    job = {"kind": "Job", "spec": {"template": TEMPLATE}}
-    with pytest.raises(ConfigurationError, match="2 workloads"):
-        read(job, job, replicas=3)
 
 
 def test_a_priority_class_is_noted() -> None:
@@ -317,7 +245,6 @@ def some_workload(dice: Random) -> dict[str, Any]:
         "JobSet": {"replicatedJobs": jobs},
         "LeaderWorkerSet": {"replicas": 2, "leaderWorkerTemplate": group},
         "StatefulSet": {"template": template, "replicas": 2, "selector": {}, "volumeClaimTemplates": claims},
-        "ReplicationController": {"template": template, "selector": {"app": "web"}},
         "Deployment": {"template": template, "replicas": 2, "selector": {"matchLabels": {"app": "web"}}},
     }
     kind = dice.choice(sorted(kinds))
@@ -343,17 +270,16 @@ def test_nothing_else_is_raised(part: int) -> None:
     for seed in range(part, examples(2400), 4):
         dice = Random(seed)
         text = json.dumps(spoilt(dice, some_workload(dice))).encode()
-        workloads, error = tried(text)
+        workload, error = tried(text)
         assert error.isprintable()
-        assert bool(workloads) != bool(error)
-        assert all(workload.pods_per_replica > 0 and workload.replicas > 0 for workload in workloads)
-        read_count += len(workloads)
+        assert (workload is None) == bool(error)
+        read_count += workload is not None
     assert read_count
 
 
-def tried(text: bytes) -> tuple[tuple[Replicated, ...], str]:
-    """Return the workloads of a text, or the error."""
+def tried(text: bytes) -> tuple[Replicated | None, str]:
+    """Return the workload of a text, or the error."""
     try:
-        return read_workloads("file", text), ""
+        return read_workload("file", text), ""
     except ConfigurationError as error:
-        return (), str(error)
+        return None, str(error)

@@ -62,7 +62,6 @@ def fit(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
         (["--cores", "1", "--replicas", "24"], 0, "All 24 replicas fit now (1 Neuron core each)."),
         (["--cpu", "1", "--memory", "1Gi", "--replicas", "1"], 0, "The one replica fits now."),
         (["--devices", "1", "--instance-type", "trn2.48xlarge"], 1, "No replica fits now (1 Neuron device each)."),
-        (["--devices", "16", "--replicas", "2", "--buy", "1xtrn1.32xlarge"], 1, "1 x trn1.32xlarge (16 devices,"),
     ],
 )
 def test_a_size(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str) -> None:
@@ -80,40 +79,17 @@ def test_a_file(dump: str, job: str, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_documents(dump: str, job: str, capsys: pytest.CaptureFixture[str], form: str) -> None:
-    """An answer for each workload of the file, and notes on the cluster."""
-    answers = yaml.safe_load(fit(capsys, "-f", job, "--from", dump, "-o", form, code=1))
-    (answer,) = answers["workloads"]
+    """The answer as /v1/fit gives it, and notes on the cluster."""
+    answer = yaml.safe_load(fit(capsys, "-f", job, "--from", dump, "-o", form, code=1))
     assert (answer["asked"], answer["fitting"], answer["limit"]["cause"]) == (5, 3, "capacity")
     assert [pod["ids"] for pod in answer["placed"]] == [[4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
-    assert answer["purchases"][0]["instanceType"] == "trn1.32xlarge"
-    assert any("the files have no" in note for note in answers["notes"])
-    Path(job).write_text(yaml.safe_dump_all([JOB, JOB]))
-    several = yaml.safe_load(fit(capsys, "-f", job, "--from", dump, "-o", form, code=1))
-    assert [each["fitting"] for each in several["workloads"]] == [3, 0]
+    assert any("the files have no" in note for note in answer["notes"])
 
 
 def test_another_scheduler_s_pods(dump: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A note says that another scheduler would place them."""
     Path(job).write_text(Path(job).read_text().replace("schedulerName: my-scheduler", "schedulerName: theirs"))
     assert "The schedulerName is theirs" in fit(capsys, "-f", job, "--from", dump, code=1)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "there"),
-    [("Job", "train", True), ("Job", "train-2", True), ("Job", "train-2-b", False), ("ReplicaSet", "train", False)],
-)
-def test_pods_that_are_there_already(
-    tmp_path: Path, job: str, capsys: pytest.CaptureFixture[str], kind: str, name: str, *, there: bool
-) -> None:
-    """The answer is about more of them, and a note says so."""
-    owned = pod("owned", "8,9,10,11", neuron=4, nodeName="trn1-a")
-    owned["metadata"]["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": kind, "name": name, "uid": "u", "controller": True}
-    ]
-    (dump,) = written(tmp_path, json.dumps(a_list([*ITEMS, owned])))
-    answer = " ".join(fit(capsys, "-f", job, "--from", dump, code=1).split())
-    assert "2 of 5 replicas" in answer
-    assert ("1 pod of Job train is there already; the answer is about more of them." in answer) == there
 
 
 def test_standard_input(dump: str) -> None:
@@ -128,16 +104,15 @@ def test_standard_input(dump: str) -> None:
     ("arguments", "says"),
     [
         ([], "say what is to fit: -f FILE, or a size such as --devices 8 --replicas 4"),
-        (["--devices", "8", "-f", "x"], "--devices is in the file of -f already"),
-        (["--devices", "0"], "--devices: '0' is no number from 1 to 10000"),
-        (["--devices", "1e3"], "--devices: '1e3' is no number"),
+        (["--devices", "8", "-f", "x"], "the file of -f says already what a pod asks for"),
+        (["--devices", "0"], "devices: '0' is no number from 1 to 10000"),
+        (["--devices", "1e3"], "devices: '1e3' is no number"),
         (["--devices", "8", "--cores", "2"], "a pod's Neuron ids are either devices or cores"),
         (["--devices", "8", "--cpu", "much"], "its pod cannot be read"),
-        (["--devices", "8", "--buy", "two"], "'two' is no purchase; write 2xtrn1.32xlarge"),
         (["-f", "/no/such"], "/no/such cannot be read"),
         (["-f", "/"], "/ cannot be read: Is a directory"),
         (["-f", "-", "--from", "-"], "-f and --from cannot both read standard input"),
-        (["-f", "x", "--scheduler-name", "y"], "--scheduler-name is in the file of -f already"),
+        (["-f", "x", "--scheduler-name", "y"], "leave out the size, or the file"),
         (["--device", "8"], "unknown flag --device; did you mean --devices?"),
     ],
 )

@@ -3,8 +3,8 @@
 import attrs
 import pytest
 
-from neuron_scheduler.commands.fit_text import FitText, autoscaler_sentence, headline, purchase_sentence
-from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod, Purchase
+from neuron_scheduler.commands.fit_text import FitText, headline
+from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod
 from neuron_scheduler.telemetry.terminal import Paragraphs
 
 LIMIT = Limit(
@@ -12,7 +12,6 @@ LIMIT = Limit(
     " largest free block 0, pod needs 8.",
     "capacity",
     3,
-    autoscalers=True,
 )
 ANSWER = Fit(
     name="Job train",
@@ -28,7 +27,6 @@ ANSWER = Fit(
     total=3,
     most=1000,
     limit=LIMIT,
-    purchases=(Purchase("trn1.32xlarge", 1, 5, 2, enough=True, smallest=True, like="trn1-b", zone="z1", devices=16),),
     notes=("Evictions of pods of lower priority are not considered.",),
 )
 
@@ -53,8 +51,7 @@ def test_hostile_strings_are_visible() -> None:
     evil = "\033[2J\r\n\u202e"
     placed = (PlacedPod(1, evil, evil, evil, (1,), "core"),)
     limit = Limit(evil, evil, 1, evil)
-    bought = Purchase(evil, 1, 1, 1, like=evil, zone=evil, limit=limit)
-    shown = text(Fit(evil, evil, 4, 1, placed=placed, limit=limit, purchases=(bought,), notes=(evil,)))
+    shown = text(Fit(evil, evil, 4, 1, placed=placed, limit=limit, notes=(evil,)))
     assert shown.replace("\n", "").isprintable()
 
 
@@ -93,31 +90,6 @@ def test_headlines(fit: Fit, want: str) -> None:
 def test_what_else_there_is_to_say(fit: Fit, want: str) -> None:
     """Room for more, a count that stopped, and a group that is not complete."""
     assert want in text(fit).splitlines()
-
-
-@pytest.mark.parametrize(
-    ("bought", "want"),
-    [
-        (Purchase("x", 2, problem="no such type"), "2 x x: no such type."),
-        (Purchase("x", 2, 5, 0, devices=32, limit=LIMIT), "2 x x (32 devices): no more fit."),
-        (Purchase("x", 2, 5, 3, devices=32, limit=LIMIT), "2 x x (32 devices): 3 more, 5 in all."),
-        (Purchase("x", 1, 4, 1, enough=True, smallest=True, limit=LIMIT), "1 x x: all 4 fit."),
-        (
-            Purchase("x", 2, 5, 3, enough=True, smallest=True, devices=1, limit=LIMIT),
-            "2 x x (1 device): all 4 fit, and 5 in all; one node fewer is too few.",
-        ),
-    ],
-)
-def test_purchases(bought: Purchase, want: str) -> None:
-    """What it gives, and whether it is enough."""
-    assert purchase_sentence(ANSWER, bought) == want
-
-
-def test_autoscalers() -> None:
-    """They see what the condition says, and they do not know blocks."""
-    assert autoscaler_sentence(LIMIT).endswith("see from the waiting pods' condition that a node is needed.")
-    assert "not free blocks" in autoscaler_sentence(Limit("", "fragmentation", 1, autoscalers=True))
-    assert "tells autoscalers to add no node" in autoscaler_sentence(Limit("", "invalid_count", 1))
 
 
 def test_many_nodes_are_cut_short() -> None:

@@ -59,11 +59,6 @@ def without_notes(text: str) -> Any:
     return {key: value for key, value in json.loads(text).items() if key != "notes"}
 
 
-def totals(text: str) -> list[int]:
-    """Return how many replicas of each workload fit."""
-    return [fit["total"] for fit in json.loads(text)["workloads"]]
-
-
 def job(folder: Path) -> str:
     """Write a Job of twenty pods with four devices each, and return the path."""
     spec = {**pod_manifest("asked", neuron=4)["spec"], "restartPolicy": "Never"}
@@ -100,7 +95,7 @@ async def test_every_way_gives_the_same_answer(
             (["why", "mine/waits-mine"], 1),
             (["why", "-A"], 1),
             (["fit", "--devices=8", "--replicas=99"], 1),
-            (["fit", "-f", job(tmp_path), "--buy=2xtrn1.32xlarge"], 1),
+            (["fit", "-f", job(tmp_path)], 1),
             (["map"], 0),
         ):
             live = await ask(*question, "-o", "json", kubeconfig=admin, code=code)
@@ -111,7 +106,7 @@ async def test_every_way_gives_the_same_answer(
             if question[-1] == "-A":  # the queue's message also has what preemption came to
                 assert causes(asked) == causes(live) == ["capacity", "capacity"]
             elif question[0] == "fit":
-                assert totals(asked) == totals(live)
+                assert json.loads(asked)["total"] == json.loads(live)["total"]
             else:
                 assert without_notes(asked) == without_notes(live)
         assert "mine/waits-mine" in await ask("why", "waits-mine", "-n", "mine", kubeconfig=admin, code=1)

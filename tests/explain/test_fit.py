@@ -8,15 +8,13 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers import Fit, PlacedPod, Purchase
-from neuron_scheduler.explain.fit import PodSet, Replicated, how_many_of, how_many_of_each
-from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.explain.answers import Fit, PlacedPod
+from neuron_scheduler.explain.fit import PodSet, Replicated, how_many_of
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
-from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -33,7 +31,6 @@ PROFILE: Final = default_profile("my-scheduler")
 TRN1: Final = "trn1.32xlarge"
 TYPES: Final = (TRN1, "inf2.48xlarge")
 MOST: Final = 30
-Joined = Sequence[tuple[FreshNode, int]]
 
 
 def answer(cluster: Cluster, template: Pod, replicas: int = 0, **rest: Any) -> Fit:
@@ -51,7 +48,6 @@ class OneByOne:
     nodes: Sequence[Node]
     bound: list[Pod]
     workloads: Sequence[Workload] = ()
-    joined: Joined = ()
     refused: str = ""
     placed: list[tuple[str, tuple[int, ...]]] = attrs.field(factory=list)
 
@@ -60,9 +56,6 @@ class OneByOne:
         cluster = cluster_of(self.nodes, self.bound)
         for workload in self.workloads:
             cluster.workloads.put(workload)
-        for shape, count in self.joined:
-            for number in range(1, count + 1):
-                join(cluster, shape, number)
         return cluster
 
     def count(self, template: Pod, most: int) -> int:
@@ -127,61 +120,17 @@ def test_the_count_is_that_of_placing_one_by_one(part: int) -> None:
         one_by_one = OneByOne(nodes, list(bound), workloads)
         cluster = one_by_one.cluster()
         wanted = Random(seed).choice([0, 1, 3, MOST])
-        fit = answer(cluster, template, wanted, suggest=False, most=MOST)
+        fit = answer(cluster, template, wanted, most=MOST)
         total = one_by_one.count(template, MOST)
         assert fit.total == total
         assert fit.fitting == (min(wanted, total) if wanted else total)
         assert [(pod.node_name, pod.ids) for pod in fit.placed] == one_by_one.placed[: wanted or None]
         assert (fit.limit.message if fit.limit else "") == one_by_one.refused
-        assert sum(count.pods for count in fit.types) == len(fit.placed) == fit.pods_fitting
+        assert len(fit.placed) == fit.pods_fitting
         no_overlap(cluster, fit.placed)
         assert cluster.pod_count == len(bound)
         fitted += total > 1
     assert fitted
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_a_purchase_gives_what_a_cluster_with_these_nodes_gives(part: int) -> None:
-    """Asked for or found: the figures are those of a rebuilt cluster; with one node fewer the smallest is too small."""
-    found = 0
-    for seed in range(20 + part, 20 + examples(120), 4):  # a short run, too, has purchases that let all in
-        nodes, bound, workloads, template = some_cluster(seed)
-        one_by_one = OneByOne(nodes, bound, workloads)
-        fit = answer(one_by_one.cluster(), template, 6, most=12, buy=((2, TRN1),))
-        assert fit.purchases[0].nodes == 2
-        for bought in fit.purchases:
-            totals = totals_with(one_by_one, bought, template, fit.most)
-            assert bought.total in totals
-            assert bought.gained == bought.total - fit.total
-            assert bought.enough == (bought.total >= 6)
-            if bought.smallest:
-                assert bought.enough
-                fewer = attrs.evolve(bought, nodes=bought.nodes - 1)
-                assert max(totals_with(one_by_one, fewer, template, 6)) < 6
-                found += 1
-            else:
-                assert bought.total == max(totals)
-    assert found
-
-
-def totals_with(one_by_one: OneByOne, bought: Purchase, template: Pod, most: int) -> list[int]:
-    """Return how many fit in rebuilt clusters with these nodes, for each shape that they may have."""
-    return [
-        attrs.evolve(one_by_one, bound=list(one_by_one.bound), joined=[(shape, bought.nodes)]).count(template, most)
-        for shape in fresh_nodes(one_by_one.cluster().view, bought.instance_type)
-        if not bought.smallest or (shape.like, shape.zone) == (bought.like, bought.zone)
-    ]
-
-
-def test_what_autoscalers_see() -> None:
-    """The condition asks for a node unless no node of the type would serve the count."""
-    cluster = cluster_of([node("a", TRN1)], [pod("p", on="a", devices=4, ids=range(4))])
-    seen = answer(cluster, pod("t", devices=16), 1)
-    unseen = answer(cluster, pod("t", devices=7, node_selector={INSTANCE_TYPE_LABEL: TRN1}), 1)
-    assert seen.limit is not None
-    assert unseen.limit is not None
-    assert (seen.limit.autoscalers, seen.purchases[0].nodes) == (True, 1)
-    assert (unseen.limit.autoscalers, unseen.limit.cause, unseen.purchases) == (False, "invalid_count", ())
 
 
 def test_without_a_number_it_counts_up_to_the_bound() -> None:
@@ -195,45 +144,6 @@ def test_without_a_number_it_counts_up_to_the_bound() -> None:
 WEB: Final = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 APART: Final = (PodAffinityTerm(HOSTNAME_LABEL, WEB, frozenset({"default"})),)
 EVEN: Final = (SpreadConstraint(ZONE_LABEL, 1, hard=True, selector=WEB),)
-
-
-def test_replicas_share_a_claim_or_have_their_own() -> None:
-    """A claim that is bound to a zone keeps all replicas there; volumes of their own are taken one by one."""
-    nodes = [node(name, TRN1, labels={ZONE_LABEL: zone}) for name, zone in (("a", "x"), ("b", "y"))]
-    cluster = cluster_of(nodes)
-    cluster.put_storage(StorageClass("sc", "local", "kubernetes.io/no-provisioner", waits=True))
-    for number in range(3):
-        volume = PersistentVolume(f"v{number}", f"v{number}", class_name="local", access_modes=("RWO",), capacity=1)
-        cluster.put_storage(volume)
-    claim = PersistentVolumeClaim("", "default", "t-data", class_name="local", access_modes=("RWO",), request=1)
-    own = PodSet(pod("t", devices=1, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
-    fit = run(how_many_of(cluster, Replicated(5, (own,)), PROFILE))
-    assert (fit.fitting, fit.limit and fit.limit.cause) == (3, "volumes")
-    cluster.put_storage(attrs.evolve(claim, uid="c", name="shared"))
-    assert answer(cluster, pod("t", devices=1, volume_claims=("shared",)), 5).fitting == 5
-    assert cluster.volumes.claim("default/shared") == attrs.evolve(claim, uid="c", name="shared")
-
-
-@pytest.mark.parametrize(
-    ("storage_class", "class_name", "want"),
-    [
-        (None, "gp3", "Volumes of the storage class gp3 are not considered: the class is not known here."),
-        (None, "", "Volumes of the default storage class are not considered"),
-        (StorageClass("sc", "gp3", "ebs.csi.aws.com"), "gp3", "they are provisioned before a pod has a node"),
-    ],
-)
-def test_a_claim_that_nobody_can_place_is_left_out(
-    storage_class: StorageClass | None, class_name: str, want: str
-) -> None:
-    """The pods would wait for the volume, not for a node: it limits nothing, and a note says so."""
-    cluster = cluster_of([node("a", TRN1)])
-    if storage_class is not None:
-        cluster.put_storage(storage_class)
-    claim = PersistentVolumeClaim("", "default", "t-data", class_name=class_name)
-    own = PodSet(pod("t", devices=8, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
-    fit = run(how_many_of(cluster, Replicated(2, (own,)), PROFILE))
-    assert fit.fitting == 2
-    assert want in fit.notes[0]
 
 
 def group(replicas: int) -> Replicated:
@@ -253,34 +163,7 @@ def test_a_group_counts_as_a_whole() -> None:
     ]
     assert fit.limit is not None
     assert (fit.limit.replica, fit.limit.part) == (2, "worker")
-    assert [(bought.nodes, bought.total) for bought in fit.purchases] == [(4, 3)]
     assert fit.asks == "1 x 8 Neuron devices and 2 x 16 Neuron devices"
-
-
-def test_several_workloads_take_space_from_each_other() -> None:
-    """The first one's replicas are there for the second one."""
-    cluster = cluster_of([node("a", TRN1)])
-    first, second = (Replicated(1, (PodSet(pod(name, devices=8)),), name) for name in ("first", "second"))
-    fits = run(how_many_of_each(cluster, (first, attrs.evolve(second, replicas=4)), lambda _: PROFILE))
-    assert [(fit.name, fit.fitting, fit.total) for fit in fits.workloads] == [("first", 1, 2), ("second", 1, 1)]
-    assert cluster.pod_count == 0
-
-
-def test_a_type_that_the_pods_name_is_bought() -> None:
-    """Also if the cluster has none of it; a type that the cluster has does not take them."""
-    selector = {INSTANCE_TYPE_LABEL: "trn2.48xlarge"}
-    fit = answer(cluster_of([node("a", TRN1)]), pod("t", devices=16, node_selector=selector), 3)
-    assert [(bought.instance_type, bought.nodes, bought.like) for bought in fit.purchases] == [("trn2.48xlarge", 3, "")]
-
-
-def test_a_cluster_without_neuron_gets_the_smallest_of_the_catalog() -> None:
-    """Three types, fewest devices first."""
-    fit = answer(cluster_of([node("a", "m5.xlarge")]), pod("t", devices=6), 2)
-    assert [(bought.instance_type, bought.nodes) for bought in fit.purchases] == [
-        ("inf2.48xlarge", 1),
-        ("inf2.24xlarge", 2),
-        ("inf1.24xlarge", 1),
-    ]
 
 
 def test_kept_space_is_not_free() -> None:
@@ -301,7 +184,7 @@ def test_a_step_builds_one_index(rest: dict[str, Any]) -> None:
     ]
     cluster = cluster_of(nodes, [pod("p", on="n0", devices=1, ids=(0,), labels={"app": "web"})])
     template = pod("t", devices=16, cpu=1, memory=1, labels={"app": "web"}, **rest)
-    steps = how_many_of(cluster, Replicated(152, (PodSet(template),)), PROFILE, buy=((2, TRN1),))
+    steps = how_many_of(cluster, Replicated(152, (PodSet(template),)), PROFILE)
     built = []
     with counted_index_work() as work:
         for _ in steps:
@@ -323,7 +206,7 @@ def test_groups_agree_with_placing_one_by_one(part: int) -> None:
         pod_sets = (PodSet(first, dice.randint(1, 2), "first"), PodSet(second, dice.randint(1, 2), "second"))
         one_by_one = OneByOne(nodes, list(bound), workloads)
         workload = Replicated(MOST, pod_sets)
-        fit = run(how_many_of(one_by_one.cluster(), workload, PROFILE, suggest=False))
+        fit = run(how_many_of(one_by_one.cluster(), workload, PROFILE))
         order = [pods.template for _ in range(MOST) for pods in pod_sets for _ in range(pods.count)]
         number = next((at for at, template in enumerate(order) if not one_by_one.count(template, 1)), len(order))
         assert (fit.fitting, fit.pods_fitting) == (number // workload.pods_per_replica, number)
@@ -331,12 +214,3 @@ def test_groups_agree_with_placing_one_by_one(part: int) -> None:
         assert (fit.limit.message if fit.limit else "") == one_by_one.refused
         complete += fit.fitting
     assert complete
-
-
-def test_an_unknown_type_is_said() -> None:
-    """Nothing is tried; the other purchase is."""
-    fit = answer(cluster_of([node("a", TRN1)]), pod("t", devices=16), 2, buy=((1, "x9.huge"), (1, "trn2.48xlarge")))
-    unknown, known, smallest = fit.purchases
-    assert unknown.problem
-    assert (known.gained, known.like, smallest.instance_type) == (1, "", TRN1)
-    assert "no trn2.48xlarge" in fit.notes[0]

@@ -1,87 +1,64 @@
 """
 YAML of API objects, read as kubectl reads it: dates are texts, and there are no types that JSON has not.
 
-A text is checked event by event before it is loaded: libyaml's loader needs the stack for each level, and crashes.
-Every error is a ValueError of one sentence.
+A text is checked event by event before it is loaded: libyaml's loader needs the stack for each level, and crashes. An
+alias is refused, because a small text can mean gigabytes with some.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
+import msgspec
+
+DEEPEST: Final = 200
 _TAG: Final = "tag:yaml.org,2002:"
 _TIMESTAMP: Final = f"{_TAG}timestamp"
 _TAGS: Final = ("!", *(f"{_TAG}{name}" for name in ("bool", "float", "int", "map", "null", "seq", "str")))
 
 
-def check_events(text: bytes, *, deepest: int, aliases: bool) -> None:
+def json_documents(text: bytes) -> Iterator[bytes]:
     """
-    Check a text before it is loaded.
+    Yield the documents that are not empty, as JSON.
 
     Raises:
-        ValueError: it is not YAML, has more than `deepest` levels, a type that JSON has not, or an alias where none is
-            allowed.
+        ValueError: the text is not YAML, is nested too deep, or has an alias, or what JSON has not; in one sentence.
     """
     import yaml  # takes 30 ms to import
 
-    depth = 0
-    with _said():
-        for event in yaml.parse(text, _loader()):
-            tag = getattr(event, "tag", None)
-            if tag is not None and tag not in _TAGS:
-                raise ValueError(f"the tag {tag} in line {line_of(event)}; leave it out")
-            if isinstance(event, yaml.AliasEvent) and not aliases:
-                raise ValueError(f"an alias in line {line_of(event)}; write the value out")
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > deepest:
-                    raise ValueError(f"more than {deepest} levels in line {line_of(event)}")
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-
-
-def composed(text: bytes) -> Iterator[Any]:
-    """Yield the documents as nodes with their lines; the text has been checked."""
-    import yaml
-
-    with _said():
-        yield from yaml.compose_all(text, _loader())
-
-
-def loaded(text: bytes) -> Iterator[Any]:
-    """Yield the documents that are not empty as JSON values; the text has been checked."""
-    import yaml
-
-    with _said():
-        for document in yaml.load_all(text, _without_dates(_loader())):
-            if document is not None:
-                yield document
-
-
-def line_of(item: Any) -> int:
-    """Return the line in which an event or a node begins."""
-    return int(item.start_mark.line) + 1
-
-
-@contextmanager
-def _said() -> Iterator[None]:
-    """Turn the library's errors into sentences."""
-    import yaml
-
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        yield
+        _check(yaml.parse(text, loader))
+        for document in yaml.load_all(text, _without_dates(loader)):
+            if document is not None:
+                yield msgspec.json.encode(document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
         raise ValueError(f"no YAML{where}: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
     except LookupError:
         raise ValueError("a value does not have the type of its tag") from None
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
-def _loader() -> Any:
+def _check(events: Iterator[Any]) -> None:
+    """Raise ValueError for what must not be loaded."""
     import yaml
 
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    depth = 0
+    for event in events:
+        line = event.start_mark.line + 1
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag not in _TAGS:
+            raise ValueError(f"the tag {tag} in line {line}; leave it out")
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"an alias in line {line}; write the value out")  # noqa: TRY004 - about a file
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise ValueError(f"more than {DEEPEST} levels in line {line}")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _without_dates(loader: Any) -> Any:
