@@ -17,7 +17,7 @@ import msgspec
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.json_scanner import decoded, finish_with_pauses, readable
+from neuron_scheduler.kube.objects.json_scanner import decoded, readable
 from neuron_scheduler.kube.objects.storage import CLAIMS, VOLUMES
 from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
@@ -117,7 +117,7 @@ class VolumeWriter:
         """Read an object and write it back changed, under the version that was read."""
         try:
             answer = await self.client.request("GET", path, timeout=READ_TIMEOUT)
-            changed = change(await finish_with_pauses(readable(answer.body)))
+            changed = change(await readable(answer.body))
             if isinstance(changed, Written | Failed):
                 return changed
             changed["metadata"].pop("managedFields", None)  # without them the API server keeps those it has

@@ -74,7 +74,7 @@ MUTANTS: Final = (
             Edit(
                 "kube.objects.json_scanner",
                 """
-                return decoder.decode(await finish_with_pauses(readable(text)))
+                return decoder.decode(await readable(text))
                 """,
                 """
                 raise
