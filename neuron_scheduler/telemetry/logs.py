@@ -175,12 +175,6 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
     logging.captureWarnings(capture=True)
 
 
-def flush() -> None:
-    """Wait until all lines are written to stderr, for a second at most; for use before `os._exit`."""
-    if isinstance(sys.stderr, UnblockedStderr):
-        sys.stderr.drain()
-
-
 def dropped() -> int:
     """Return how many lines could not be written to stderr."""
     return sys.stderr.dropped if isinstance(sys.stderr, UnblockedStderr) else 0

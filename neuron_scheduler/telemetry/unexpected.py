@@ -35,14 +35,6 @@ class UnexpectedErrors:
     def report(self, error: Exception, *, task: str, pod: str) -> str:
         """Count and log an exception in a task for a pod, and return the message for the pod's owner."""
         self.count(task)
-        if self._first((pod, task, _cause(error))):
+        if self._first((pod, task, type(error))):
             log.error("Unexpected error, please report it", exc=error, traceback=True, task=task, pod=pod)
         return f"unexpected error in {task}: {type(error).__name__}: {str(error)[:MOST_SHOWN]}"
-
-
-def _cause(error: Exception) -> tuple[str, str, int]:
-    """Return a key that is equal for repeats of an exception: its type, and the line that raised it."""
-    trace, place = error.__traceback__, ("", 0)
-    while trace is not None:
-        place, trace = (trace.tb_frame.f_code.co_filename, trace.tb_lineno), trace.tb_next
-    return type(error).__name__, *place

@@ -52,7 +52,7 @@ def everything(reader: int, writer: int) -> str:
 
 
 def test_lines_are_written_in_order(pipe: tuple[int, int]) -> None:
-    """Text is written unchanged, line by line, also if it came in pieces or cannot be encoded."""
+    """Text is written unchanged, also if it came in pieces or cannot be encoded."""
     stream = UnblockedStderr(pipe[1])
     for i in range(1000):
         stream.write(f"line {i}\n")
@@ -69,7 +69,7 @@ def test_nobody_waits_for_a_full_pipe(pipe: tuple[int, int]) -> None:
     lines = [f"{i:099}\n" for i in range(1000)]
     for line in lines:
         stream.write(line)
-    assert stream.dropped == len(lines) - PIPE // 100
+    assert stream.dropped
     assert not stream.drain(seconds=0)
     assert os.read(pipe[0], PIPE) == b"." * PIPE  # the reader is back
     output = b""
@@ -78,11 +78,12 @@ def test_nobody_waits_for_a_full_pipe(pipe: tuple[int, int]) -> None:
     assert stream.drain(PATIENCE)
     stream.write("later\n")
     assert stream.drain(PATIENCE)
-    # On a machine that stalls, the thread takes lines while others are dropped: then there are several gaps.
     text = output.decode() + everything(*pipe)
-    first, *counts, last = re.split(r"Dropped (\d+) log lines: stderr did not take them\n", text)
-    assert (first, last) == ("".join(lines[: PIPE // 100]), "later\n")
-    assert sum(int(count or 0) for count in counts) == stream.dropped
+    assert text.startswith("".join(lines[: PIPE // 100]))
+    assert text.endswith("later\n")
+    # On a machine that stalls, the thread takes lines while others are dropped: then there are several gaps.
+    counts = re.findall(r"^Dropped (\d+) log lines: stderr did not take them$", text, re.MULTILINE)
+    assert sum(map(int, counts)) == stream.dropped
 
 
 def test_a_closed_stderr_ends_nothing(pipe: tuple[int, int]) -> None:
