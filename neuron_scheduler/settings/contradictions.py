@@ -11,16 +11,13 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.settings.profile_config import RESERVED, ProfileConfig
-from neuron_scheduler.settings.setting import address_and_port, camel, declared, flag
+from neuron_scheduler.settings.setting import camel, declared, flag
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
 LONGEST_WRITE: Final = 4.0  # seconds; with the 10 s deadline below the 15 s of the Lease
 SHORTEST_WRITE: Final = 0.5
-LONGEST_LEASE: Final = (1 << 31) - 1  # `leaseDurationSeconds` is int32
 _PART: Final = 0.8  # of the time between the deadline and the end of the Lease
-LONGEST_LABEL: Final = 63
-"""Characters of a label's value."""
 
 
 def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
@@ -56,8 +53,6 @@ def _require(config: Any, name: str, described: str, value: object) -> None:
 
 def _require_profiles(config: Any, of_a_profile: Sequence[str]) -> None:
     names = [profile.scheduler_name for profile in config.profiles]
-    for name in names:
-        _require(config, "scheduler_name", "schedulerName", name)
     if not names:
         raise ConfigurationError("there is no profile: name at least one scheduler")
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -83,11 +78,6 @@ def _require_capacity_requests(profile: ProfileConfig, *, queue: bool) -> None:
             f"capacityRequests of {name!r} has no effect without a queue of our own: it is for pods that this"
             " scheduler places, not for kube-scheduler's; remove it"
         )
-    if len(name) > LONGEST_LABEL:
-        raise ConfigurationError(
-            f"schedulerName {name!r} is longer than {LONGEST_LABEL} characters, and with capacityRequests it must fit"
-            " into a label"
-        )
 
 
 def write_timeout(*, lease: float, renew: float) -> float:
@@ -98,11 +88,7 @@ def write_timeout(*, lease: float, renew: float) -> float:
 def _require_lease(*, lease: float, renew: float, retry: float) -> None:
     """Check the lease duration, the renew deadline and the retry period, in seconds."""
     duration, deadline = "--leader-elect-lease-duration", "--leader-elect-renew-deadline"
-    if lease > LONGEST_LEASE:
-        raise ConfigurationError(
-            f"{duration} is {lease:g}s; it must be {LONGEST_LEASE}s or less, which a Lease can say"
-        )
-    if lease < 1 or lease != int(lease):
+    if lease < 1 or lease % 1:
         raise ConfigurationError(f"{duration} is {lease:g}s; it must be whole seconds, 1s or more")
     if renew >= lease:
         raise ConfigurationError(f"{deadline} ({renew:g}s) must be below {duration} ({lease:g}s)")
@@ -127,10 +113,7 @@ def _require_pair(flags: str, *, cert_file: str, key_file: str) -> None:
 
 def _require_ports(config: Any) -> None:
     """Check the ports for health and metrics, and what they show."""
-    port, secure_port, certificate = config.port, config.secure_port, config.tls_cert_file
-    _require_pair("--tls", cert_file=certificate, key_file=config.tls_private_key_file)
-    if certificate and secure_port and secure_port == port:
-        raise ConfigurationError(f"--port and --secure-port are both {port}: give them different ports")
+    _require_pair("--tls", cert_file=config.tls_cert_file, key_file=config.tls_private_key_file)
     if config.authorize_metrics and not config.serves_tls:
         raise ConfigurationError(
             "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file:"
@@ -138,7 +121,7 @@ def _require_ports(config: Any) -> None:
         )
     if config.serve_page and not config.answer_questions:
         raise ConfigurationError("--serve-page needs --answer-questions: the page shows these answers")
-    if config.answer_questions and not (port or config.serves_tls):
+    if config.answer_questions and not (config.port or config.serves_tls):
         raise ConfigurationError(
             "--answer-questions needs --port above 0, or --secure-port above 0 with --tls-cert-file and"
             " --tls-private-key-file"
@@ -146,17 +129,11 @@ def _require_ports(config: Any) -> None:
 
 
 def _require_extender(config: Any) -> None:
-    address, certificate = config.extender_bind_address, config.extender_tls_cert_file
-    if not (config.queue or address):
+    certificate = config.extender_tls_cert_file
+    if not (config.queue or config.extender_bind_address):
         raise ConfigurationError("the command extender needs --extender-bind-address")
     _require_pair("--extender-tls", cert_file=certificate, key_file=config.extender_tls_private_key_file)
     if config.extender_client_ca_file and not certificate:
         raise ConfigurationError(
             "--extender-client-ca-file needs --extender-tls-cert-file: only TLS shows who the client is"
         )
-    if certificate and not address:
-        raise ConfigurationError("--extender-tls-cert-file needs --extender-bind-address")
-    others = {"--port": config.port, "--secure-port": config.secure_port if config.serves_tls else 0}
-    for name, port in others.items():
-        if address and port == address_and_port(address)[1]:
-            raise ConfigurationError(f"{name} and --extender-bind-address are both {port}: choose another port")

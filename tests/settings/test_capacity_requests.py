@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import attrs
 import pytest
 
 from neuron_scheduler.capacity.placeholders import NAMESPACE, SCHEDULER_NAME
@@ -70,16 +69,13 @@ def test_mistakes(tmp_path: Path, text: str, complaint: str) -> None:
 
 
 def test_contradictions() -> None:
-    """Nobody may serve placeholders, and kube-scheduler's pods get no machine; a label has to hold the name."""
+    """Nobody may serve placeholders, and kube-scheduler's pods get no machine."""
     asking = CapacityRequests()
     with pytest.raises(ConfigurationError, match="that of placeholders"):
         Config(profiles=(ProfileConfig(scheduler_name=RESERVED),))
     profiles = (ProfileConfig(scheduler_name="my-scheduler", capacity_requests=asking),)
     with pytest.raises(ConfigurationError, match="has no effect without a queue of our own"):
         Config(queue=False, extender_bind_address="127.0.0.1:1", profiles=profiles)
-    with pytest.raises(ConfigurationError, match="longer than 63 characters"):
-        Config(profiles=(attrs.evolve(profiles[0], scheduler_name="a" * 64),))
-    Config(profiles=(ProfileConfig(scheduler_name="a" * 64), attrs.evolve(profiles[0], scheduler_name="a" * 63)))
 
 
 def test_the_reserved_name_is_that_of_placeholders() -> None:

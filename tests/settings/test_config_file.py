@@ -178,7 +178,9 @@ def test_every_setting_has_its_place(write: Write) -> None:
             id="one name twice",
         ),
         pytest.param(
-            OURS + "profiles: [{schedulerName: A}]", "config.yaml: schedulerName is 'A'; it must be", id="no such name"
+            OURS + "profiles: [{schedulerName: A}]",
+            "config.yaml: schedulerName of 'A' is 'A'; it must be",
+            id="no such name",
         ),
         pytest.param(
             OURS + "profiles: [{schedulerName: a, volumeBindTimeout: 25h}]",
