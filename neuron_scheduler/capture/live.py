@@ -7,7 +7,7 @@ note says what is not considered. Writes nothing, and does not repeat a request 
 """
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -53,22 +53,22 @@ async def read(client: Client, *, namespace: str = "", profiles: Sequence[Profil
     collection = Collection(source=source, taken=time.time(), profiles=profiles or our_profiles())
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
-    async def listed(resource: Resource[Any]) -> None:
+    async def read_kind(resource: Resource[Any]) -> None:
         async with limiter:
             await _list(client, resource, collection, namespace)
 
-    await listed(NODES)  # alone: a reader without rights gets one error
+    await read_kind(NODES)  # alone: a reader without rights gets one error
     async with anyio.create_task_group() as tasks:
         for resource in collection.resources:
             if resource not in NEEDED:
-                tasks.start_soon(listed, resource)
-    await listed(PODS)  # last, as the process does: a pod comes after what it refers to
+                tasks.start_soon(read_kind, resource)
+    await read_kind(PODS)  # last, as the process does: a pod comes after what it refers to
     return collection.capture()
 
 
 async def _list(client: Client, resource: Resource[Any], collection: Collection, namespace: str) -> None:
     try:
-        for decoded in await _listed(client, resource):
+        for decoded in await listed(client, resource):
             collection.add(resource, decoded)
     except ApiError as error:
         if error.unauthorized:
@@ -85,22 +85,24 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection,
         collection.note(_left_out(resource, str(error)))
 
 
-async def _listed(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
-    """Return all objects of a kind; the list is begun once more if it takes so long that its version expires."""
+async def listed(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
+    """
+    Return all objects of a kind; the list is begun once more if it takes so long that its version expires.
+
+    Raises:
+        ApiError, UnreachableError: as `informer.pages`.
+    """
     for _ in range(EXPIRED_TRIES - 1):
         try:
-            return [decoded async for decoded in objects(client, resource)]
+            return await _listed_once(client, resource)
         except ApiError as error:
             if error.status != 410:
                 raise
-    return [decoded async for decoded in objects(client, resource)]
+    return await _listed_once(client, resource)
 
 
-async def objects(client: Client, resource: Resource[Listed]) -> AsyncIterator[Decoded[Listed]]:
-    """Yield the objects of a kind, listed once in pages of limited size; a large cluster is not kept in memory."""
-    async for page in pages(client, resource):
-        for decoded in page.objects:
-            yield decoded
+async def _listed_once(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
+    return [decoded async for page in pages(client, resource) for decoded in page.objects]
 
 
 async def _refused(client: Client, namespace: str) -> str:

@@ -76,12 +76,10 @@ class AnnotatedNode:
 
     Attributes:
         usage_maps: the annotations of AWS's extension by key, as they are.
-        health: the reason of the condition `NeuronHealth`; empty if it has none.
     """
 
     node: Node
     usage_maps: Mapping[str, str] = NO_LABELS
-    health: str = ""
 
     @property
     def name(self) -> str:

@@ -318,18 +318,18 @@ ANSWERS: Final = (
     Break(
         "check-is-content-without-rights",
         "neuron_scheduler/commands/check/subjects/installation.py",
-        "missing = [access.right for access in rights if not access.allowed]",
-        "missing = [access.right for access in rights if not access.right]",
+        "missing = [right for right, allowed in rights.items() if not allowed]",
+        "missing = [right for right, allowed in rights.items() if not right]",
         "`check` names the rights that the scheduler's account lacks.",
         ("tests/commands/check/subjects/test_findings.py",),
     ),
     Break(
         "check-is-content-with-a-policy-that-only-warns",
         "neuron_scheduler/commands/check/subjects/policies.py",
-        'if name != NAME and "Deny" not in actions:',
-        "if name != NAME and not actions:",
+        '        "validationActions": ["Deny"],\n',
+        "",
         "`check` finds a policy that denies nothing.",
-        ("tests/commands/check/subjects/test_findings.py",),
+        ("tests/commands/check/subjects/test_details.py",),
     ),
     Break(
         "a-captured-pod-replaces-another",

@@ -8,14 +8,12 @@ from typing import Any, Final
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.commands.check.reader import WATCHED
 from tests.support import wire_objects
 
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
 DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
 DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
-ACCOUNTS: Final = "/api/v1/namespaces/kube-system/serviceaccounts"
 LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -32,7 +30,6 @@ class ListingServer:
         pages: a proxy answers these paths with a page of this status.
         denied: rights that no ServiceAccount has, as `verb resource`.
         reviews: whether rights may be reviewed.
-        served: the kinds that discovery shows, by their paths.
         requests: the paths of the requests so far.
     """
 
@@ -42,7 +39,6 @@ class ListingServer:
     pages: Mapping[str, int] = attrs.field(factory=dict)
     denied: frozenset[str] = frozenset()
     reviews: bool = True
-    served: tuple[str, ...] = tuple(resource.path for resource in WATCHED)
     version: Any = attrs.field(factory=lambda: {"major": "1", "minor": "36", "gitVersion": "v1.36.2"})
     requests: list[str] = attrs.field(factory=list)
     url: str = ""
@@ -56,9 +52,6 @@ class ListingServer:
             return self.version if isinstance(self.version, web.Response) else web.json_response(self.version)
         if request.path == _REVIEWS and request.method == "POST":
             return _status(403) if not self.reviews else self._review(await request.json())
-        kinds = [{"name": name} for prefix, _, name in map(_parts, self.served) if prefix == request.path]
-        if kinds:
-            return web.json_response({"kind": "APIResourceList", "groupVersion": "any", "resources": kinds})
         if request.path in self.objects:
             return web.json_response(self.objects[request.path])
         listed = self.lists.get(request.path, self.default)
@@ -68,10 +61,6 @@ class ListingServer:
         wanted = review["spec"]["resourceAttributes"]
         allowed = f"{wanted['verb']} {wanted['resource']}" not in self.denied
         return web.json_response({**review, "status": {"allowed": allowed}}, status=201)
-
-
-def _parts(path: str) -> tuple[str, str, str]:
-    return path.rpartition("/")
 
 
 def _page(items: list[Any], query: Mapping[str, str]) -> web.Response:

@@ -16,19 +16,10 @@ import attrs
 import msgspec
 
 from neuron_scheduler import __version__
-from neuron_scheduler.capture.live import objects
+from neuron_scheduler.capture.live import listed
 from neuron_scheduler.commands.check import kinds
 from neuron_scheduler.commands.check.subjects import known
-from neuron_scheduler.commands.check.subjects.snapshot import (
-    Access,
-    Asking,
-    Lease,
-    Object,
-    SeenPod,
-    SeenWorkload,
-    Snapshot,
-    Unread,
-)
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Malformed, Resource
@@ -38,6 +29,7 @@ from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, W
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.reviews import ASKING, REVIEWING, Right, UserReviews, leading, scheduling
 from neuron_scheduler.kube.writes.lease import LeaseClient
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 
 WITHIN: Final = 10.0  # seconds for a small request
@@ -45,6 +37,13 @@ AT_ONCE: Final = 8  # reviews
 REVIEW: Final = "create subjectaccessreviews.authorization.k8s.io"
 WATCHED: Final[tuple[Resource[Any], ...]] = (NODES, BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE, PODS)
 """What the scheduler watches, and so needs rights for."""
+COMPONENT: Final = {
+    "namespaces": "/api/v1/namespaces",
+    "priorityclasses.scheduling.k8s.io": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "validatingadmissionpolicies.admissionregistration.k8s.io": kinds.LISTED["policies"].path,
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": kinds.LISTED["policy_bindings"].path,
+}
+"""The kinds of which manifests/components/capacity-requests has an object of the name `known.CAPACITY`."""
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -68,7 +67,7 @@ class Reader:
     names: tuple[str, ...] = ()
     lease_name: str = "my-scheduler"
     now: Callable[[], float] = time.time
-    _malformed: list[str] = attrs.field(factory=list, init=False)
+    _malformed: list[Malformed] = attrs.field(factory=list, init=False)
 
     async def read(self) -> Snapshot:
         """
@@ -79,14 +78,10 @@ class Reader:
             ConfigurationError: it does not know who we are.
         """
         version = await self._version()
-        listed = {name: partial(self._list, resource) for name, resource in kinds.lists(self.namespace).items()}
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
-            **listed,
-            "not_served": self._not_served,
-            "slices": self._slices,
+            **{name: partial(self._list, resource) for name, resource in kinds.LISTED.items()},
             "deployments": self._deployments,
             "lease": partial(attempt, "get leases.coordination.k8s.io", self._lease, None),
-            "others": self._others,
         }
         found: dict[str, Any] = {}
 
@@ -96,8 +91,11 @@ class Reader:
         async with anyio.create_task_group() as tasks:
             for name, read in reads.items():
                 tasks.start_soon(keep, name, read)
-        pods: tuple[SeenPod, ...] | Unread = found.pop("pods")
-        read_so_far = Snapshot(
+        if not isinstance(found["pods"], Unread):
+            found["pods"] = tuple(filter(kinds.asks, found["pods"]))
+        for name in ("policies", "policy_bindings"):
+            found[name] = found[name] if isinstance(found[name], Unread) else dict(found[name])
+        so_far = Snapshot(
             server=self.server,
             source=self.source,
             version=version,
@@ -105,16 +103,11 @@ class Reader:
             lease_name=self.lease_name,
             given_names=self.names,
             program_version=__version__,
-            malformed=tuple(sorted(self._malformed)),
-            pods=pods if isinstance(pods, Unread) else tuple(filter(kinds.asks, pods)),
-            system_pods=pods if isinstance(pods, Unread) else tuple(filter(kinds.is_of_system, pods)),
+            malformed=tuple(sorted(f"{each.kind} {each.key}: {each.reason}" for each in self._malformed)),
+            unreadable_pods=tuple(_unreadable(each) for each in self._malformed if each.kind == PODS.kind),
             **found,
         )
-        return attrs.evolve(
-            read_so_far,
-            rights=await review_rights(self.client, read_so_far),
-            asking=await read_asking(self.client, read_so_far),
-        )
+        return attrs.evolve(so_far, rights=await self._rights(so_far), lacking=await self._lacking(so_far))
 
     # One request
 
@@ -132,22 +125,6 @@ class Reader:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
 
-    async def _not_served(self) -> tuple[str, ...] | Unread:
-        """Return which of the kinds that the scheduler watches the API server does not serve, by their paths."""
-        missing: list[str] = []
-        for prefix in dict.fromkeys(resource.path.rpartition("/")[0] for resource in WATCHED):
-            served: frozenset[str] | Unread = await attempt(f"get {prefix}", partial(self._served, prefix), frozenset())
-            if isinstance(served, Unread):
-                return served
-            watched = (resource for resource in WATCHED if resource.path.rpartition("/")[0] == prefix)
-            missing += [resource.path for resource in watched if resource.name not in served]
-        return tuple(missing)
-
-    async def _served(self, prefix: str) -> frozenset[str]:
-        """Return the plurals of the kinds below a path, such as /apis/apps/v1."""
-        answer = await self.client.request("GET", prefix, timeout=WITHIN)
-        return frozenset(each.name for each in msgspec.json.decode(answer.body, type=_Discovered).resources)
-
     async def _lease(self) -> Lease:
         leases = LeaseClient(client=self.client, namespace=self.namespace, name=self.lease_name)
         record = await leases.get(within=WITHIN)
@@ -158,35 +135,17 @@ class Reader:
 
     async def _list(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
         """Return the objects of a kind; those that cannot be read are kept apart."""
-
-        async def every() -> tuple[T, ...]:
-            found: list[T] = []
-            async for decoded in objects(self.client, resource):
-                value = decoded.value
-                if isinstance(value, Malformed):
-                    self._malformed.append(f"{value.kind} {value.key}: {value.reason}")
-                elif value is not None:
-                    found.append(value)
-            return tuple(found)
-
         name = f"{resource.name}.{resource.group}" if resource.group else resource.name
-        place = f" in namespace {self.namespace}" if "/namespaces/" in resource.path else ""
-        return await attempt(f"list {name}{place}", every, ())
-
-    async def _others(self) -> tuple[tuple[Object, ...] | Unread, ...]:
-        return tuple([await self._list(resource) for resource in kinds.others(self.namespace)])
-
-    async def _slices(self) -> frozenset[str] | Unread:
-        """Return the nodes with ResourceSlices of AWS's driver, in the newest version that is served."""
-        for version in kinds.DRA_VERSIONS:
-            found = await self._list(kinds.slices(version))
-            if found:
-                return found if isinstance(found, Unread) else frozenset(found)
-        return frozenset()
+        found = await attempt(f"list {name}", partial(listed, self.client, resource), ())
+        if isinstance(found, Unread):
+            return found
+        values = [decoded.value for decoded in found]
+        self._malformed.extend(value for value in values if isinstance(value, Malformed))
+        return tuple(value for value in values if value is not None and not isinstance(value, Malformed))
 
     async def _deployments(self) -> tuple[SeenWorkload, ...] | Unread:
         """Return the Deployments of schedulers, with what their ConfigMaps say."""
-        found: tuple[SeenWorkload, ...] | Unread = await self._list(kinds.lists(self.namespace)["deployments"])
+        found: tuple[SeenWorkload, ...] | Unread = await self._list(kinds.DEPLOYMENTS)
         return found if isinstance(found, Unread) else tuple([await self._configured(each) for each in found])
 
     async def _configured(self, workload: SeenWorkload) -> SeenWorkload:
@@ -203,10 +162,9 @@ class Reader:
     async def _contents(self, workload: SeenWorkload) -> list[dict[str, str]] | Unread:
         """Return the files in the ConfigMaps that a Deployment mounts."""
         contents = []
-        namespace = workload.object.namespace
         for name in workload.config_maps:
-            read = partial(self._data, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-            data: dict[str, str] | Unread = await attempt(f"get configmaps in namespace {namespace}", read, {})
+            read = partial(self._data, f"/api/v1/namespaces/{workload.namespace}/configmaps/{name}")
+            data: dict[str, str] | Unread = await attempt(f"get configmaps in namespace {workload.namespace}", read, {})
             if isinstance(data, Unread):
                 return data
             contents.append(data)
@@ -216,17 +174,65 @@ class Reader:
         answer = await self.client.request("GET", path, timeout=WITHIN)
         return msgspec.json.decode(answer.body, type=_ConfigMap).data or {}
 
+    # Rights, and what asking for machines needs
+
+    async def _rights(self, read: Snapshot) -> dict[str, bool] | Unread:
+        """Return what our ServiceAccount may do, if we are installed in the namespace."""
+        if isinstance(read.deployments, Unread):
+            return read.deployments
+        if not any(deployment.namespace == read.namespace for deployment in read.ours):
+            return {}
+        rights = (*scheduling(WATCHED), *leading(read.namespace, read.lease_name))
+        flags = ("--authorize-metrics", "--answer-questions")
+        if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
+            rights += REVIEWING
+        return await self._reviewed(read, rights)
+
+    async def _reviewed(self, read: Snapshot, rights: Sequence[Right]) -> dict[str, bool] | Unread:
+        reviews, limiter = UserReviews(self.client), anyio.CapacityLimiter(AT_ONCE)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{read.namespace}", "system:authenticated")
+        answers: dict[Right, bool | Unread] = {}
+
+        async def review(right: Right) -> None:
+            ask = partial(reviews.may, read.username, groups, right.attributes)
+            async with limiter:
+                answers[right] = await attempt(REVIEW, ask, Unread(REVIEW, forbidden=False, reason="is not served"))
+
+        await review(rights[0])
+        if isinstance(answers[rights[0]], bool):  # if the first is refused, so are all
+            async with anyio.create_task_group() as tasks:
+                for right in rights[1:]:
+                    tasks.start_soon(review, right)
+        failed = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
+        return failed or {str(right): answers[right] is True for right in rights}
+
+    async def _lacking(self, read: Snapshot) -> tuple[str, ...] | Unread | None:
+        """Return what asking for machines needs and is not there; None if no Deployment of ours asks for any."""
+        if not any(deployment.asks for deployment in read.ours):
+            return None
+        lacking = []
+        for kind, path in COMPONENT.items():
+            request = partial(self.client.request, "GET", f"{path}/{known.CAPACITY}", timeout=WITHIN)
+            answer: object = await attempt(f"get {kind}", request, None)
+            if isinstance(answer, Unread):
+                return answer
+            if answer is None:
+                lacking.append(f"{kind.partition('.')[0]}/{known.CAPACITY}")
+        rights = await self._reviewed(read, ASKING)
+        if isinstance(rights, Unread):
+            return rights
+        return (*lacking, *(f"the right to {right}" for right, allowed in rights.items() if not allowed))
+
+
+def _unreadable(malformed: Malformed) -> Pod:
+    """Return what is known of a pod that cannot be read: it is an unknown holder on its node."""
+    namespace, _, name = malformed.key.partition("/")
+    uid = malformed.uid or malformed.key
+    return Pod(uid=uid, namespace=namespace, name=name, node_name=malformed.node_name)
+
 
 class _Version(msgspec.Struct, rename="camel"):
     git_version: str
-
-
-class _ServedKind(msgspec.Struct):
-    name: str
-
-
-class _Discovered(msgspec.Struct):
-    resources: list[_ServedKind]
 
 
 class _ConfigMap(msgspec.Struct):
@@ -252,50 +258,3 @@ async def attempt(request: str, work: Callable[[], Awaitable[T]], absent: K) -> 
         return Unread(request, forbidden=False, reason=str(error))
     except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         return Unread(request, forbidden=False, reason=str(error))
-
-
-async def review_rights(client: Client, read: Snapshot) -> tuple[Access, ...] | Unread | None:
-    """Return what our ServiceAccount may do; nothing if it does not exist, None if the server reviews no rights."""
-    rights = (*scheduling(WATCHED), *leading(read.namespace, read.lease_name))
-    flags = ("--authorize-metrics", "--answer-questions")
-    if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
-        rights += REVIEWING
-    return await reviewed(client, read, rights)
-
-
-async def reviewed(client: Client, read: Snapshot, rights: Sequence[Right]) -> tuple[Access, ...] | Unread | None:
-    """Return which of these rights our ServiceAccount has; nothing, or None, as in `review_rights`."""
-    if not isinstance(read.accounts, Unread) and read.account not in {found.name for found in read.accounts}:
-        return ()
-    reviews, limiter = UserReviews(client), anyio.CapacityLimiter(AT_ONCE)
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{read.namespace}", "system:authenticated")
-    answers: dict[Right, bool | Unread | None] = {}
-
-    async def review(right: Right) -> None:
-        async with limiter:
-            answers[right] = await attempt(REVIEW, partial(reviews.may, read.username, groups, right.attributes), None)
-
-    await review(rights[0])
-    if isinstance(answers[rights[0]], bool):  # if the first is refused, so are all
-        async with anyio.create_task_group() as tasks:
-            for right in rights[1:]:
-                tasks.start_soon(review, right)
-    failed = [answer for answer in answers.values() if not isinstance(answer, bool)]
-    return failed[0] if failed else tuple(Access(str(right), answers[right] is True) for right in rights)
-
-
-async def read_asking(client: Client, read: Snapshot) -> Asking | None:
-    """Return what asking for machines needs, as far as it is there; None if no Deployment of ours asks for any."""
-    if not any(deployment.asks for deployment in read.ours):
-        return None
-
-    async def is_there(request: str, path: str) -> bool | Unread:
-        answer: object = await attempt(f"get {request}", partial(client.request, "GET", path, timeout=WITHIN), None)
-        return answer if isinstance(answer, Unread) else answer is not None
-
-    classes = "priorityclasses.scheduling.k8s.io"
-    return Asking(
-        namespace=await is_there("namespaces", f"/api/v1/namespaces/{known.CAPACITY}"),
-        priority_class=await is_there(classes, f"/apis/scheduling.k8s.io/v1/priorityclasses/{known.CAPACITY}"),
-        rights=await reviewed(client, read, ASKING),
-    )

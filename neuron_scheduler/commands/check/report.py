@@ -59,7 +59,6 @@ SUBJECTS: Final = (
     Subject("policies", "Admission policies", policies.findings),
     Subject("capacity-requests", "Capacity requests", installation.of_asking),
     Subject("other-schedulers", "Other schedulers", other_schedulers.findings),
-    Subject("usage-maps", "Annotations of AWS's extension", pods.of_maps),
     Subject("allocations", "Allocations", pods.of_allocations),
     Subject("pods", "Scheduler names", pods.of_names),
 )
@@ -131,7 +130,6 @@ def _plain(_owner: object, _field: object, value: Any) -> Any:
 NAMED: Final = 5
 """So many objects of a finding are named; `-o json` has them all."""
 
-_COMPLETE: Final = frozenset({"account-lacks-rights"})  # their messages name all objects
 _LABELS: Final = {severity: severity.value.replace("-", " ") for severity in Severity}
 _COLOURS: Final = {
     Severity.OK: "32",
@@ -178,7 +176,7 @@ class TextReport:
         lines = list(self._paragraphs.wrapped(finding.message, first=first, rest=below))
         yield lines[0].replace(label, self._paragraphs.coloured(label, _COLOURS[finding.severity]), 1)
         yield from lines[1:]
-        if finding.severity is not Severity.UNCHECKED and finding.code not in _COMPLETE:
+        if finding.severity is not Severity.UNCHECKED:
             yield from self._objects(finding, below)
         if finding.advice:
             yield from self._paragraphs.wrapped(f"{finding.advice}.", first=below, rest=below)

@@ -102,12 +102,8 @@ NODES: Final[Resource[Node]] = Resource(
 
 def _annotated(node: _Node) -> AnnotatedNode:
     annotations = node.metadata.annotations or NO_LABELS
-    conditions = (node.status and node.status.conditions) or ()
-    return AnnotatedNode(
-        _read(node),
-        usage_maps={key: annotations[key] for key in USAGE_MAPS if key in annotations} or NO_LABELS,
-        health=next((c.reason or "" for c in conditions if c.type == NEURON_HEALTH), ""),
-    )
+    usage_maps = {key: annotations[key] for key in USAGE_MAPS if key in annotations}
+    return AnnotatedNode(_read(node), usage_maps or NO_LABELS)
 
 
 ANNOTATED_NODES: Final[Resource[AnnotatedNode]] = Resource(

@@ -17,7 +17,6 @@ from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
 from tests.support import wire_objects
 from tests.support.listing_server import (
-    ACCOUNTS,
     DAEMON_SETS,
     DEPLOYMENTS,
     LEASE,
@@ -50,48 +49,18 @@ async def test_an_api_server_that_serves_nothing_else() -> None:
         snapshot = await read(server)
     assert snapshot.unread == ()
     assert snapshot.version == "v1.36.2"
-    assert (snapshot.nodes, snapshot.pods, snapshot.deployments, snapshot.rights) == ((), (), (), ())
+    assert (snapshot.nodes, snapshot.pods, snapshot.deployments, snapshot.rights) == ((), (), (), {})
     assert snapshot.lease is None
-    assert not snapshot.installed
 
 
-async def test_kinds_that_are_not_served() -> None:
-    """Discovery shows which of the watched kinds are missing; where it may not be read, that is said."""
-    served = tuple(r.path for r in WATCHED if r.group != "policy" and r.name != "csinodes")
-    async with listing(served=served) as server:
-        assert (await read(server)).not_served == (
-            "/apis/policy/v1/poddisruptionbudgets",
-            "/apis/storage.k8s.io/v1/csinodes",
-        )
-    async with listing(served=(), lists={"/api/v1": 403}) as server:
-        assert (await read(server)).not_served == Unread("get /api/v1")
-
-
-async def test_nodes_with_what_only_the_check_reads() -> None:
-    """Usage maps, the reason of NeuronHealth, and a node that cannot be read."""
-    annotations = {"NEURON_DEV_USAGE_MAP": "true", "other": "x"}
-    conditions = [{"type": "NeuronHealth", "status": "True", "reason": "NeuronHasError_DMA_ERROR"}]
-    nodes = [
-        wire_objects.node("a", metadata={"annotations": annotations}, status={"conditions": conditions}),
-        wire_objects.node("b", spec={"taints": 7}),
-    ]
-    async with listing(lists={NODES: nodes}) as server:
-        snapshot = await read(server)
-    faulty, odd = snapshot.nodes
-    assert (faulty.usage_maps, faulty.health) == ({"NEURON_DEV_USAGE_MAP": "true"}, "NeuronHasError_DMA_ERROR")
-    assert faulty.node.neuron_unhealthy
-    assert "cannot be read" in odd.node.refusal
-
-
-async def test_of_pods_only_some_are_kept() -> None:
-    """Those with Neuron, no placeholders, those that cannot be read, and those of the system; over several pages."""
+async def test_nodes_and_pods() -> None:
+    """Of pods those with Neuron, no placeholders, over several pages; what cannot be read is known by name."""
     plain = [wire_objects.pod(f"plain-{number}") for number in range(700)]
-    plugin = wire_objects.pod("plugin", metadata={"labels": {"name": "neuron-device-plugin-ds"}})
-    plugin["spec"]["serviceAccountName"] = "neuron-device-plugin"
     odd = wire_objects.pod("odd", spec={"containers": 7, "nodeName": "n"})
     asking = neuron_pod("placeholder", 16)
     asking["metadata"]["namespace"] = "neuron-scheduler-capacity"
-    pods = [*plain, asking, neuron_pod("ours", 4, on="n"), plugin, odd]
+    pods = [*plain, asking, neuron_pod("ours", 4, on="n"), odd]
+    nodes = [wire_objects.node("n"), wire_objects.node("odd", spec={"taints": 7})]
     lease = {
         "metadata": {"name": "my-scheduler", "namespace": "kube-system", "resourceVersion": "3"},
         "spec": {
@@ -100,13 +69,15 @@ async def test_of_pods_only_some_are_kept() -> None:
             "renewTime": "2026-11-22T10:00:00.000000Z",
         },
     }
-    async with listing(lists={PODS: pods}, objects={LEASE: lease}) as server:
+    async with listing(lists={NODES: nodes, PODS: pods}, objects={LEASE: lease}) as server:
         snapshot = await read(server, now=lambda: 1795341607.0)
     assert server.requests.count(PODS) == 2
-    assert [(each.pod.key, each.readable) for each in snapshot.pods] == [("default/ours", True), ("default/odd", False)]
-    assert [(seen.pod.name, seen.account) for seen in snapshot.system_pods] == [("plugin", "neuron-device-plugin")]
+    assert [node.name for node in snapshot.nodes if "cannot be read" in node.refusal] == ["odd"]
+    assert [pod.key for pod in snapshot.pods] == ["default/ours"]
+    assert [pod.key for pod in snapshot.unreadable_pods] == ["default/odd"]
+    assert [text.partition(": ")[0] for text in snapshot.malformed] == ["Pod default/odd"]
     assert snapshot.lease == Lease("my-scheduler-5f6d-x_0a1b", 15, 7.0)
-    assert snapshot.cluster.node_of("uid-ours") == "n"
+    assert [snapshot.cluster.node_of(uid) for uid in ("uid-ours", "uid-odd")] == ["n", "n"]
 
 
 UNAUTHORIZED = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 401, "reason": "Unauthorized"}
@@ -165,44 +136,44 @@ async def test_the_config_maps_of_other_programs_are_not_read() -> None:
     assert f"{CONFIG_MAPS}/airflow" not in server.requests
 
 
+OURS = workload("my-scheduler", args=["run"])
+
+
 async def test_rights_of_the_service_account() -> None:
     """Each is reviewed once; those that are missing are named."""
-    async with listing(
-        lists={ACCOUNTS: [wire_objects.node("neuron-scheduler")]}, denied=frozenset({"list nodes", "create pods"})
-    ) as server:
-        snapshot = await read(server)
-    assert isinstance(snapshot.rights, tuple)
-    assert [access.right for access in snapshot.rights if not access.allowed] == ["list nodes", "create pods/binding"]
-    assert len(snapshot.rights) == 2 * len(WATCHED) + 14
+    async with listing(lists={DEPLOYMENTS: [OURS]}, denied=frozenset({"list nodes", "create pods"})) as server:
+        rights = (await read(server)).rights
+    assert isinstance(rights, dict)
+    assert [right for right, allowed in rights.items() if not allowed] == ["list nodes", "create pods/binding"]
+    assert sum("subjectaccessreviews" in path for path in server.requests) == len(rights) > 2 * len(WATCHED)
 
 
 async def test_nothing_is_read_of_asking_where_nobody_asks() -> None:
     """The person who checks needs no right for what is not used."""
-    async with listing(lists={DEPLOYMENTS: [workload("my-scheduler", args=["run"])]}) as server:
+    async with listing(lists={DEPLOYMENTS: [OURS]}) as server:
         snapshot = await read(server)
-    assert snapshot.asking is None
+    assert snapshot.lacking is None
     assert not [path for path in server.requests if "capacity" in path or "autoscaling" in path]
 
 
 async def test_what_asking_for_machines_needs() -> None:
-    """The namespace, the priority class, and the rights there."""
+    """What is not there is named: objects of the component, and rights."""
     profile = {"schedulerName": "my-scheduler", "capacityRequests": {}}
     config = json.dumps({"kind": "NeuronSchedulerConfiguration", "profiles": [profile, {"capacityRequests": None}]})
     deployment = workload("my-scheduler", args=["run", "--scheduler-name=x"], config_maps=["c"])
+    there = ("/api/v1/namespaces", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies")
+    objects: dict[str, Any] = {f"{path}/neuron-scheduler-capacity": {} for path in there}
     async with listing(
-        lists={DEPLOYMENTS: [deployment], ACCOUNTS: [wire_objects.node("my-scheduler")]},
-        objects={
-            f"{CONFIG_MAPS}/c": {"data": {"config.yaml": config}},
-            "/api/v1/namespaces/neuron-scheduler-capacity": {},
-        },
+        lists={DEPLOYMENTS: [deployment]},
+        objects={f"{CONFIG_MAPS}/c": {"data": {"config.yaml": config}}, **objects},
         denied=frozenset({"create pods"}),
     ) as server:
-        asking = (await read(server)).asking
-    assert asking is not None
-    assert (asking.namespace, asking.priority_class) == (True, False)
-    assert isinstance(asking.rights, tuple)
-    refused = ["create pods in namespace neuron-scheduler-capacity"]
-    assert [access.right for access in asking.rights if not access.allowed] == refused
+        lacking = (await read(server)).lacking
+    assert lacking == (
+        "priorityclasses/neuron-scheduler-capacity",
+        "validatingadmissionpolicybindings/neuron-scheduler-capacity",
+        "the right to create pods in namespace neuron-scheduler-capacity",
+    )
 
 
 async def test_what_may_not_be_read_of_asking() -> None:
@@ -212,13 +183,13 @@ async def test_what_may_not_be_read_of_asking() -> None:
     objects = {f"{CONFIG_MAPS}/c": {"data": {"config.yaml": config}}}
     async with listing(lists={DEPLOYMENTS: [deployment]}, objects=objects, default=403) as server:
         snapshot = await read(server)
-    assert snapshot.asking is not None
-    assert {"get namespaces", "get priorityclasses.scheduling.k8s.io"} <= {one.request for one in snapshot.unread}
+    assert snapshot.lacking == Unread("get namespaces")
+    assert snapshot.lacking in snapshot.unread
 
 
 async def test_rights_that_may_not_be_reviewed() -> None:
     """It is said which right the reader lacks, after one request."""
-    async with listing(lists={ACCOUNTS: [wire_objects.node("neuron-scheduler")]}, reviews=False) as server:
+    async with listing(lists={DEPLOYMENTS: [OURS]}, reviews=False) as server:
         snapshot = await read(server)
     assert snapshot.rights == Unread("create subjectaccessreviews.authorization.k8s.io")
     assert sum("subjectaccessreviews" in path for path in server.requests) == 1
@@ -233,7 +204,7 @@ async def test_refusals_and_failures() -> None:
     assert isinstance(snapshot.deployments, Unread)
     assert not snapshot.deployments.forbidden
     assert snapshot.deployments.reason.startswith("500")
-    assert [each.node.name for each in snapshot.nodes] == ["a"]
+    assert [node.name for node in snapshot.nodes] == ["a"]
     assert {one.request for one in snapshot.unread} == {"list daemonsets.apps", "list deployments.apps"}
 
 
@@ -242,7 +213,7 @@ async def test_an_object_that_cannot_be_read() -> None:
     odd = workload("odd-scheduler") | {"spec": 7}
     async with listing(lists={DEPLOYMENTS: [odd, workload("a-scheduler")]}) as server:
         snapshot = await read(server)
-    assert [deployment.object.name for deployment in snapshot.deployments] == ["a-scheduler"]
+    assert [deployment.name for deployment in snapshot.deployments] == ["a-scheduler"]
     (text,) = snapshot.malformed
     assert text.startswith("Deployment kube-system/odd-scheduler: ")
 
@@ -262,20 +233,9 @@ async def test_a_reader_without_any_right() -> None:
     async with listing(default=403) as server:
         snapshot = await read(server)
     requests = {one.request for one in snapshot.unread}
-    assert {"list nodes", "list pods", "list roles.rbac.authorization.k8s.io in namespace kube-system"} <= requests
+    assert {"list nodes", "list pods", "get leases.coordination.k8s.io"} <= requests
     unread = {field.name for field in attrs.fields(Snapshot) if isinstance(getattr(snapshot, field.name), Unread)}
-    assert unread >= {"nodes", "pods", "slices", "deployments", "daemon_sets", "lease", "policies", "role_bindings"}
-
-
-async def test_nodes_with_dra() -> None:
-    """ResourceSlices of AWS's driver, in the newest version that is served."""
-    slices = [
-        {"metadata": {"name": name}, "spec": {"driver": driver, "nodeName": name}}
-        for name, driver in (("a", "neuron.aws.com"), ("b", "gpu.example.com"))
-    ]
-    async with listing(lists={"/apis/resource.k8s.io/v1beta2/resourceslices": slices}) as server:
-        snapshot = await read(server)
-    assert snapshot.slices == frozenset({"a"})
+    assert unread >= {"nodes", "pods", "deployments", "daemon_sets", "lease", "policies", "policy_bindings", "rights"}
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ DEPLOYMENTS: Final = f"/apis/apps/v1/{SYSTEM}/deployments"
 DAEMON_SETS: Final = f"/apis/apps/v1/{SYSTEM}/daemonsets"
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+POLICY_BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 HOLDER: Final = "my-scheduler-6d5f9c7b8-x2x9k_393c7694"
 
 
@@ -69,13 +70,6 @@ PLUGIN: Final = workload(
     account="neuron-device-plugin",
     image="public.ecr.aws/neuron/neuron-device-plugin:2.26.26.0",
 )
-AWS_BINDING: Final[Object] = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRoleBinding",
-    "metadata": {"name": "my-scheduler-as-kube-scheduler"},
-    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kube-scheduler"},
-    "subjects": [{"kind": "ServiceAccount", "name": "my-scheduler", "namespace": "kube-system"}],
-}
 
 
 @asynccontextmanager
@@ -196,10 +190,13 @@ async def test_the_documented_commands(healthy: ControlPlane, tmp_path: Path) ->
 
 async def test_a_viewer(healthy: ControlPlane) -> None:
     """With what the ClusterRole `view` allows, much is checked and the rest is marked: exit code 1, no false alarm."""
-    binding = AWS_BINDING | {
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
         "metadata": {"name": "viewer"},
-        "roleRef": AWS_BINDING["roleRef"] | {"name": "system:aggregate-to-view"},
-        "subjects": [{"kind": "User", "name": "viewer", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "system:aggregate-to-view"},
+        "subjects": [{"kind": "User", "name": "viewer", "apiGroup": group}],
     }
     await healthy.admin.post(BINDINGS, binding)
     await until(lambda: may(healthy, "viewer", "list", "pods"))
@@ -212,15 +209,13 @@ async def test_a_viewer(healthy: ControlPlane) -> None:
 
 
 async def test_sick_nodes_and_pods(sick: ControlPlane) -> None:
-    """A node without the plugin, a faulty one, stale annotations, unknown and overlapping ids, wrong names."""
+    """A node without the plugin, a faulty one, unknown ids, wrong names."""
     api = sick.admin
     faulty = node_manifest("trn1-b")
     health = {"type": "NeuronHealth", "status": "True", "reason": "NeuronHasError_DMA_ERROR"}
     faulty["status"]["conditions"].append(health)
     for node in (node_manifest("trn1-c", neuron=0, neuroncore=0), faulty):
         await create_node(api, node)
-    annotations = {"NEURON_DEV_USAGE_MAP": ",".join(["true"] * 16)}
-    await api.patch("/api/v1/nodes/trn1-a", {"metadata": {"annotations": annotations}})
     stray = pod_manifest("stray", neuron=2, scheduler_name="default-scheduler")
     await bind(api, await create_pod(api, stray), "inf2-a")
     await create_pod(api, pod_manifest("typo", neuron=1, scheduler_name="my-schedular"))
@@ -232,26 +227,24 @@ async def test_sick_nodes_and_pods(sick: ControlPlane) -> None:
         "unhealthy-nodes",
         "allocations-unreadable",
         "no-scheduler-name",
-        "mistyped-scheduler-name",
+        "unknown-scheduler-name",
     }
     assert found["nodes-without-device-plugin"].objects == ("trn1-c",)
-    assert found["unhealthy-nodes"].objects == ("trn1-b: NeuronHasError_DMA_ERROR",)
+    assert found["unhealthy-nodes"].objects == ("trn1-b",)
     assert found["allocations-unreadable"].objects == ("default/stray on inf2-a: no annotation names its ids",)
-    assert found["usage-maps-left"].objects[0].startswith("trn1-a: NEURON_DEV_USAGE_MAP has 0,1,2,3,4")
 
 
 async def test_sick_objects(sick: ControlPlane) -> None:
-    """Leftover rights, AWS's extension, missing rights, an edited and an older policy, a Lease that nobody renews."""
+    """AWS's extension, missing rights, an edited policy, a binding that only audits, a Lease that nobody renews."""
     api, plane = sick.admin, sick
-    await api.post(BINDINGS, AWS_BINDING)
     labels = {"app": "neuron-scheduler", "component": "k8s-neuron-scheduler"}
     image = "public.ecr.aws/neuron/neuron-scheduler:2.30.0.0"
     aws = workload("Deployment", "k8s-neuron-scheduler", labels, account="k8s-neuron-scheduler", image=image)
     await api.post(DEPLOYMENTS, aws)
     await api.delete(f"{BINDINGS}/neuron-scheduler")
-    leader = await api.get(f"{POLICIES}/neuron-scheduler-leader")
-    leader["metadata"] = {"name": "my-scheduler-leader", "labels": leader["metadata"]["labels"]}
-    await api.post(POLICIES, leader)
+    bound = await api.get(f"{POLICY_BINDINGS}/neuron-scheduler-node-name")
+    bound["spec"]["validationActions"] = ["Audit"]
+    await api.put(f"{POLICY_BINDINGS}/neuron-scheduler-node-name", bound)
     names = await api.get(f"{POLICIES}/neuron-scheduler-name")
     names["spec"]["failurePolicy"] = "Ignore"
     await api.put(f"{POLICIES}/neuron-scheduler-name", names)
@@ -264,15 +257,14 @@ async def test_sick_objects(sick: ControlPlane) -> None:
     report = await check(plane)
     found = findings(report)
     assert acting(report) >= {
-        "leftover-role-bindings",
         "extension-may-not-write",
         "account-lacks-rights",
-        "older-policies",
+        "policy-not-bound",
         "policy-stale",
         "lease-not-held",
     }
     assert "create pods/binding" in found["account-lacks-rights"].objects
-    assert found["older-policies"].command.endswith("validatingadmissionpolicy/my-scheduler-leader")
+    assert "its validationActions differ" in found["policy-not-bound"].message
     assert "failurePolicy" in found["policy-stale"].message
     (age,) = re.findall(r"renewed (\d+) s ago", found["lease-not-held"].message)
     assert int(age) >= 600  # the commands since then take their time

@@ -10,11 +10,11 @@ from neuron_scheduler.commands.check import kinds
 from neuron_scheduler.commands.check.report import SUBJECTS
 from neuron_scheduler.commands.check.subjects import policies
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION
-from neuron_scheduler.commands.check.subjects.snapshot import Lease, Object, Policy, SeenWorkload, Snapshot
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Specs
 from tests.support.builders import pod
 from tests.support.helm import Helm
 from tests.support.kustomize import ROOT, customized, rendered
-from tests.support.snapshots import HEALTHY, neuron_pods
+from tests.support.snapshots import HEALTHY
 from tests.support.wire_objects import encoded
 
 POLICY = "ValidatingAdmissionPolicy"
@@ -23,28 +23,22 @@ POLICY = "ValidatingAdmissionPolicy"
 def snapshot_of(objects: dict[str, Any]) -> Snapshot:
     """Return a cluster with these objects, whose pods are ready."""
     config_maps = [item.get("data", {}) for item in objects.values() if item["kind"] == "ConfigMap"]
-    deployments = kinds.lists("kube-system")["deployments"]
-    found = [deployments.decode(encoded(item)).value for item in objects.values() if item["kind"] == "Deployment"]
-    ready = [
-        attrs.evolve(kinds.configured(workload, config_maps), ready=workload.replicas)
-        for workload in found
-        if isinstance(workload, SeenWorkload)
-    ]
-    assert len(ready) == 1
+    (item,) = [item for item in objects.values() if item["kind"] == "Deployment"]
+    workload = kinds.DEPLOYMENTS.decode(encoded(item)).value
+    assert isinstance(workload, SeenWorkload)
     return attrs.evolve(
         HEALTHY,
-        deployments=tuple(ready),
-        lease=Lease(f"{ready[0].object.name}-5f6d-x_0a1b", 15, 1.0),
+        deployments=(attrs.evolve(kinds.configured(workload, config_maps), ready=workload.replicas),),
+        lease=Lease(f"{workload.name}-5f6d-x_0a1b", 15, 1.0),
         pods=(),
         policies=of_kind(objects, POLICY),
         policy_bindings=of_kind(objects, f"{POLICY}Binding"),
     )
 
 
-def of_kind(objects: dict[str, Any], kind: str) -> tuple[Policy, ...]:
+def of_kind(objects: dict[str, Any], kind: str) -> Specs:
     """Return the policies, or their bindings."""
-    found = [item for item in objects.values() if item["kind"] == kind]
-    return tuple(Policy(Object(kind, item["metadata"]["name"]), item["spec"]) for item in found)
+    return {item["metadata"]["name"]: item["spec"] for item in objects.values() if item["kind"] == kind}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +86,6 @@ def test_the_chart_is_well(settings: tuple[str, ...], names: tuple[str, ...], tm
 def test_pods_of_the_other_road() -> None:
     """On the road with the default scheduler nobody serves my-scheduler."""
     snapshot = snapshot_of(rendered(ROOT / "manifests" / "default-scheduler"))
-    waiting = attrs.evolve(snapshot, pods=neuron_pods(pod("a", devices=4, scheduler_name="my-scheduler")))
+    waiting = attrs.evolve(snapshot, pods=(pod("a", devices=4, scheduler_name="my-scheduler"),))
     codes = {finding.code for subject in SUBJECTS for finding in subject.findings(waiting)}
     assert "unknown-scheduler-name" in codes

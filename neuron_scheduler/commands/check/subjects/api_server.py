@@ -1,10 +1,10 @@
-"""The API server answers, is of a supported version, and serves what the scheduler watches."""
+"""The API server answers, and is of a supported version."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 
 OLDEST: Final = (1, 33)
@@ -15,19 +15,7 @@ _SUPPORTED: Final = f"supported: {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what there is to say about the server."""
-    yield from _about_version(snapshot)
-    missing = tuple(snapshot.not_served)
-    if missing:
-        yield error(
-            "kinds-not-served",
-            f"The API server does not serve {', '.join(missing)}; the scheduler does not become ready",
-            objects=missing,
-            advice="Remove what switches it off from kube-apiserver's --runtime-config",
-        )
-
-
-def _about_version(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what there is to say about the server's version."""
     version = snapshot.version
     if isinstance(version, Unread):
         yield unknown("version-unknown", "Its version is", f"{version} ({_SUPPORTED})")

@@ -1,12 +1,12 @@
 """
-The admission policies: there, as this version expects them, for the account that the scheduler has, and bound.
+The admission policies: each policy and its binding are what this version installs, or a finding says what differs.
 
 Without them nothing stops two schedulers, or users, from giving one device to two pods. Decisions 3 and 8 say why each
-exists. A policy of an older version for another account refuses our Bindings.
+exists.
 
-The API server adds defaults, and a person may write other accounts, `writers` and `names`. So these are taken out
-before a policy is compared with that of this version, whose texts `EXPECTED` has as digests: the manifests are not part
-of the program. `tests/commands/check/subjects/test_policies.py` compares them with `manifests/`, and prints new ones.
+The API server adds defaults, and a person may write other `writers` and `names`. So these are taken out before a policy
+is compared with that of this version, whose texts `EXPECTED` has as digests: the manifests are not part of the program.
+`tests/commands/check/subjects/test_policies.py` compares them with `manifests/`, and prints new ones.
 """
 
 import hashlib
@@ -17,160 +17,33 @@ from typing import Any, Final
 
 from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import (
-    ALLOCATIONS,
-    CAPACITY,
-    KEEPER,
-    LEADER,
-    NAME,
-    NODE_NAME,
-    POLICIES,
-)
-from neuron_scheduler.commands.check.subjects.snapshot import Policy, Snapshot, Unread
+from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
+from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.wording import listed
 
-PURPOSES = {
+PURPOSES: Final = {
     LEADER: "an old leader's Bindings are not refused",
     ALLOCATIONS: "any user can write the annotations that say which devices a pod has",
     NODE_NAME: "pods can take devices on a node that they name themselves",
     NAME: "nobody is warned of pods without our scheduler name",
 }
+Spec = Mapping[str, Any]
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what is wrong with each policy, and whether the keeper of the watch is there."""
-    for unread in (snapshot.policies, snapshot.policy_bindings):
-        if isinstance(unread, Unread):
-            yield unknown("policies-unknown", "Admission policies are", unread)
-            return
-    policies, bindings = _by_name(snapshot.policies), _by_name(snapshot.policy_bindings)
-    if not (snapshot.installed or policies.keys() & set(POLICIES)):
+    """Yield the first fault of each policy, and whether the keeper of the watch is there."""
+    policies, bindings = snapshot.policies, snapshot.policy_bindings
+    if isinstance(policies, Unread) or isinstance(bindings, Unread):
+        yield unknown(
+            "policies-unknown", "Admission policies are", policies if isinstance(policies, Unread) else bindings
+        )
+        return
+    if not (snapshot.ours or policies.keys() & set(POLICIES)):
         kept = f"; {KEEPER} is there, and is to stay" if KEEPER in policies else ""
         yield note("policies-not-installed", f"The admission policies are not installed{kept}")
         return
-    if snapshot.is_older:
-        yield note("policies-of-older-version", "The admission policies are those of an older version")
-        return
-    absent = [name for name in POLICIES if name not in policies]
-    for name in absent:
-        yield warning(
-            "policy-missing", f"The policy {name} is missing: {PURPOSES[name]}", command=commands.apply(snapshot)
-        )
-    faults = [fault for name in POLICIES if name in policies for fault in _faults(snapshot, policies[name], bindings)]
+    faults = [fault for name in POLICIES if (fault := _fault(snapshot, name, policies.get(name), bindings.get(name)))]
     yield from faults
-    yield from _keeper(policies, bindings)
-    if not (absent or faults):
-        yield ok("policies", f"All {len(POLICIES)} policies are those of version {snapshot.program_version}, and bound")
-
-
-def _by_name(policies: "tuple[Policy, ...] | Unread") -> dict[str, Policy]:
-    return {policy.object.name: policy for policy in policies}
-
-
-def _faults(snapshot: Snapshot, policy: Policy, bindings: Mapping[str, Policy]) -> Iterator[Finding]:
-    """Yield what is wrong with a policy of ours and its binding."""
-    name = policy.object.name
-    others = sorted(accounts(policy.spec) - {snapshot.username})
-    if others:
-        yield error(
-            "policy-for-another-account",
-            f"The policy {name} is for {listed(others)}, but the scheduler is {snapshot.username}",
-            advice="It refuses the scheduler, or does not protect from others",
-            command=commands.apply(snapshot),
-        )
-    found, expected = digests(policy.spec), EXPECTED.get(name, {})
-    differing = [part for part, digest in expected.items() if found[part] != digest]
-    if differing:
-        yield warning(
-            "policy-stale",
-            f"The policy {name} is not that of version {snapshot.program_version}: its {listed(differing)} differ",
-            advice="If you have changed it yourself, compare it with the manifest",
-            command=commands.apply(snapshot),
-        )
-    if name == NAME:
-        yield from _names(snapshot, policy)
-    if name == LEADER:
-        yield from _without_election(snapshot)
-    yield from _binding_faults(snapshot, name, bindings.get(name))
-
-
-def _names(snapshot: Snapshot, policy: Policy) -> Iterator[Finding]:
-    names = strings_of(policy.spec, "names")
-    missing = [name for name in snapshot.scheduler_names if name not in names]
-    if missing:
-        yield warning(
-            "policy-without-scheduler-name",
-            f"The policy {NAME} does not know {listed(missing)}, and warns of pods that are right, or refuses them",
-            advice=f"Add each scheduler name to {commands.NAMES}",
-            command=commands.apply(snapshot),
-        )
-
-
-def _without_election(snapshot: Snapshot) -> Iterator[Finding]:
-    for deployment in snapshot.ours:
-        if "false" in deployment.values_of("--leader-elect"):
-            yield error(
-                "policy-without-election",
-                f"Deployment {deployment.object.key} has --leader-elect=false, so the policy {LEADER} refuses its"
-                " Bindings as soon as the Lease exists",
-                advice="Remove the flag, or the policy's binding",
-            )
-
-
-def _binding_faults(snapshot: Snapshot, name: str, binding: Policy | None) -> Iterator[Finding]:
-    """Yield why a policy does not act as it should: it is not bound, only warns, or reads another Lease."""
-    if binding is None or binding.spec.get("policyName") != name:
-        yield error(
-            "policy-not-bound",
-            f"The policy {name} has no binding of its name, so it does nothing",
-            command=commands.apply(snapshot),
-        )
-        return
-    actions = set(binding.spec.get("validationActions") or ())
-    if name != NAME and "Deny" not in actions:
-        yield error(
-            "policy-denies-nothing",
-            f"The binding of {name} only has the actions {listed(sorted(actions)) or 'none'}: {PURPOSES[name]}",
-            command=commands.apply(snapshot),
-        )
-    if binding.spec.get("matchResources") and not (name == NAME and _without_placeholders(binding)):
-        yield warning(
-            "policy-bound-in-part",
-            f"The binding of {name} has matchResources, so the policy is not in force everywhere",
-            advice="Remove that field",
-            command=commands.apply(snapshot),
-        )
-    if name == LEADER:
-        param = binding.spec.get("paramRef") or {}
-        lease = f"{param.get('namespace', '')}/{param.get('name', '')}"
-        expected = f"{snapshot.namespace}/{snapshot.lease_name}"
-        if lease != expected:
-            yield error(
-                "policy-for-another-lease",
-                f"The policy {name} reads the Lease {lease}, not {expected}",
-                command=commands.apply(snapshot),
-            )
-        if param.get("parameterNotFoundAction") != "Allow":
-            yield error(
-                "policy-denies-without-lease",
-                f"The binding of {name} refuses every Binding of all schedulers while there is no Lease"
-                " (parameterNotFoundAction is not Allow)",
-                command=commands.apply(snapshot),
-            )
-
-
-def _without_placeholders(binding: Policy) -> bool:
-    """Return whether a binding leaves out the namespace of the placeholders only, as components/capacity-requests."""
-    resources = binding.spec.get("matchResources")
-    if not isinstance(resources, Mapping):
-        return False
-    others = ("objectSelector", "resourceRules", "excludeResourceRules")
-    left_out = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [CAPACITY]}
-    selector = resources.get("namespaceSelector")
-    return selector == {"matchExpressions": [left_out]} and not any(resources.get(part) for part in others)
-
-
-def _keeper(policies: Mapping[str, Policy], bindings: Mapping[str, Policy]) -> Iterator[Finding]:
     if KEEPER not in policies or KEEPER not in bindings:
         yield warning(
             "keeper-missing",
@@ -179,6 +52,58 @@ def _keeper(policies: Mapping[str, Policy], bindings: Mapping[str, Policy]) -> I
             " kube-apiserver restarts",
             command=commands.KEEPER,
         )
+    if not faults:
+        yield ok("policies", f"All {len(POLICIES)} policies are those of version {snapshot.program_version}, and bound")
+
+
+def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | None) -> Finding | None:
+    """Return how a policy and its binding differ from those of this version; None if they do not."""
+    command = commands.apply(snapshot)
+    if policy is None:
+        return warning("policy-missing", f"The policy {name} is missing: {PURPOSES[name]}", command=command)
+    if binding is None:
+        message = f"The policy {name} has no binding of its name, so it does nothing: {PURPOSES[name]}"
+        return error("policy-not-bound", message, command=command)
+    unlike = [part for part, value in _bound(snapshot, name).items() if (binding.get(part) or None) != value]
+    if unlike:
+        return error(
+            "policy-not-bound",
+            f"The binding of {name} is not that of version {snapshot.program_version}, so the policy refuses too little"
+            f" or too much: its {listed(unlike)} differ",
+            command=command,
+        )
+    found = digests(policy, snapshot.username)
+    differing = [part for part, digest in EXPECTED[name].items() if found[part] != digest]
+    advice = "If you have changed it yourself, compare it with the manifest"
+    if name == NAME and not set(snapshot.scheduler_names).issubset(strings_of(policy, "names")):
+        differing.append("names")
+        advice = f"Write {listed(snapshot.scheduler_names)} into {commands.NAMES}"
+    if differing:
+        return warning(
+            "policy-stale",
+            f"The policy {name} is not that of version {snapshot.program_version}: its {listed(differing)} differ",
+            advice=advice,
+            command=command,
+        )
+    return None
+
+
+def _bound(snapshot: Snapshot, name: str) -> Spec:
+    """
+    Return what a binding has to have; the rest of it is free.
+
+    The policy on names only warns: a person may let it refuse, and leave out namespaces (components/require-scheduler
+    and components/capacity-requests do so).
+    """
+    if name == NAME:
+        return {"policyName": name}
+    lease = {"name": snapshot.lease_name, "namespace": snapshot.namespace, "parameterNotFoundAction": "Allow"}
+    return {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": None,
+        "paramRef": lease if name == LEADER else None,
+    }
 
 
 FREE: Final = ("writers", "names")
@@ -193,16 +118,15 @@ _DIGESTS: Final = {
 EXPECTED: Final = {name: dict(zip(_PARTS, text.split(), strict=True)) for name, text in _DIGESTS.items()}
 """A digest of each part of each policy."""
 
-_ACCOUNT: Final = re.compile(r"system:serviceaccount:[a-z0-9-]+:[a-z0-9.-]+")
 _STRING: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
-def digests(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Return a digest of each part of a policy's `spec`."""
-    return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in _texts(spec).items()}
+def digests(spec: Spec, account: str) -> dict[str, str]:
+    """Return a digest of each part of a policy's `spec`; `account` is the user name that the policy is for."""
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in _texts(spec, account).items()}
 
 
-def _texts(spec: Mapping[str, Any]) -> dict[str, str]:
+def _texts(spec: Spec, account: str) -> dict[str, str]:
     rules = (spec.get("matchConstraints") or {}).get("resourceRules") or []
     parts = {
         "failurePolicy": spec.get("failurePolicy") or "Fail",
@@ -217,15 +141,15 @@ def _texts(spec: Mapping[str, Any]) -> dict[str, str]:
         ],
         "validations": [[_plain(each), each.get("reason")] for each in spec.get("validations") or []],
     }
-    return {name: json.dumps(part, sort_keys=True) for name, part in parts.items()}
+    return {name: json.dumps(part, sort_keys=True).replace(account, "ACCOUNT") for name, part in parts.items()}
 
 
-def _plain(part: Mapping[str, Any]) -> str:
-    """Return the expression of a part with single blanks, and with one word for each account."""
-    return _ACCOUNT.sub("ACCOUNT", " ".join(str(part.get("expression", "")).split()))
+def _plain(part: Spec) -> str:
+    """Return the expression of a part with single blanks."""
+    return " ".join(str(part.get("expression", "")).split())
 
 
-def strings_of(spec: Mapping[str, Any], variable: str) -> tuple[str, ...]:
+def strings_of(spec: Spec, variable: str) -> tuple[str, ...]:
     """Return the strings of the list that a variable is; empty if there is none."""
     for each in spec.get("variables") or []:
         if each.get("name") == variable:
@@ -235,17 +159,7 @@ def strings_of(spec: Mapping[str, Any], variable: str) -> tuple[str, ...]:
 
 def writers_of(snapshot: Snapshot) -> tuple[str, ...] | None:
     """Return the users that may write allocations; None without the policy."""
-    return next(
-        (strings_of(policy.spec, "writers") for policy in snapshot.policies if policy.object.name == ALLOCATIONS), None
-    )
-
-
-def accounts(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Return the user names of ServiceAccounts for which a policy is, `writers` left out."""
-    expressions = [
-        str(each.get("expression", ""))
-        for part in ("matchConditions", "variables", "validations")
-        for each in spec.get(part) or []
-        if part != "variables" or each.get("name") not in FREE
-    ]
-    return frozenset(_ACCOUNT.findall(" ".join(expressions)))
+    policies = snapshot.policies
+    if isinstance(policies, Unread) or ALLOCATIONS not in policies:
+        return None
+    return strings_of(policies[ALLOCATIONS], "writers")

@@ -1,8 +1,7 @@
 """
 A cluster as `check` has read it once: frozen values, and `Unread` in place of what could not be read.
 
-Only what some subject looks at is kept, so that a large cluster takes little memory: of 20,000 pods those that ask for
-Neuron and those of schedulers and device plugins. Does not judge anything.
+Does not judge anything.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,10 +11,9 @@ from typing import Any, Final, Never
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commands.check.subjects.known import OLDER_NAME, username
-from neuron_scheduler.model.node import AnnotatedNode
+from neuron_scheduler.commands.check.subjects.known import OUR_NAME, username
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import NO_LABELS
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MODES: Final = ("run", "extender")
@@ -43,49 +41,9 @@ class Unread:
 
 
 @attrs.frozen
-class SeenPod:
-    """
-    A pod that asks for Neuron, or is of a scheduler, an extension or a device plugin.
-
-    Attributes:
-        account: the name of its ServiceAccount.
-        readable: if it is not, only names, uid and node are known, and it may ask for Neuron.
-    """
-
-    pod: Pod
-    account: str = "default"
-    images: tuple[str, ...] = ()
-    readable: bool = True
-
-
-@attrs.frozen
-class Object:
-    """
-    The identity of an object.
-
-    Attributes:
-        namespace: empty for an object without one.
-        release: the Helm release that installed it; empty if none did.
-    """
-
-    kind: str
-    name: str
-    namespace: str = ""
-    labels: Mapping[str, str] = NO_LABELS
-    release: str = ""
-    release_namespace: str = ""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`, or `name`."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-
-@attrs.frozen
 class SeenContainer:
     """A container of a workload's template; `words` are its command and arguments."""
 
-    name: str
     image: str
     words: tuple[str, ...] = ()
 
@@ -93,25 +51,32 @@ class SeenContainer:
 @attrs.frozen
 class SeenWorkload:
     """
-    A Deployment or DaemonSet.
+    The Deployment of a scheduler, or the DaemonSet of a device plugin.
 
     Attributes:
-        labels: of its pods.
         account: the name of its pods' ServiceAccount.
         config_maps: the names of those that its pods mount.
+        release, release_namespace: the Helm release that installed it; empty if none did.
         serves: scheduler names that its configuration has; None if that is unknown, Unread if it may not be read.
         asks: whether a profile in its configuration asks for machines.
     """
 
-    object: Object
+    name: str
+    namespace: str
     replicas: int = 0
     ready: int = 0
     account: str = "default"
-    labels: Mapping[str, str] = NO_LABELS
     containers: tuple[SeenContainer, ...] = ()
     config_maps: tuple[str, ...] = ()
+    release: str = ""
+    release_namespace: str = ""
     serves: "tuple[str, ...] | Unread | None" = None
     asks: bool = False
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
 
     @property
     def mode(self) -> str:
@@ -159,45 +124,8 @@ class Lease:
         return self.holder.rpartition("_")[0] or self.holder
 
 
-@attrs.frozen
-class RoleBinding:
-    """A ClusterRoleBinding; `accounts` are `namespace/name` of its ServiceAccounts."""
-
-    object: Object
-    role: str
-    accounts: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Policy:
-    """A ValidatingAdmissionPolicy or its binding, with its `spec` as it is."""
-
-    object: Object
-    spec: Mapping[str, Any]
-
-
-@attrs.frozen
-class Access:
-    """Whether a ServiceAccount has a right."""
-
-    right: str
-    allowed: bool
-
-
-@attrs.frozen(kw_only=True)
-class Asking:
-    """
-    What asking for machines needs, of a cluster whose scheduler asks for them.
-
-    Attributes:
-        namespace: whether the namespace is there.
-        priority_class: whether the priority of the placeholders is there.
-        rights: of our ServiceAccount there; None if the API server reviews no rights.
-    """
-
-    namespace: bool | Unread = True
-    priority_class: bool | Unread = True
-    rights: tuple[Access, ...] | Unread | None = ()
+Specs = Mapping[str, Mapping[str, Any]]
+"""The `spec` of each admission policy, or binding, by its name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -211,53 +139,46 @@ class Snapshot:
         namespace: where the scheduler is, or will be, installed.
         lease_name: of the Lease in that namespace.
         given_names: scheduler names that the user has given; empty for those of the installation.
-        pods: all that ask for Neuron and have not ended.
-        system_pods: those of schedulers, extensions and device plugins.
-        slices: names of the nodes that have ResourceSlices of AWS's driver.
+        pods: all that ask for Neuron and have not ended, but no placeholders.
+        unreadable_pods: of which only names, uid and node are known; they may ask for Neuron.
         deployments: those of schedulers, in all namespaces.
         daemon_sets: those of the device plugin, in all namespaces.
-        accounts: all ServiceAccounts of the namespace.
-        role_bindings: ClusterRoleBindings of our accounts, AWS's and our older one.
-        others: further objects with names that are or were ours.
-        malformed: objects that cannot be read, other than pods and nodes, with the reason.
-        rights: what our ServiceAccount may do; empty if it does not exist, None if the API server reviews no rights.
-        asking: what asking for machines needs; None if no profile asks for them.
+        malformed: objects that cannot be read, other than nodes, with the reason.
+        rights: whether our ServiceAccount has each right that it needs; empty if we are not installed there.
+        lacking: what asking for machines needs and is not there; None if no profile asks for them.
     """
 
     server: str
     source: str
     version: str | Unread
-    not_served: tuple[str, ...] | Unread = ()
     namespace: str = "kube-system"
     lease_name: str = "my-scheduler"
     given_names: tuple[str, ...] = ()
     program_version: str = ""
-    nodes: tuple[AnnotatedNode, ...] | Unread = ()
-    pods: tuple[SeenPod, ...] | Unread = ()
-    system_pods: tuple[SeenPod, ...] | Unread = ()
-    slices: frozenset[str] | Unread = frozenset()
+    nodes: tuple[Node, ...] | Unread = ()
+    pods: tuple[Pod, ...] | Unread = ()
+    unreadable_pods: tuple[Pod, ...] = ()
     deployments: tuple[SeenWorkload, ...] | Unread = ()
     daemon_sets: tuple[SeenWorkload, ...] | Unread = ()
     lease: Lease | Unread | None = None
-    accounts: tuple[Object, ...] | Unread = ()
-    role_bindings: tuple[RoleBinding, ...] | Unread = ()
-    others: tuple[tuple[Object, ...] | Unread, ...] = ()
-    policies: tuple[Policy, ...] | Unread = ()
-    policy_bindings: tuple[Policy, ...] | Unread = ()
+    policies: Specs | Unread = attrs.field(factory=dict)
+    policy_bindings: Specs | Unread = attrs.field(factory=dict)
     malformed: tuple[str, ...] = ()
-    rights: tuple[Access, ...] | Unread | None = ()
-    asking: Asking | None = None
+    rights: Mapping[str, bool] | Unread = attrs.field(factory=dict)
+    lacking: tuple[str, ...] | Unread | None = None
 
     @cached_property
     def cluster(self) -> Cluster:
         """The nodes with what their pods hold, as the scheduler itself computes it."""
         cluster = Cluster()
         for node in self.nodes:
-            cluster.put_node(node.node)
-        for seen in self.pods:
-            if seen.pod.node_name:
-                put = cluster.put_pod if seen.readable else cluster.put_unreadable_pod
-                put(seen.pod)
+            cluster.put_node(node)
+        for pod in self.pods:
+            if pod.node_name:
+                cluster.put_pod(pod)
+        for pod in self.unreadable_pods:
+            if pod.node_name:
+                cluster.put_unreadable_pod(pod)
         return cluster
 
     @cached_property
@@ -267,30 +188,18 @@ class Snapshot:
 
     @cached_property
     def foreign(self) -> tuple[SeenWorkload, ...]:
-        """The Deployments of other schedulers."""
-        return tuple(d for d in self.deployments if not d.mode)
+        """The Deployments of other schedulers that are not scaled to zero."""
+        return tuple(d for d in self.deployments if d.replicas and not d.mode)
 
     @property
-    def installed(self) -> bool:
-        """Whether a Deployment runs our program; if these cannot be read, whether our ServiceAccount exists."""
-        if isinstance(self.deployments, Unread):
-            return any(a.name == self.account for a in self.accounts)
-        return bool(self.ours)
-
-    @cached_property
     def account(self) -> str:
-        """The name of the ServiceAccount that our Deployment runs under, or would."""
-        return next((d.account for d in self.ours if d.object.namespace == self.namespace), "neuron-scheduler")
-
-    @property
-    def is_older(self) -> bool:
-        """Whether our program runs, and was installed under the older names."""
-        return bool(self.ours) and self.account == OLDER_NAME
+        """Our ServiceAccount, as `namespace/name`."""
+        return f"{self.namespace}/{OUR_NAME}"
 
     @property
     def username(self) -> str:
-        """The user name of that ServiceAccount."""
-        return username(f"{self.namespace}/{self.account}")
+        """The user name of our ServiceAccount."""
+        return username(self.account)
 
     @cached_property
     def scheduler_names(self) -> tuple[str, ...]:
@@ -302,7 +211,5 @@ class Snapshot:
     @property
     def unread(self) -> tuple[Unread, ...]:
         """Everything that could not be read, each request once."""
-        parts = [part for value in (self, self.asking) if value for part in attrs.asdict(value, recurse=False).values()]
-        of_workloads = (d.serves for d in (*self.ours, *self.foreign))
-        every = (*parts, *self.others, *of_workloads)
-        return tuple(dict.fromkeys(part for part in every if isinstance(part, Unread)))
+        parts = [*attrs.asdict(self, recurse=False).values(), *(d.serves for d in self.deployments)]
+        return tuple(dict.fromkeys(part for part in parts if isinstance(part, Unread)))

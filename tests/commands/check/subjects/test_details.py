@@ -17,38 +17,29 @@ from neuron_scheduler.commands.check.subjects import (
     policies as policies_subject,
 )
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity
-from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME
+from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME
 from neuron_scheduler.commands.check.subjects.nodes import Machines, has_neuron_type, machines
-from neuron_scheduler.commands.check.subjects.snapshot import Access, Lease, Snapshot, Unread
+from neuron_scheduler.commands.check.subjects.snapshot import Lease
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
     BEFORE,
-    HEALTHY,
     deployment,
     edited,
     extension,
     foreign,
-    named,
-    neuron_pods,
-    nodes,
-    ours,
     plugin,
-    plugin_pod,
     policies,
     rewritten,
+    sick,
     without,
 )
 
 ROOT = Path(__file__).parents[4]
 POLICIES = policies()
 BINDINGS = policies("ValidatingAdmissionPolicyBinding")
+LEASE = {"name": "my-scheduler", "namespace": "kube-system", "parameterNotFoundAction": "Allow"}
 EXTENDING = deployment("k8s-neuron-scheduler", "extender", "--config=/c", serves=())
 BOTH = deployment("my-scheduler", "run", "--extender-bind-address=:12345")
-
-
-def sick(**changes: Any) -> Snapshot:
-    """Return the healthy cluster with some parts changed."""
-    return attrs.evolve(HEALTHY, **changes)
 
 
 def one(findings: Any, code: str) -> Finding:
@@ -80,8 +71,7 @@ def test_what_restores_our_objects(installed: Any, command: str) -> None:
 
 def test_helm_restores_what_helm_has_installed() -> None:
     """The release is that of the Deployment."""
-    place = attrs.evolve(deployment().object, release="neuron-scheduler", release_namespace="kube-system")
-    helm = attrs.evolve(deployment(), object=place)
+    helm = deployment(release="neuron-scheduler", release_namespace="kube-system")
     assert commands.apply(sick(deployments=(helm,))) == (
         "helm upgrade neuron-scheduler manifests/chart --namespace kube-system --reset-then-reuse-values"
     )
@@ -103,20 +93,12 @@ def test_helm_restores_what_helm_has_installed() -> None:
 )
 def test_how_another_scheduler_is_removed(release: str, command: str) -> None:
     """AWS's release has the device plugin too: its scheduler is switched off, and its other values stay."""
-    aws = foreign("my-scheduler", serves=("my-scheduler",), release=release)
+    aws = foreign(
+        "my-scheduler", serves=("my-scheduler",), release=release, release_namespace=release and "kube-system"
+    )
     before = attrs.evolve(BEFORE, deployments=(aws, extension(release=release)))
     found = one(other_schedulers.findings(before), "same-scheduler-name")
     assert (found.severity, found.command) == (Severity.WARNING, command)
-
-
-def test_aws_release_is_named_with_its_own_namespace() -> None:
-    """AWS's commands install it in `default`, wherever its objects are."""
-    stolen = attrs.evolve(
-        named("ClusterRole", "neuron-scheduler", release="neuron-helm-chart"), release_namespace="default"
-    )
-    found = one(installation.of_installation(sick(others=((stolen,),))), "owned-by-aws-release")
-    assert found.command == commands.switch_off("neuron-helm-chart", "default")
-    assert found.objects == ("ClusterRole neuron-scheduler",)
 
 
 def test_another_scheduler_is_an_error_only_beside_ours() -> None:
@@ -129,88 +111,59 @@ def test_another_scheduler_is_an_error_only_beside_ours() -> None:
     )
 
 
-def test_rights_of_a_running_scheduler_of_aws_are_no_leftover() -> None:
-    """Its ClusterRoleBindings are in use."""
-    aws = foreign("my-scheduler", serves=("my-scheduler",))
-    binding = attrs.evolve(
-        HEALTHY.role_bindings[0],  # type: ignore[index]  # it is a tuple
-        object=named("ClusterRoleBinding", "my-scheduler-as-kube-scheduler", labels={}),
-        accounts=("kube-system/my-scheduler",),
-    )
-    assert "leftover-role-bindings" in codes(other_schedulers.findings(sick(role_bindings=(binding,))))
-    assert "leftover-role-bindings" not in codes(
-        other_schedulers.findings(attrs.evolve(BEFORE, role_bindings=(binding,), deployments=(aws,)))
-    )
-
-
-def test_the_plugins_account_is_known_from_its_pods_too() -> None:
-    """If DaemonSets may not be listed, the pods name the account."""
-    found = list(
-        nodes_subject.of_plugin(
-            sick(daemon_sets=Unread("list daemonsets.apps"), system_pods=(plugin_pod(account="another"),))
-        )
-    )
-    assert codes(found) == {"device-plugin-may-not-write"}
-    assert "system:serviceaccount:kube-system:another" in found[0].advice
-
-
 def test_an_account_that_was_added_to_writers_may_write() -> None:
-    """A person has changed the policy, as the finding says."""
-    letting = rewritten(POLICIES, ALLOCATIONS, "kube-system:neuron-device-plugin", "neuron:plugin")
-    there = attrs.evolve(plugin().object, namespace="neuron")
-    moved = sick(
-        policies=letting, system_pods=(), daemon_sets=(attrs.evolve(plugin(), object=there, account="plugin"),)
+    """A person has changed the policy, as the finding says; AWS's extension may be there in the same way."""
+    moved = sick(daemon_sets=(plugin(namespace="neuron", account="plugin"),), deployments=(deployment(), extension()))
+    found = one(nodes_subject.of_plugin(moved), "device-plugin-may-not-write")
+    assert "system:serviceaccount:neuron:plugin" in found.advice
+    assert codes(other_schedulers.findings(moved)) == {"extension-may-not-write"}
+    more = "neuron:plugin', 'system:serviceaccount:kube-system:k8s-neuron-scheduler"
+    letting = attrs.evolve(moved, policies=rewritten(POLICIES, ALLOCATIONS, "kube-system:neuron-device-plugin", more))
+    assert codes(nodes_subject.of_plugin(letting)) == {"device-plugin"}
+    assert codes(other_schedulers.findings(letting)) == {"no-other-scheduler"}
+    assert codes(policies_subject.findings(letting)) == {"policies"}
+
+
+def test_before_the_installation_the_plugins_account_is_a_step_to_do() -> None:
+    """Our policy would not let it write."""
+    found = one(
+        nodes_subject.of_plugin(attrs.evolve(BEFORE, daemon_sets=(plugin(account="mine"),))),
+        "device-plugin-may-not-write",
     )
-    assert codes(nodes_subject.of_plugin(moved)) == {"device-plugin"}
-    assert not codes(policies_subject.findings(moved)) - {"policies"}
+    assert found.severity is Severity.WARNING
+    assert found.advice.startswith("Before you install, add 'system:serviceaccount:kube-system:mine' to ")
 
 
 @pytest.mark.parametrize("installed", [(EXTENDING,), (BOTH,)], ids=["extender", "both"])
 def test_the_default_scheduler_is_right_where_we_extend_it(installed: Any) -> None:
     """Then its name is one of ours, in pods and in the policy on names."""
-    pods = neuron_pods(pod("a", devices=4, on="trn1-a", ids=range(4)))
+    pods = (pod("a", devices=4, on="trn1-a", ids=range(4)),)
     letting = rewritten(POLICIES, NAME, "'my-scheduler'", "'my-scheduler', 'default-scheduler'")
     snapshot = sick(deployments=installed, pods=pods, policies=letting)
     assert "default-scheduler" in snapshot.scheduler_names
     assert codes(pods_subject.of_names(snapshot)) == {"scheduler-names"}
     assert codes(policies_subject.findings(snapshot)) == {"policies"}
-    assert codes(policies_subject.findings(attrs.evolve(snapshot, policies=POLICIES))) == {
-        "policy-without-scheduler-name"
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("my-schedular", "mistyped-scheduler-name"),
-        ("my-sheduler", "mistyped-scheduler-name"),
-        ("myscheduler", "mistyped-scheduler-name"),
-        ("My-Scheduler", "mistyped-scheduler-name"),
-        ("my-batch-scheduler", "unknown-scheduler-name"),
-        ("volcano", "unknown-scheduler-name"),
-        ("default-scheduler", "no-scheduler-name"),
-    ],
-)
-def test_mistyped_or_another_name(name: str, code: str) -> None:
-    """A letter or two make it a mistake; a name of its own is another scheduler's."""
-    found = pods_subject.of_names(sick(pods=neuron_pods(pod("a", devices=1, scheduler_name=name))))
-    assert codes(found) == {code}
+    stale = one(policies_subject.findings(attrs.evolve(snapshot, policies=POLICIES)), "policy-stale")
+    assert "its names differ" in stale.message
+    assert "default-scheduler into `names`" in stale.advice
 
 
 def test_a_name_that_the_user_gives_is_right() -> None:
     """`--scheduler-name` replaces what the installation says."""
-    snapshot = sick(pods=neuron_pods(pod("a", devices=1, scheduler_name="batch")), given_names=("batch",))
+    snapshot = sick(pods=(pod("a", devices=1, scheduler_name="batch"),), given_names=("batch",))
     assert codes(pods_subject.of_names(snapshot)) == {"scheduler-names"}
 
 
 def test_pods_without_neuron_scheduler_before_the_installation() -> None:
     """AWS's extension of the default scheduler serves pods without a name."""
-    pods = neuron_pods(pod("a", devices=1))
+    pods = (pod("a", devices=1),)
     extended = attrs.evolve(BEFORE, pods=pods, deployments=(extension(),))
-    assert codes(pods_subject.of_names(extended)) == {"default-scheduler"}
+    assert codes(pods_subject.of_names(extended)) == {"another-scheduler-name"}
     second = foreign("my-scheduler", serves=("my-scheduler",))
     both = attrs.evolve(extended, deployments=(extension(), second))
     assert codes(pods_subject.of_names(both)) == {"no-scheduler-name"}
+    alone = attrs.evolve(extended, deployments=(foreign("kube-scheduler", serves=("default-scheduler",)),))
+    assert codes(pods_subject.of_names(alone)) == {"no-scheduler-name"}
 
 
 def test_a_warning_or_a_refusal_by_the_policy_on_names_is_a_choice() -> None:
@@ -227,20 +180,36 @@ def test_the_keeper_needs_its_binding() -> None:
 
 def test_after_the_removal_the_keeper_stays() -> None:
     """That is as it should be, and no policy is missing."""
-    kept = tuple(policy for policy in POLICIES if policy.object.name == KEEPER)
-    (found,) = policies_subject.findings(attrs.evolve(BEFORE, policies=kept))
+    (found,) = policies_subject.findings(attrs.evolve(BEFORE, policies={KEEPER: POLICIES[KEEPER]}))
     assert found.severity is Severity.NOTE
     assert "is to stay" in found.message
 
 
-def test_a_policy_for_another_account_says_both() -> None:
-    """The account in the policy, and that of the scheduler."""
-    found = one(
-        policies_subject.findings(sick(policies=rewritten(POLICIES, LEADER, ":neuron-scheduler'", ":old'"))),
-        "policy-for-another-account",
+@pytest.mark.parametrize(
+    ("name", "part", "fields"),
+    [
+        (ALLOCATIONS, "validationActions", {"validationActions": ["Audit"]}),
+        (NODE_NAME, "matchResources", {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}),
+        (NAME, "policyName", {"policyName": "another"}),
+        (LEADER, "paramRef", {"paramRef": LEASE | {"name": "another"}}),
+        (LEADER, "paramRef", {"paramRef": LEASE | {"parameterNotFoundAction": "Deny"}}),
+    ],
+)
+def test_a_binding_that_is_not_ours(name: str, part: str, fields: dict[str, Any]) -> None:
+    """It only warns, leaves out namespaces, binds another policy or reads another Lease: the part is named."""
+    found = one(policies_subject.findings(sick(policy_bindings=edited(BINDINGS, name, **fields))), "policy-not-bound")
+    assert found.severity is Severity.ERROR
+    assert name in found.message
+    assert f"its {part} differ" in found.message
+
+
+def test_a_policy_for_another_account_is_stale() -> None:
+    """It refuses our scheduler, or does not protect from others."""
+    another = rewritten(POLICIES, LEADER, ":neuron-scheduler'", ":old'")
+    assert (
+        "its matchConditions and validations differ"
+        in one(policies_subject.findings(sick(policies=another)), "policy-stale").message
     )
-    assert "system:serviceaccount:kube-system:old" in found.message
-    assert "system:serviceaccount:kube-system:neuron-scheduler" in found.message
 
 
 @pytest.mark.parametrize("code", ["not-ready", "partly-ready"])
@@ -280,52 +249,9 @@ def test_without_election_the_lease_does_not_matter() -> None:
     assert codes(installation.of_installation(sick(deployments=(alone,), lease=None))) == {"deployment"}
 
 
-def test_older_objects_are_deleted_by_kind_and_name() -> None:
-    """The command names each object; policies come first, because they refuse Bindings."""
-    others = (
-        (named("ClusterRole", "my-scheduler"), named("ClusterRole", "my-scheduler-metrics")),
-        (named("RoleBinding", "my-scheduler", namespace="kube-system"),),
-        (named("ClusterRole", "my-scheduler", labels={}),),  # AWS's own
-    )
-    found = one(installation.of_installation(sick(others=others)), "older-objects")
-    assert found.command == (
-        "kubectl delete --namespace kube-system clusterrole/my-scheduler clusterrole/my-scheduler-metrics"
-        " rolebinding/my-scheduler"
-    )
-
-
-def test_the_older_keeper_is_deleted_only_if_there_is_a_new_one() -> None:
-    """Without any policy that has a Lease as parameter the API server would stop watching Leases."""
-    older = attrs.evolve(POLICIES[0], object=named("ValidatingAdmissionPolicy", "my-scheduler-lease-watch"))
-    found = one(installation.of_installation(sick(policies=(*POLICIES, older))), "older-objects")
-    assert found.command == "kubectl delete validatingadmissionpolicy/my-scheduler-lease-watch"
-    alone = sick(policies=(*without(POLICIES, KEEPER), older))
-    assert "older-objects" not in codes(installation.of_installation(alone))
-
-
-def test_all_missing_rights_are_named() -> None:
-    """Verbs of one resource together, and each by itself for scripts."""
-    missing = tuple(Access(right, allowed=False) for right in ("list pods", "watch pods", "create pods/binding"))
-    found = one(installation.of_rights(sick(rights=missing)), "account-lacks-rights")
-    assert found.message.endswith("lacks 3 of 3 rights: list and watch pods; create pods/binding")
-    assert found.objects == ("list pods", "watch pods", "create pods/binding")
-
-
-def test_what_the_reader_lacks_is_grouped_by_verb() -> None:
-    """The resources of one verb and namespace together."""
-    others = tuple(Unread(f"list {name} in namespace kube-system") for name in ("roles", "configmaps"))
-    found = one(
-        installation.of_rights(sick(others=others, nodes=Unread("list nodes"), pods=Unread("list pods"))),
-        "reader-lacks-rights",
-    )
-    assert found.message == (
-        "You lack 4 rights that the check uses: list nodes, pods; in namespace kube-system: list configmaps, roles"
-    )
-
-
 def test_machines_are_counted_by_type_devices_and_cores() -> None:
     """LNC makes two rows of one type; nodes without Neuron have none."""
-    seen = nodes(
+    seen = (
         node("a", "trn2.48xlarge", cores_per_device=4),
         node("b", "ml.trn2.48xlarge", cores_per_device=8),
         node("c", "trn2.48xlarge", cores_per_device=4),
@@ -341,30 +267,6 @@ def test_machines_are_counted_by_type_devices_and_cores() -> None:
 def test_instance_types_with_neuron(instance_type: str, *, expected: bool) -> None:
     """Those of the catalog, and newer ones of its families."""
     assert has_neuron_type(node("n", instance_type, devices=0, cores_per_device=0)) is expected
-
-
-def test_a_node_without_the_plugin_is_not_one_with_dra() -> None:
-    """Each gets its own finding."""
-    silent = nodes(*(node(name, "trn1.32xlarge", devices=0, cores_per_device=0) for name in "ab"))
-    found = list(nodes_subject.of_nodes(sick(nodes=silent, pods=(), slices=frozenset({"b"}))))
-    assert one(found, "nodes-without-device-plugin").objects == ("a",)
-    assert one(found, "dra-only-nodes").objects == ("b",)
-
-
-def test_how_a_usage_map_contradicts_the_pods() -> None:
-    """Ids of both; a map that cannot be read is shown; while a pod's ids are unknown nothing is said."""
-    maps = {"NEURON_DEV_USAGE_MAP": ",".join(["true"] * 16), "NEURON_CORE_USAGE_MAP": "yes"}
-    annotated = (attrs.evolve(nodes(node("trn1-a", "trn1.32xlarge"))[0], usage_maps=maps),)
-    snapshot = sick(nodes=annotated, pods=neuron_pods(ours("a", devices=1, on="trn1-a", ids=(0,))))
-    (found,) = pods_subject.of_maps(snapshot)
-    assert found.severity is Severity.NOTE
-    assert found.objects == (
-        "trn1-a: NEURON_DEV_USAGE_MAP has 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15, the pods hold 0",
-        "trn1-a: NEURON_CORE_USAGE_MAP has 'yes', the pods hold 0,1",
-    )
-    unknown = attrs.evolve(snapshot, pods=neuron_pods(ours("a", devices=1, on="trn1-a")))
-    (found,) = pods_subject.of_maps(unknown)
-    assert found.objects == ("trn1-a",)
 
 
 def test_the_supported_versions_are_the_documented_ones() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, LEADER, NAME, POLICIES
-from neuron_scheduler.commands.check.subjects.policies import EXPECTED, accounts, digests, strings_of
+from neuron_scheduler.commands.check.subjects.policies import EXPECTED, digests, strings_of
 
 MANIFESTS = Path(__file__).parents[4] / "manifests"
 ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
@@ -26,7 +26,7 @@ def manifests() -> dict[str, dict[str, Any]]:
 
 def test_the_digests_are_those_of_the_manifests() -> None:
     """A changed policy needs new digests; the message has them."""
-    expected = {name: digests(spec) for name, spec in manifests().items()}
+    expected = {name: digests(spec, ACCOUNT) for name, spec in manifests().items()}
     assert set(expected) == set(POLICIES)
     assert expected == EXPECTED, (
         f"write into _DIGESTS:\n{ {name: ' '.join(each.values()) for name, each in expected.items()} }"
@@ -56,37 +56,34 @@ def edited(spec: dict[str, Any], old: str, new: str) -> dict[str, Any]:
 def test_defaults_and_layout_do_not_count(name: str) -> None:
     """What the API server adds, and blanks in expressions, change no digest."""
     spec = manifests()[name]
-    assert digests(as_stored(spec)) == EXPECTED[name]
-    assert digests(edited(spec, " ", "\n  ")) == EXPECTED[name]
+    assert digests(as_stored(spec), ACCOUNT) == EXPECTED[name]
+    assert digests(edited(spec, " ", "\n  "), ACCOUNT) == EXPECTED[name]
 
 
-def test_accounts_writers_and_names_do_not_count() -> None:
-    """A person may write other accounts and names; the rest of a policy may not differ."""
+def test_the_account_writers_and_names_do_not_count() -> None:
+    """A person may write other names, and another namespace has another account; the rest may not differ."""
     specs = manifests()
-    assert digests(edited(specs[LEADER], "neuron-scheduler'", "mine'")) == EXPECTED[LEADER]
-    assert (
-        digests(edited(specs[ALLOCATIONS], "neuron-device-plugin'", "neuron-device-plugin', 'more'"))
-        == (EXPECTED[ALLOCATIONS])
-    )
-    assert digests(edited(specs[NAME], "'my-scheduler'", "'my-scheduler', 'batch'")) == EXPECTED[NAME]
+    mine = edited(specs[LEADER], "kube-system:neuron-scheduler'", "mine:neuron-scheduler'")
+    assert digests(mine, ACCOUNT.replace("kube-system", "mine")) == EXPECTED[LEADER] != digests(mine, ACCOUNT)
+    more = edited(specs[ALLOCATIONS], "neuron-device-plugin'", "neuron-device-plugin', 'more'")
+    assert digests(more, ACCOUNT) == EXPECTED[ALLOCATIONS]
+    assert digests(edited(specs[NAME], "'my-scheduler'", "'my-scheduler', 'batch'"), ACCOUNT) == EXPECTED[NAME]
 
 
 def test_a_difference_has_its_part() -> None:
     """A rule that is added or an expression that is changed shows in the digest of its part only."""
     spec = manifests()[LEADER]
-    found = digests(edited(spec, "holderIdentity", "leaseTransitions"))
+    found = digests(edited(spec, "holderIdentity", "leaseTransitions"), ACCOUNT)
     assert {part for part in found if found[part] != EXPECTED[LEADER][part]} == {"matchConditions"}
     wider = copy.deepcopy(spec)
     wider["matchConstraints"]["resourceRules"][0]["resources"] = ["pods/binding"]
-    found = digests(wider)
+    found = digests(wider, ACCOUNT)
     assert {part for part in found if found[part] != EXPECTED[LEADER][part]} == {"matchConstraints"}
 
 
 def test_what_a_policy_says() -> None:
-    """The accounts that a policy is for, and the lists that a person may change, are read from its expressions."""
+    """The lists that a person may change are read from its expressions."""
     specs = manifests()
-    assert accounts(specs[LEADER]) == accounts(specs[ALLOCATIONS]) == {ACCOUNT}
-    assert accounts(specs[NAME]) == frozenset()
     assert strings_of(specs[ALLOCATIONS], "writers") == ("system:serviceaccount:kube-system:neuron-device-plugin",)
     assert strings_of(specs[NAME], "names") == ("my-scheduler",)
     assert strings_of({}, "names") == ()
