@@ -27,7 +27,6 @@ SECONDS: Final = {
     "end_to_end/test_readme.py": 90,
     "end_to_end/test_replicas.py": 50,
     "end_to_end/test_restart.py": 40,
-    "end_to_end/test_upgrading.py": 30,
     "faults/test_commit_path.py": 70,
     "faults/test_watches.py": 30,
     "karpenter/test_capacity_requests.py": 60,

@@ -31,16 +31,14 @@ async def not_in_force(plane: ControlPlane) -> bool:
 
 
 @asynccontextmanager
-async def leading(
-    plane: ControlPlane, account: str = ACCOUNT, *, killed: bool = False
-) -> AsyncIterator[SchedulerProcess]:
+async def leading(plane: ControlPlane, *, killed: bool = False) -> AsyncIterator[SchedulerProcess]:
     """
     Run a scheduler under the present ServiceAccount until it leads: the tokens of a deleted one are invalid.
 
     At the end it is stopped, which must succeed, or `killed`.
     """
-    token = await plane.token_for("kube-system", account)
-    kubeconfig = plane.kubeconfig(plane.folder / f"{account}.kubeconfig", token=token)
+    token = await plane.token_for("kube-system", ACCOUNT)
+    kubeconfig = plane.kubeconfig(plane.folder / f"{ACCOUNT}.kubeconfig", token=token)
     async with run_scheduler(kubeconfig) as scheduler:
         await scheduler.line(ACQUIRED)
         yield scheduler
@@ -48,7 +46,7 @@ async def leading(
             assert await scheduler.stop() == 0
 
 
-async def fenced(plane: ControlPlane, pod: str, holder: str, account: str = ACCOUNT) -> bool:
+async def fenced(plane: ControlPlane, pod: str, holder: str) -> bool:
     """Return whether the fence refuses a pod's Binding by someone who calls himself the holder of the Lease."""
     binding = {
         "apiVersion": "v1",
@@ -56,6 +54,6 @@ async def fenced(plane: ControlPlane, pod: str, holder: str, account: str = ACCO
         "metadata": {"name": pod, "annotations": {"neuron-scheduler/leader": holder}},
         "target": {"kind": "Node", "name": "inf2"},
     }
-    async with plane.client(await plane.token_for("kube-system", account)) as impostor:
+    async with plane.client(await plane.token_for("kube-system", ACCOUNT)) as impostor:
         status, answer = await impostor.request("POST", f"{PODS}/{pod}/binding", binding, dryRun="All")
     return (status, "does not hold the Lease" in answer.get("message", "")) == (422, True)  # a success has no message
