@@ -27,21 +27,17 @@ from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, Unre
 AT_ONCE: Final = 4
 """Kinds that are listed at the same time."""
 NEEDED: Final = (NODES, PODS)
-WITHIN: Final = 10.0  # seconds for the question whether a kind can be listed
 EXPIRED_TRIES: Final = 2
-INSTEAD: Final = "ask the running scheduler with --ask, which answers within your rights"
-"""What a reader can do who may not list nodes or pods."""
 
 Listed = TypeVar("Listed")
 
 
-async def read(client: Client, *, namespace: str = "", profiles: Sequence[Profile] | None = None) -> Capture:
+async def read(client: Client, *, profiles: Sequence[Profile] | None = None) -> Capture:
     """
     Return the cluster as it is now.
 
     Args:
         client: for one API server.
-        namespace: of the reader, who may have the right to list pods only there.
         profiles: those of the scheduler; by default, of an installation without a configuration.
 
     Raises:
@@ -55,7 +51,7 @@ async def read(client: Client, *, namespace: str = "", profiles: Sequence[Profil
 
     async def read_kind(resource: Resource[Any]) -> None:
         async with limiter:
-            await _list(client, resource, collection, namespace)
+            await _list(client, resource, collection)
 
     await read_kind(NODES)  # alone: a reader without rights gets one error
     async with anyio.create_task_group() as tasks:
@@ -66,7 +62,7 @@ async def read(client: Client, *, namespace: str = "", profiles: Sequence[Profil
     return collection.capture()
 
 
-async def _list(client: Client, resource: Resource[Any], collection: Collection, namespace: str) -> None:
+async def _list(client: Client, resource: Resource[Any], collection: Collection) -> None:
     try:
         for decoded in await listed(client, resource):
             collection.add(resource, decoded)
@@ -76,7 +72,10 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection,
         if resource in NEEDED:
             if not error.forbidden:
                 raise
-            raise ConfigurationError(await _refused(client, namespace)) from error
+            raise ConfigurationError(
+                f"you may not list {resource.name} in the whole cluster (403), and what is free depends on all nodes"
+                " and pods; ask the running scheduler with --ask, which answers within your rights"
+            ) from error
         reason = "the right is missing" if error.forbidden else str(error)
         collection.note(_left_out(resource, reason))
     except UnreachableError as error:
@@ -103,25 +102,6 @@ async def listed(client: Client, resource: Resource[Listed]) -> list[Decoded[Lis
 
 async def _listed_once(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
     return [decoded async for page in pages(client, resource) for decoded in page.objects]
-
-
-async def _refused(client: Client, namespace: str) -> str:
-    """Return the error for a reader who may not list all nodes, or all pods."""
-    missing = [resource.name for resource in NEEDED if not await _may_list(client, resource.path)]
-    sentence = (
-        f"you may not list {' and '.join(missing)} in the whole cluster (403), and what is free depends on all of them"
-    )
-    if PODS.name in missing and namespace and await _may_list(client, f"/api/v1/namespaces/{namespace}/pods"):
-        sentence += f"; you may list pods in namespace {namespace} only"
-    return f"{sentence}; {INSTEAD}"
-
-
-async def _may_list(client: Client, path: str) -> bool:
-    try:
-        await client.request("GET", path, params={"limit": "1"}, timeout=WITHIN)
-    except (ApiError, UnreachableError):
-        return False
-    return True
 
 
 def _left_out(resource: Resource[Any], reason: str) -> str:

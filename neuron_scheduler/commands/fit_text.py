@@ -73,35 +73,19 @@ class FitText:
 
 def headline(fit: Fit) -> str:
     """Return the answer in a sentence, such as `12 of 16 replicas of Job train fit now (8 Neuron devices each).`."""
-    noun = "replica" if fit.pods_per_replica == 1 else "group"
-    if fit.asked and fit.fitting < fit.asked:
-        number, one = f"{fit.fitting or 'None'} of {counted(fit.asked, noun)}", fit.fitting == 1
-    elif fit.asked:
-        number, one = f"All {fit.asked} {noun}s" if fit.asked > 1 else f"The one {noun}", fit.asked == 1
-    elif _is_bound(fit):
-        number, one = f"{fit.total} or more {noun}s", False
-    else:
-        number, one = counted(fit.total, noun) if fit.total else f"No {noun}", fit.total < 2
+    replicas = counted(fit.asked or fit.total, "replica" if fit.pods_per_replica == 1 else "group")
+    number = f"{fit.fitting} of {replicas}" if fit.asked else f"{replicas}{'' if fit.limit else ' or more'}"
     of_workload = f" of {fit.name}" if fit.name else ""
-    each = f" ({fit.asks}{'' if fit.asked == 1 else ' each'})" if fit.asks else ""
-    if fit.asked == 1 and not fit.fitting:
-        return f"The one {noun}{of_workload} does not fit now{each}."
-    return f"{number}{of_workload} {'fits' if one else 'fit'} now{each}."
+    each = f" ({fit.asks} each)" if fit.asks else ""
+    return f"{number}{of_workload} {'fits' if fit.fitting == 1 else 'fit'} now{each}."
 
 
 def _more(fit: Fit) -> Iterator[str]:
-    if fit.fitting < fit.asked and fit.pods_fitting > fit.fitting * fit.pods_per_replica:
-        of_next = fit.pods_fitting - fit.fitting * fit.pods_per_replica
+    of_next = len(fit.placed) - fit.fitting * fit.pods_per_replica
+    if of_next > 0:
         yield f"Of the next group {of_next} of {fit.pods_per_replica} pods would fit: they are of no use alone."
-    if fit.asked and fit.fitting == fit.asked and fit.total > fit.asked:
-        at_least = "at least " if _is_bound(fit) else ""
-        yield f"There is room for {at_least}{fit.total - fit.asked} more."
-    if not fit.asked and _is_bound(fit):
-        yield f"The count stopped at {fit.most}; there may be room for more."
-
-
-def _is_bound(fit: Fit) -> bool:
-    return fit.limit is None
+    if fit.asked and fit.total > fit.asked:
+        yield f"There is room for {'' if fit.limit else 'at least '}{fit.total - fit.asked} more."
 
 
 def _given(pods: Sequence[PlacedPod]) -> str:

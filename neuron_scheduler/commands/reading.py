@@ -111,7 +111,7 @@ async def _read(arguments: argparse.Namespace, profiles: dict[str, Profile]) -> 
     connection = await auth.load(**connecting(arguments))
     namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
     async with Client(connection=connection) as client:
-        reading = partial(live.read, client, namespace=namespace, profiles=tuple(profiles.values()))
+        reading = partial(live.read, client, profiles=tuple(profiles.values()))
         capture = await in_time(arguments, connection.server, reading)
     return Reading(capture=capture, namespace=namespace, profiles=profiles)
 

@@ -308,11 +308,9 @@ class Fit:
         asked: replicas that were asked for; 0 if the question was how many there can be.
         fitting: of them, those that fit now; all that fit if `asked` is 0.
         pods_per_replica: above 1 for a group.
-        pods_fitting: pods of those replicas, and of the last one that is not complete, in order.
-        placed: where these pods go, in the order in which they are decided.
-        total: replicas that fit without regard to `asked`, at most `most`.
-        most: the bound; if `total` reaches it, there may be more.
-        limit: what keeps the next one out; None if nothing up to the bound.
+        placed: where their pods go, and those of a last one that is not complete, in the order of their decisions.
+        total: replicas that fit without regard to `asked`.
+        limit: what keeps the next one out; None if nothing was found up to a bound, so there may be more.
         notes: what was not considered, and why: one sentence each.
     """
 
@@ -321,10 +319,8 @@ class Fit:
     asked: int = 0
     fitting: int = 0
     pods_per_replica: int = 1
-    pods_fitting: int = 0
     placed: tuple[PlacedPod, ...] = ()
     total: int = 0
-    most: int = 0
     limit: Limit | None = None
     notes: tuple[str, ...] = ()
 

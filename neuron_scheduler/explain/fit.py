@@ -92,17 +92,14 @@ def how_many_of(
             break
         placed.append(_placed_pod(fork, result, pod, replica, pod_set.name))
     total, wanted = bound if limit is None else limit.replica - 1, workload.replicas
-    shown = tuple(pod for pod in placed if not wanted or pod.replica <= wanted)
     return Fit(
         name=workload.name,
         asks=_asks(workload),
         asked=wanted,
         fitting=min(wanted, total) if wanted else total,
         pods_per_replica=workload.pods_per_replica,
-        pods_fitting=len(shown),
-        placed=shown,
+        placed=tuple(pod for pod in placed if not wanted or pod.replica <= wanted),
         total=total,
-        most=bound,
         limit=limit,
         notes=(*workload.notes, *_notes([pod_set.template for pod_set in workload.pod_sets])),
     )

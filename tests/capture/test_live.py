@@ -61,26 +61,12 @@ async def test_kinds_that_the_reader_may_not_list() -> None:
     assert any(note.startswith("namespaces cannot be listed") for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("lists", "namespace", "says"),
-    [
-        pytest.param({}, "ml", "list nodes and pods in the whole cluster", id="nothing"),
-        pytest.param({PODS: []}, "ml", "list nodes in the whole cluster", id="pods"),
-        pytest.param({NODES: ITEMS[:1]}, "ml", "list pods in the whole cluster", id="nodes"),
-        pytest.param(
-            {NODES: ITEMS[:1], "/api/v1/namespaces/ml/pods": []},
-            "ml",
-            "all of them; you may list pods in namespace ml only; ask the running scheduler with --ask",
-            id="nodes and one namespace",
-        ),
-    ],
-)
-async def test_without_the_rights_for_nodes_or_pods(lists: dict[str, Any], namespace: str, says: str) -> None:
+@pytest.mark.parametrize(("lists", "missing"), [({}, "nodes"), ({PODS: []}, "nodes"), ({NODES: ITEMS[:1]}, "pods")])
+async def test_without_the_rights_for_nodes_or_pods(lists: dict[str, Any], missing: str) -> None:
     """There is no answer; the error says which right is missing, and what to do."""
     async with listing(lists=lists, default=403) as server:
-        with pytest.raises(ConfigurationError, match=says) as error:
-            await read(server, namespace=namespace)
-    assert str(error.value).endswith(live.INSTEAD)
+        with pytest.raises(ConfigurationError, match=f"may not list {missing} .*; ask the running scheduler"):
+            await read(server)
 
 
 async def test_a_server_that_does_not_know_us() -> None:

@@ -55,13 +55,13 @@ def fit(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
     ("arguments", "code", "says"),
     [
         (["--devices", "8"], 0, "1 replica fits now (8 Neuron devices each)."),
-        (["--devices", "4", "--replicas", "3"], 0, "All 3 replicas fit now (4 Neuron devices each)."),
+        (["--devices", "4", "--replicas", "3"], 0, "3 of 3 replicas fit now (4 Neuron devices each)."),
         (["--devices", "4", "--replicas", "4"], 1, "3 of 4 replicas fit now (4 Neuron devices each)."),
-        (["--devices", "16"], 1, "No replica fits now (16 Neuron devices each)."),
+        (["--devices", "16"], 1, "0 replicas fit now (16 Neuron devices each)."),
         (["--devices", "4,4"], 0, "1 replica fits now (8 Neuron devices (4 + 4) each)."),
-        (["--cores", "1", "--replicas", "24"], 0, "All 24 replicas fit now (1 Neuron core each)."),
-        (["--cpu", "1", "--memory", "1Gi", "--replicas", "1"], 0, "The one replica fits now."),
-        (["--devices", "1", "--instance-type", "trn2.48xlarge"], 1, "No replica fits now (1 Neuron device each)."),
+        (["--cores", "1", "--replicas", "24"], 0, "24 of 24 replicas fit now (1 Neuron core each)."),
+        (["--cpu", "1", "--memory", "1Gi", "--replicas", "1"], 0, "1 of 1 replica fits now."),
+        (["--devices", "1", "--instance-type", "trn2.48xlarge"], 1, "0 replicas fit now (1 Neuron device each)."),
     ],
 )
 def test_a_size(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str) -> None:
@@ -74,7 +74,7 @@ def test_a_size(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[s
 def test_a_file(dump: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As many replicas as it says, or as the arguments say."""
     assert "3 of 5 replicas of Job train fit now" in fit(capsys, "-f", job, "--from", dump, code=1)
-    assert "All 2 replicas of Job train" in fit(capsys, "-f", job, "--replicas=2", "--from", dump, code=0)
+    assert "2 of 2 replicas of Job train" in fit(capsys, "-f", job, "--replicas=2", "--from", dump, code=0)
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

@@ -159,7 +159,7 @@ def test_a_live_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("lists", "default", "says"),
     [
-        ({}, 403, "you may not list nodes and pods in the whole cluster (403)"),
+        ({}, 403, "you may not list nodes in the whole cluster (403)"),
         ({}, 401, "the API server does not accept our credentials (401)"),
         ({NODES: [], PODS: 500}, 403, "500"),
     ],

@@ -82,24 +82,13 @@ def find_new_node(refused: RefusedPod) -> Iterator[Found]:
     """Yield the smallest type of which a new node would take the pod; types of the cluster come first."""
     if refused.pod.neuron is None:
         return
-    yield from prepared_for_fresh(refused.cluster.view)
-    fitting = yield from _smallest(refused, existing=True)
+    cluster, pod, zone = refused.cluster, refused.pod, refused.pod.constraints.node_selector.get(ZONE_LABEL, "")
+    yield from prepared_for_fresh(cluster.view)
+    fitting = yield from fresh_that_take(cluster, pod, refused.profile, existing=True, zone=zone)
     if not fitting:
-        fitting = yield from _smallest(refused, existing=False)
+        fitting = yield from fresh_that_take(cluster, pod, refused.profile, existing=False, zone=zone)
     if fitting:
         yield _new_node(refused, fitting[0], [other.node.instance_type for other in fitting[1:]])
-
-
-def _smallest(refused: RefusedPod, *, existing: bool) -> Generator[None, None, list[FreshNode]]:
-    """Return a new node of each type that takes the pod, the smallest first: of the cluster's types, or the others."""
-    fitting = yield from fresh_that_take(
-        refused.cluster,
-        (refused.pod,),
-        refused.profile,
-        lambda fresh: bool(fresh.like) is existing,
-        zone=refused.pod.constraints.node_selector.get(ZONE_LABEL, ""),
-    )
-    return [of_type[0] for of_type in fitting]
 
 
 def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Change:

@@ -5,7 +5,7 @@ Each pod is decided by the functions that decide real ones, so devices, spread c
 as they do for real pods.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 
 import attrs
 
@@ -89,29 +89,27 @@ def prepared_for_fresh(view: View) -> Iterator[None]:
 
 
 def fresh_that_take(
-    cluster: Cluster, pods: Sequence[Pod], profile: Profile, considered: Callable[[FreshNode], bool], *, zone: str = ""
-) -> Generator[None, None, list[list[FreshNode]]]:
+    cluster: Cluster, pod: Pod, profile: Profile, *, existing: bool, zone: str
+) -> Generator[None, None, list[FreshNode]]:
     """
-    Return by type the new nodes that take at least one of the pods, the type with the fewest devices first.
+    Return a new node of each type that takes the pod, the type with the fewest devices first.
 
     Args:
         cluster: the same afterwards; it may change when this yields.
-        pods: with warm indexes.
+        pod: with warm indexes.
         profile: by which it is decided.
-        considered: which new nodes are tried.
+        existing: whether the cluster's types are tried, or the others of the catalog.
         zone: tried for each type, even if no new node is known to be there.
     """
-    found: list[list[FreshNode]] = []
+    found: list[FreshNode] = []
     for instance_type in known_types(cluster.view):
-        of_type: list[FreshNode] = []
-        for fresh in filter(considered, _fresh_nodes_with(cluster.view, instance_type, zone)):
-            if any(takes(cluster, fresh, pod, profile) for pod in pods):
-                of_type.append(fresh)
+        for fresh in _fresh_nodes_with(cluster.view, instance_type, zone):
+            if bool(fresh.like) is existing and takes(cluster, fresh, pod, profile):
+                found.append(fresh)
+                break
             yield
-        if of_type:
-            found.append(of_type)
         yield
-    return sorted(found, key=lambda of_type: (_devices(of_type[0]), of_type[0].node.instance_type))
+    return sorted(found, key=lambda fresh: (_devices(fresh), fresh.node.instance_type))
 
 
 def _fresh_nodes_with(view: View, instance_type: str, zone: str) -> tuple[FreshNode, ...]:
