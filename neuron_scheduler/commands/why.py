@@ -17,14 +17,14 @@ from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.reading import Reading, answering, read
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
-from neuron_scheduler.explain.answers import Explanation, NodeExplanation, Verdict, Waiting
+from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import terminal
 
-Answer = Explanation | NodeExplanation | Waiting
+Answer = Explanation | Waiting
 
 FITS, WAITS = 0, 1
 EPILOG: Final = (
@@ -139,10 +139,7 @@ def _asked(arguments: argparse.Namespace) -> _Answered:
         return _Answered(waiting, time.time(), asked.namespace)
     namespace, name = named(arguments.pod)
     params = {"namespace": namespace or arguments.namespace, "pod": name}
-    if arguments.node:
-        asked = ask(arguments, "/v1/why", params | {"node": arguments.node})
-        return _Answered(understood(asked.value, NodeExplanation), time.time(), asked.namespace)
-    asked = ask(arguments, "/v1/why", params)
+    asked = ask(arguments, "/v1/why", params | ({"node": arguments.node} if arguments.node else {}))
     return _Answered(understood(asked.value, Explanation), time.time(), asked.namespace)
 
 
@@ -153,8 +150,7 @@ def _text(answered: _Answered, arguments: argparse.Namespace) -> Iterator[str]:
         yield from waiting_lines(answer, place, answered.now, wide=wide)
         yield from map(output.note, answer.notes)
         return
-    text = WhyText(terminal(), wide=wide, now=answered.now)
-    yield from text.lines(answer) if isinstance(answer, Explanation) else text.node_lines(answer)
+    yield from WhyText(terminal(), wide=wide, now=answered.now).lines(answer)
 
 
 def _exit_code(answer: Answer) -> int:

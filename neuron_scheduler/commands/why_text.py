@@ -6,7 +6,6 @@ figure: all are in the answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Final
 
 import attrs
@@ -14,17 +13,13 @@ import attrs
 from neuron_scheduler.explain.answers import (
     Change,
     Explanation,
-    FilterVerdict,
     LeavingPod,
-    NodeExplanation,
     NodeGroup,
-    NodeHolder,
     PodSummary,
     Verdict,
     Waiting,
 )
 from neuron_scheduler.model.wording import clipped, counted, few_names
-from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import GREEN, INDENT, RED, YELLOW, Paragraphs
@@ -82,27 +77,12 @@ class WhyText:
             yield ""
             yield from self.paragraphs.wrapped(explanation.capacity_request)
         if explanation.groups:
-            yield from self.paragraphs.section(f"Nodes by their first reason ({counted(explanation.nodes, 'node')})")
+            yield from self.paragraphs.section(f"Nodes by reason ({counted(explanation.nodes, 'node')})")
             yield from self._groups(explanation.groups)
         if explanation.changes:
             yield from self.paragraphs.section("What would let it in")
             for change in explanation.changes:
                 yield from self._change(change)
-        yield from self.paragraphs.notes(explanation.notes)
-
-    def node_lines(self, explanation: NodeExplanation) -> Iterator[str]:
-        """Yield the lines of the answer about a pod and one node."""
-        yield from self._title(explanation.pod, explanation.verdict)
-        yield ""
-        yield from self.paragraphs.wrapped(explanation.message)
-        if explanation.filters:
-            yield from self.paragraphs.section("What each filter says")
-            yield from self._verdicts(explanation.filters)
-        if explanation.free or explanation.holders:
-            kind = f" ({clipped(explanation.instance_type)})" if explanation.instance_type else ""
-            yield from self.paragraphs.section(f"Neuron on {explanation.node_name}{kind}")
-            yield from self.paragraphs.indented(explanation.free or "none")
-            yield from self._holders(explanation.holders)
         yield from self.paragraphs.notes(explanation.notes)
 
     def _title(self, pod: PodSummary, verdict: Verdict) -> Iterator[str]:
@@ -174,33 +154,11 @@ class WhyText:
             about.append(f"disruption budget {few_names(pod.budgets)} {violated}")
         return f"{_pod(pod)} ({', '.join(about)})"
 
-    def _verdicts(self, verdicts: Sequence[FilterVerdict]) -> Iterator[str]:
-        """Yield the filters that refuse the node with their reasons, and after them the names of the others."""
-        for verdict in verdicts:
-            if not verdict.passes:
-                yield from self._coloured(f"{verdict.plugin} refuses it", RED)
-                for reason in verdict.reasons:
-                    yield from self.paragraphs.indented(reason, 2)
-                if verdict.arithmetic:
-                    yield from self.paragraphs.indented(verdict.arithmetic, 3)
-        passing = [verdict.plugin for verdict in verdicts if verdict.passes]
-        if passing:
-            yield from self._coloured(f"{counted(len(passing), 'filter')} let it pass", GREEN)
-            yield from self.paragraphs.indented(", ".join(passing), 2)
-
     def _coloured(self, text: str, code: str) -> Iterator[str]:
         return (self.paragraphs.coloured(line, code) for line in self.paragraphs.indented(text))
 
-    def _holders(self, holders: Sequence[NodeHolder]) -> Iterator[str]:
-        for unknown, group in groupby(holders, key=lambda holder: holder.unknown):
-            for holder in group:
-                what = "unknown ids" if unknown or not holder.ids else numbered(holder.ids, holder.unit)
-                kept = ", kept for it" if holder.kept else ""
-                line = f"{what}{kept}: {_pod(holder)} (priority {holder.priority})"
-                yield from self.paragraphs.wrapped(line, first=INDENT, rest=INDENT * 2)
 
-
-def _pod(pod: LeavingPod | NodeHolder) -> str:
+def _pod(pod: LeavingPod) -> str:
     return f"{pod.namespace}/{pod.name}" if pod.name else "a pod that you may not see"
 
 

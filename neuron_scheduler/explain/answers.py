@@ -56,8 +56,6 @@ class PodSummary:
     Attributes:
         created: seconds since the epoch; 0 if it is not known, as for a pod from a file.
         asks: what it asks for of Neuron, such as `8 Neuron devices (4 + 4)`; empty if nothing.
-        count: devices or cores, by `resource`; 0 without Neuron.
-        node_name: its node, if it has one.
     """
 
     namespace: str
@@ -66,24 +64,6 @@ class PodSummary:
     priority: int = 0
     created: float = 0.0
     asks: str = ""
-    resource: str = ""
-    count: int = 0
-    node_name: str = ""
-
-
-@attrs.frozen
-class FilterCount:
-    """
-    How many nodes one filter refused for one reason: an item of "0/5 nodes are available: 3 Insufficient cpu, ...".
-
-    Attributes:
-        unresolvable: evicting pods from these nodes would not help.
-    """
-
-    plugin: str
-    reason: str
-    nodes: int
-    unresolvable: bool = False
 
 
 @attrs.frozen
@@ -93,7 +73,7 @@ class NodeGroup:
 
     Attributes:
         nodes: how many they are.
-        names: of the oldest of them, at most `groups.MOST_NAMED`.
+        names: of the oldest of them, a few.
         plugin: the filter that refuses first; empty for nodes that take the pod.
         reason: its words.
         arithmetic: one sentence with the figures behind the reason, such as "needs 8 devices; 12 are free in blocks of
@@ -165,15 +145,15 @@ class Change:
 @attrs.frozen
 class Explanation:
     """
-    Why a pod waits, or that it fits.
+    Why a pod waits, or that it fits; or the same of one node.
 
     Attributes:
         message: the text of the Event and the condition (`FitError.text`), without preemption's part; for a pod that
             fits, where it would go.
         cause: as in `neuron_scheduler_pods_waiting`; empty if it fits.
         nodes: how many nodes the cluster has.
-        filters: the counts behind the message, in the order of the filters.
-        groups: the nodes by first reason, the most promising first.
+        groups: the nodes by first reason, the most promising first; about one node, what each filter says that refuses
+            it.
         changes: what would let it in; empty if it fits or if nothing was found.
         notes: what was not tried or could not be read, and why: one sentence each.
         node_name: where it would go, or is.
@@ -187,78 +167,12 @@ class Explanation:
     message: str
     cause: str = ""
     nodes: int = 0
-    filters: tuple[FilterCount, ...] = ()
     groups: tuple[NodeGroup, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     node_name: str = ""
     ids: tuple[int, ...] = ()
     capacity_request: str = ""
-
-
-@attrs.frozen
-class FilterVerdict:
-    """
-    What one plugin says of one node.
-
-    Attributes:
-        reasons: why it refuses the node; none if it passes.
-        arithmetic, cause: as in `NodeGroup`.
-    """
-
-    plugin: str
-    passes: bool
-    reasons: tuple[str, ...] = ()
-    arithmetic: str = ""
-    cause: str = ""
-
-
-@attrs.frozen
-class NodeHolder:
-    """
-    A pod that holds Neuron on the node, or one for which space is kept there.
-
-    Attributes:
-        unit: of the ids: `device` or `core`.
-        ids: ascending; none if they are unknown.
-        kept: the pod is not there yet.
-        unknown: what it holds cannot be read.
-    """
-
-    namespace: str
-    name: str
-    asks: str = ""
-    priority: int = 0
-    unit: str = ""
-    ids: tuple[int, ...] = ()
-    kept: bool = False
-    unknown: bool = False
-
-
-@attrs.frozen
-class NodeExplanation:
-    """
-    What every filter says of one node, also of one that an earlier filter refuses already.
-
-    Attributes:
-        message: whether the node takes the pod, and all the reasons why not.
-        filters: in kube-scheduler's order; none if there is no such node, or if the pod itself is refused.
-        free: what is free of the node's devices and cores, in words; empty without Neuron.
-        holders: in the order of their ids.
-        ids: those that the pod would get here, or has.
-        notes: one sentence each.
-    """
-
-    pod: PodSummary
-    node_name: str
-    verdict: Verdict
-    message: str
-    instance_type: str = ""
-    filters: tuple[FilterVerdict, ...] = ()
-    free: str = ""
-    holders: tuple[NodeHolder, ...] = ()
-    ids: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 @attrs.frozen

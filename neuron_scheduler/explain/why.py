@@ -15,16 +15,12 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import (
     Change,
     Explanation,
-    FilterCount,
-    FilterVerdict,
-    NodeExplanation,
     NodeGroup,
-    NodeHolder,
     PodSummary,
     Verdict,
 )
@@ -37,7 +33,7 @@ from neuron_scheduler.model.wording import clipped, few_names
 from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.cycle.filters import kept_for_others, nodes_with_nominations
+from neuron_scheduler.scheduling.cycle.filters import kept_for_others
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -119,13 +115,13 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
             " asks for more than one device or core, but fewer than all."
         )
     if node_info is not None and node_info.machine is not None:
-        notes.append(_free_note(node_info))
+        notes.append(f"{name} has {free_on(node_info)}.")
     if pod.terminating:
         notes.append("The pod is being deleted; until it is gone, it holds what it holds.")
     state = "is about to be bound to" if fork.is_assumed(pod.uid) else "is on"
     message = f"{pod.key} {state} {name}{ids_text(ids, pod)}."
     return Explanation(
-        summary_of(pod, name),
+        summary_of(pod),
         Verdict.BOUND,
         message,
         nodes=fork.view.node_count,
@@ -135,17 +131,12 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
     )
 
 
-def _free_note(node_info: NodeInfo) -> str:
-    return f"{node_info.node.name} has {free_on(node_info)}."
-
-
-def explain_on_node(
-    cluster: Cluster, pod: Pod, profile: Profile, node_name: str
-) -> Generator[None, None, NodeExplanation]:
+def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Generator[None, None, Explanation]:
     """
-    Return what every filter says of one node; yields whenever other tasks may run.
+    Return whether one node takes the pod; yields whenever other tasks may run.
 
-    The arguments are those of `explain_pod`; there need not be a node of that name.
+    Every filter is asked, also those after the first refusal: each group is this node, with what one of them says. The
+    arguments are those of `explain_pod`; there need not be a node of that name.
     """
     yield from warmed_up(cluster, pod, profile)
     fork = cluster.fork()
@@ -153,72 +144,46 @@ def explain_on_node(
     yield from warmed_up(fork, pod, profile)
     slot, decision = fork.view.slot(node_name), decide_on(fork, pod, profile, node_name)
     if slot is None:
-        return NodeExplanation(summary_of(pod), node_name, Verdict.WAITS, f"There is no node {node_name}.")
+        return Explanation(summary_of(pod), Verdict.WAITS, f"There is no node {node_name}.")
     fork.clear_nomination(pod.uid)
     if fork.node_of(pod.uid) == node_name:
-        return _of_bound_pod_here(fork, pod, slot)
-    return _of_pod_and_node(fork, pod, profile, slot, decision)
+        return _of_bound_pod(fork, pod)
+    return (yield from _of_one_node(fork, pod, profile, slot, decision))
 
 
-def _of_bound_pod_here(fork: Cluster, pod: Pod, slot: Slot) -> NodeExplanation:
-    bound, node_info = _of_bound_pod(fork, pod), fork.view.row(slot)
-    on_free = _free_note(node_info)
-    return NodeExplanation(
-        bound.pod,
-        bound.node_name,
-        Verdict.BOUND,
-        bound.message,
-        instance_type=node_info.node.instance_type,
-        free=free_on(node_info),
-        holders=holders(node_info),
-        ids=bound.ids,
-        notes=tuple(note for note in bound.notes if note != on_free),  # `free` says it
-    )
-
-
-def _of_pod_and_node(
+def _of_one_node(
     fork: Cluster, pod: Pod, profile: Profile, slot: Slot, decision: Decision | tuple[str, ...]
-) -> NodeExplanation:
-    node_info = fork.view.row(slot)
-    name, notes = node_info.node.name, [*notes_on(pod, profile)]
-    if fork.node_of(pod.uid) is not None:
-        notes.append(f"The pod is on {fork.node_of(pod.uid)}.")
-    ids = () if isinstance(decision, tuple) else decision.ids
-    said: tuple[FilterVerdict, ...] = ()
-    if refusal_of_pod(fork.view, pod, profile) is None:
-        said = tuple(verdicts(fork, slot, pod, profile, all_refusals(fork, slot, pod, profile)))
-    if isinstance(decision, tuple):
-        reasons_here = [r.removesuffix(".") for verdict in said for r in verdict.reasons] or [*decision]
-        verdict, message = Verdict.WAITS, f"{name} does not take it: {'; '.join(dict.fromkeys(reasons_here))}."
+) -> Generator[None, None, Explanation]:
+    name, bound_to, notes = fork.view.row(slot).node.name, fork.node_of(pod.uid), [*notes_on(pod, profile)]
+    if bound_to is not None:
+        notes.append(f"The pod is on {bound_to}.")
+    by_plugin: dict[PluginName | None, list[Refusal]] = {}
+    if isinstance(decision, Decision):
+        by_plugin[None] = []
+        message = f"{name} takes it{ids_text(decision.ids, pod)}."
+        answer = Explanation(summary_of(pod), Verdict.FITS, message, node_name=name, ids=decision.ids)
     else:
-        verdict, message = Verdict.FITS, f"{name} takes it{ids_text(ids, pod)}."
-    return NodeExplanation(
-        summary_of(pod),
-        name,
-        Verdict.GATED if pod.gates else verdict,
-        message,
-        instance_type=node_info.node.instance_type,
-        filters=said,
-        free=free_on(node_info),
-        holders=holders(node_info),
-        ids=ids,
-        notes=tuple(notes),
-    )
+        refusals = [] if refusal_of_pod(fork.view, pod, profile) else all_refusals(fork, slot, pod, profile)
+        for refusal in refusals:
+            by_plugin.setdefault(refusal.plugin, []).append(refusal)
+        reasons = dict.fromkeys([refusal.reason.removesuffix(".") for refusal in refusals] or decision)
+        answer = Explanation(summary_of(pod), Verdict.WAITS, f"{name} does not take it: {'; '.join(reasons)}.")
+    groups: list[NodeGroup] = []
+    for of_plugin in by_plugin.values():
+        groups += yield from groups_of(fork, pod, profile, merged(of_plugin), among=1 << slot)
+    verdict = Verdict.GATED if pod.gates else answer.verdict
+    return attrs.evolve(answer, verdict=verdict, nodes=1, groups=tuple(groups), notes=tuple(notes))
 
 
-def summary_of(pod: Pod, node_name: str = "") -> PodSummary:
-    """Return what is shown of a pod; `node_name` if it is assumed on a node."""
-    request = pod.neuron
+def summary_of(pod: Pod) -> PodSummary:
+    """Return what is shown of a pod."""
     return PodSummary(
         namespace=pod.namespace,
         name=pod.name,
         scheduler_name=pod.scheduler_name,
         priority=pod.priority,
         created=pod.created,
-        asks=asked(request),
-        resource="" if request is None else request.resource,
-        count=0 if request is None else request.total,
-        node_name=pod.node_name or node_name,
+        asks=asked(pod.neuron),
     )
 
 
@@ -280,16 +245,8 @@ def merged(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
     return tuple(by_reason.values())
 
 
-def filter_counts(refusals: Iterable[Refusal]) -> tuple[FilterCount, ...]:
-    """Return how many nodes each refusal names."""
-    return tuple(
-        FilterCount(refusal.plugin, refusal.reason, refusal.nodes.bit_count(), refusal.unresolvable)
-        for refusal in refusals
-    )
-
-
 def groups_of(
-    cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Refusal]
+    cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Refusal], *, among: NodeSet
 ) -> Generator[None, None, tuple[NodeGroup, ...]]:
     """
     Return the groups, the most promising first; yields when other tasks may run.
@@ -299,22 +256,22 @@ def groups_of(
         pod: whom the groups take or refuse.
         profile: whose filters.
         refusals: all of them (`merged`).
+        among: which nodes.
     """
-    parts = _parts(cluster.view.live, refusals)
-    doubtful = nodes_with_nominations(cluster, pod.priority)
-    kept = less(kept_for_others(cluster, pod, profile), parts[0].nodes) if doubtful else NO_NODES
+    parts = _parts(among, refusals)
+    kept = less(kept_for_others(cluster, pod, profile), parts[0].nodes)
     groups = []
     for part in parts:
         for kind in (_Part(part.nodes & kept, part.refusals), _Part(less(part.nodes, kept), part.refusals)):
             if kind.nodes:
-                found = yield from _of_part(cluster, pod, kind, doubtful=doubtful, keeps=bool(kind.nodes & kept))
+                found = yield from _of_part(cluster, pod, kind, keeps=bool(kind.nodes & kept))
                 groups += [(_promise(cluster, pod, kind, group), group) for group in found]
     return tuple(group for _, group in sorted(groups, key=lambda pair: pair[0]))
 
 
-def _parts(live: NodeSet, refusals: Sequence[Refusal]) -> list[_Part]:
+def _parts(among: NodeSet, refusals: Sequence[Refusal]) -> list[_Part]:
     """Return the nodes by the refusals that name them, those that no refusal names first."""
-    parts = [_Part(live)]
+    parts = [_Part(among)]
     for refusal in refusals:
         split = []
         for part in parts:
@@ -341,18 +298,15 @@ def _promise(cluster: Cluster, pod: Pod, part: _Part, group: NodeGroup) -> tuple
     return (2.0, -max(stage(pod, refusal)[0] for refusal in part.refusals), -free, -group.nodes)
 
 
-def _of_part(
-    cluster: Cluster, pod: Pod, part: _Part, *, doubtful: NodeSet, keeps: bool
-) -> Generator[None, None, list[NodeGroup]]:
+def _of_part(cluster: Cluster, pod: Pod, part: _Part, *, keeps: bool) -> Generator[None, None, list[NodeGroup]]:
     reasons = tuple(dict.fromkeys(refusal.reason for refusal in part.refusals))
     sentence = sentence_of(part.refusals[0].plugin if part.refusals else None, cluster.view, pod)
     slots: dict[_Key, list[Slot]] = {}
     for number, slot in enumerate(slots_of(part.nodes), start=1):
         node_info = cluster.view.row(slot)
         kept_for = _nominated(node_info, pod) if keeps else ()
-        if doubtful >> slot & 1:
-            node_info = node_info.with_nominated(pod.priority)
-        text = _kept_text(kept_for) if kept_for else sentence(slot, node_info, reasons)
+        with_nominated = node_info.with_nominated(pod.priority)
+        text = _kept_text(kept_for) if kept_for else sentence(slot, with_nominated, reasons)
         slots.setdefault((text, node_info.node.instance_type, kept_for), []).append(slot)
         if number % AT_ONCE == 0:
             yield
@@ -394,10 +348,10 @@ def _limited(
 def _group(cluster: Cluster, pod: Pod, part: _Part, key: _Key, slots: list[Slot]) -> NodeGroup:
     text, instance_type, kept_for = key
     cause = cause_of(pod, part.refusals) if part.refusals else ""
-    nodes = from_slots(slots, max(slots) + 1)
+    oldest = islice(cluster.view.oldest_first(from_slots(slots, max(slots) + 1)), MOST_NAMED)
     return NodeGroup(
         nodes=len(slots),
-        names=tuple(_oldest_names(cluster, nodes)),
+        names=tuple(cluster.view.row(slot).node.name for slot in oldest),
         instance_type=instance_type,
         plugin=part.refusals[0].plugin if part.refusals else "",
         reason=part.refusals[0].reason if part.refusals else "",
@@ -405,15 +359,6 @@ def _group(cluster: Cluster, pod: Pod, part: _Part, key: _Key, slots: list[Slot]
         cause=Cause.NOMINATED if kept_for else cause,
         kept_for=kept_for,
     )
-
-
-def _oldest_names(cluster: Cluster, nodes: NodeSet) -> Iterable[str]:
-    for _ in range(MOST_NAMED):
-        if not nodes:
-            return
-        oldest = cluster.view.oldest(nodes)
-        yield cluster.view.row(oldest).node.name
-        nodes = less(nodes, 1 << oldest)
 
 
 def all_refusals(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
@@ -431,51 +376,6 @@ def _of_every_filter(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -
     nodes = 1 << slot
     steps = profile.plan(pod).filters
     return [refusal for step in steps for refusal in step.refuse(cluster.view, pod, nodes) if refusal.nodes & nodes]
-
-
-def verdicts(
-    cluster: Cluster, slot: Slot, pod: Pod, profile: Profile, refusals: Iterable[Refusal]
-) -> Iterator[FilterVerdict]:
-    """Yield what each plugin of the profile says of a node with these refusals, in kube-scheduler's order."""
-    by_plugin: dict[str, list[Refusal]] = {name: [] for name in profile.plugins}
-    for refusal in refusals:
-        by_plugin.setdefault(refusal.plugin, []).append(refusal)
-    node_info = cluster.view.row(slot).with_nominated(pod.priority)
-    for name, of_plugin in by_plugin.items():
-        if not of_plugin:
-            yield FilterVerdict(name, passes=True)
-            continue
-        reasons = tuple(dict.fromkeys(refusal.reason for refusal in of_plugin))
-        text = sentence_of(of_plugin[0].plugin, cluster.view, pod)(slot, node_info, reasons)
-        yield FilterVerdict(name, passes=False, reasons=reasons, arithmetic=text, cause=cause_of(pod, of_plugin))
-
-
-def holders(node_info: NodeInfo) -> tuple[NodeHolder, ...]:
-    """Return the pods that hold Neuron on a node, and those for which it is kept; by their ids, unknown ones last."""
-    held = [
-        _holder(node_info, pod_info.pod, pod_info.cores)
-        for pod_info in node_info.pod_infos.values()
-        if pod_info.cores is None or pod_info.cores
-    ]
-    held += [
-        _holder(node_info, nomination.pod, nomination.cores, kept=True)
-        for nomination in node_info.nominations
-        if nomination.cores
-    ]
-    return tuple(sorted(held, key=lambda holder: (holder.unknown, holder.ids, holder.namespace, holder.name)))
-
-
-def _holder(node_info: NodeInfo, pod: Pod, cores: CoreMask | None, *, kept: bool = False) -> NodeHolder:
-    return NodeHolder(
-        namespace=pod.namespace,
-        name=pod.name,
-        asks=asked(pod.neuron),
-        priority=pod.priority,
-        unit="" if pod.neuron is None else pod.neuron.unit,
-        ids=ids_in(node_info.machine, cores, pod),
-        kept=kept,
-        unknown=cores is None,
-    )
 
 
 def _decided(
@@ -507,8 +407,8 @@ def _decided(
             return outcome, _of_refused_pod(answer, cluster, result.pod_refusal)
         named = merged(diagnosed.refusals)
     yield
-    groups = yield from groups_of(cluster, pod, profile, named)
-    return outcome, attrs.evolve(answer, filters=filter_counts(named), groups=groups)
+    groups = yield from groups_of(cluster, pod, profile, named, among=cluster.view.live)
+    return outcome, attrs.evolve(answer, groups=groups)
 
 
 def warmed_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
@@ -524,8 +424,7 @@ def _of_refused_pod(answer: Explanation, cluster: Cluster, refusal: PodRefusal) 
         return answer
     names = tuple(node_info.node.name for node_info in islice(cluster.view.rows(), MOST_NAMED))
     group = NodeGroup(answer.nodes, names, plugin=refusal.plugin, reason=refusal.reason, cause=answer.cause)
-    count = FilterCount(refusal.plugin, refusal.reason, answer.nodes, unresolvable=True)
-    return attrs.evolve(answer, filters=(count,), groups=(group,))
+    return attrs.evolve(answer, groups=(group,))
 
 
 def _fits(pod: Pod, decision: Decision) -> str:

@@ -7,20 +7,11 @@ is, whose space is kept. Who may get all pods sees all.
 """
 
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Final
 
 import attrs
 
-from neuron_scheduler.explain.answers import (
-    Change,
-    Explanation,
-    FilterVerdict,
-    LeavingPod,
-    NodeExplanation,
-    NodeGroup,
-    NodeHolder,
-    Verdict,
-)
+from neuron_scheduler.explain.answers import Change, Explanation, LeavingPod, NodeGroup, Verdict
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, volume_restrictions
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -39,49 +30,23 @@ _NAME_PODS: Final = (node_ports.NAME, volume_restrictions.NAME)
 _NAME_NONE: Final = (Cause.CAPACITY, Cause.FRAGMENTATION, Cause.INVALID_COUNT)
 """Causes for which Neuron's figures name no pod; for others they name holders whose ids are unknown."""
 
-A = TypeVar("A", Explanation, NodeExplanation)
 
-
-def pod_as_seen(answer: Explanation, names: Names) -> Explanation:
+def as_seen(answer: Explanation, names: Names) -> Explanation:
     """Return why a pod waits, without what the reader may not see."""
     if names.shown is None:
         return answer
     bound = answer.verdict is Verdict.BOUND  # the notes on its node name pods with unknown ids
-    return _noted(
-        attrs.evolve(
-            answer,
-            groups=tuple(_group(group, names) for group in answer.groups),
-            changes=tuple(_change(change, names) for change in answer.changes),
-            notes=() if bound else answer.notes,
-        ),
+    seen = attrs.evolve(
         answer,
+        groups=tuple(_group(group, names) for group in answer.groups),
+        changes=tuple(_change(change, names) for change in answer.changes),
+        notes=() if bound else answer.notes,
     )
-
-
-def node_as_seen(answer: NodeExplanation, names: Names) -> NodeExplanation:
-    """Return what each filter says of a node, without what the reader may not see."""
-    if names.shown is None:
-        return answer
-    named = any(holder.unknown for holder in answer.holders)
-    return _noted(
-        attrs.evolve(
-            answer,
-            filters=tuple(map(_verdict, answer.filters)),
-            free="" if named else answer.free,
-            holders=tuple(_holder(holder, names) for holder in answer.holders),
-        ),
-        answer,
-    )
-
-
-def _noted(seen: A, answer: A) -> A:
     return seen if seen == answer else attrs.evolve(seen, notes=(*seen.notes, LEFT_OUT))
 
 
-def namespaces_in(answer: Explanation | NodeExplanation) -> set[str]:
+def namespaces_in(answer: Explanation) -> set[str]:
     """Return the namespaces of all pods that an answer names in fields."""
-    if isinstance(answer, NodeExplanation):
-        return {holder.namespace for holder in answer.holders}
     kept_for = (key for group in answer.groups for key in group.kept_for)
     leaving = (pod.namespace for change in answer.changes for pod in change.pods)
     return {*(key.partition("/")[0] for key in kept_for), *leaving}
@@ -103,16 +68,9 @@ def _name_notes(reader: Reader, names: Names) -> Iterator[str]:
 
 def _group(group: NodeGroup, names: Names) -> NodeGroup:
     kept_for = tuple(key if key.partition("/")[0] in names else A_POD for key in group.kept_for)
-    silent = kept_for or _names_pods(group.plugin, group.cause)
+    silent = kept_for or group.plugin in _NAME_PODS
+    silent = silent or (group.plugin == neuron_topology.NAME and group.cause not in _NAME_NONE)
     return attrs.evolve(group, arithmetic="" if silent else group.arithmetic, kept_for=kept_for)
-
-
-def _verdict(said: FilterVerdict) -> FilterVerdict:
-    return attrs.evolve(said, arithmetic="") if _names_pods(said.plugin, said.cause) else said
-
-
-def _names_pods(plugin: str, cause: str) -> bool:
-    return plugin in _NAME_PODS or (plugin == neuron_topology.NAME and cause not in _NAME_NONE)
 
 
 def _change(change: Change, names: Names) -> Change:
@@ -128,7 +86,3 @@ def _change(change: Change, names: Names) -> Change:
 
 def _leaving(pod: LeavingPod, names: Names) -> LeavingPod:
     return pod if pod.namespace in names else attrs.evolve(pod, namespace="", name="", budgets=())
-
-
-def _holder(holder: NodeHolder, names: Names) -> NodeHolder:
-    return holder if holder.namespace in names else attrs.evolve(holder, namespace="", name="")

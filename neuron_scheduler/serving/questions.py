@@ -19,7 +19,7 @@ from aiohttp import web
 
 from neuron_scheduler.capture.sizes import SIZES, sized
 from neuron_scheduler.capture.workloads import MOST_REPLICAS, read_workload
-from neuron_scheduler.explain.answers import Explanation, NodeExplanation, Verdict
+from neuron_scheduler.explain.answers import Explanation, Verdict
 from neuron_scheduler.explain.fit import Replicated, how_many_of
 from neuron_scheduler.explain.why import explain_on_node, explain_pod
 from neuron_scheduler.kube.reviews import UserReviews
@@ -30,7 +30,7 @@ from neuron_scheduler.serving.asked import Asked
 from neuron_scheduler.serving.encoding import replied
 from neuron_scheduler.serving.feeds import FleetFeed, ListsFeed
 from neuron_scheduler.serving.lane import CrowdedError, Lane, Turn
-from neuron_scheduler.serving.names import namespaces_in, node_as_seen, pod_as_seen
+from neuron_scheduler.serving.names import as_seen, namespaces_in
 from neuron_scheduler.serving.pages import METHODS, Answer, Page, RefusedError, number, parameters
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
@@ -67,15 +67,12 @@ class WhyQuestion:
         if pod is None:
             raise RefusedError(404, f"there is no pod {key}, or it has ended")
         asked, profile = self.asked, self.asked.profiles.of(pod.scheduler_name)
-        seen: Explanation | NodeExplanation
         if values.get("node"):
-            of_node = await turn.run(explain_on_node(asked.cluster, pod, profile, values["node"]))
-            seen = node_as_seen(of_node, await reader.names(namespaces_in(of_node)))
+            answer = await turn.run(explain_on_node(asked.cluster, pod, profile, values["node"]))
         else:
-            steps = explain_pod(asked.cluster, pod, profile, budgets=asked.budgets())
-            of_pod = await turn.run(steps)
-            of_pod = attrs.evolve(of_pod, capacity_request=self._capacity_request(pod, of_pod))
-            seen = pod_as_seen(of_pod, await reader.names(namespaces_in(of_pod)))
+            answer = await turn.run(explain_pod(asked.cluster, pod, profile, budgets=asked.budgets()))
+            answer = attrs.evolve(answer, capacity_request=self._capacity_request(pod, answer))
+        seen = as_seen(answer, await reader.names(namespaces_in(answer)))
         notes = (*asked.notes(), *asked.profiles.notes, *seen.notes)
         return await replied(request, attrs.evolve(seen, notes=notes), turn)
 

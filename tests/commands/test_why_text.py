@@ -11,11 +11,8 @@ from neuron_scheduler.explain.answers import (
     Change,
     ChangeKind,
     Explanation,
-    FilterVerdict,
     LeavingPod,
-    NodeExplanation,
     NodeGroup,
-    NodeHolder,
     PodSummary,
     Verdict,
     Waiting,
@@ -28,7 +25,7 @@ from sandbox.apiserver.table import human_duration
 NOW = 100_000.0
 TRN1 = "trn1.32xlarge"
 FIT = "Insufficient aws.amazon.com/neuron"
-POD = PodSummary("ml", "train-0", "my-scheduler", 7, NOW - 12_000, "16 Neuron devices", "aws.amazon.com/neuron", 16)
+POD = PodSummary("ml", "train-0", "my-scheduler", 7, NOW - 12_000, "16 Neuron devices")
 LEAVING = LeavingPod("ml", "old", 0, NOW - 600, "4 Neuron devices", ("web",), violates=True, evictable=True)
 ANSWER = Explanation(
     POD,
@@ -50,10 +47,10 @@ ANSWER = Explanation(
 )
 
 
-def text(answer: Explanation | NodeExplanation, width: int = 100, *, wide: bool = False, colour: bool = False) -> str:
+def text(answer: Explanation, width: int = 100, *, wide: bool = False, colour: bool = False) -> str:
     """Return an answer as it is printed."""
     writer = WhyText(Paragraphs(width, colour), wide=wide, now=NOW)
-    return "\n".join(writer.lines(answer) if isinstance(answer, Explanation) else writer.node_lines(answer))
+    return "\n".join(writer.lines(answer))
 
 
 def test_a_machine_that_is_asked_for() -> None:
@@ -62,7 +59,7 @@ def test_a_machine_that_is_asked_for() -> None:
     place = lines.index("Asked the autoscaler for 1 trn1.32xlarge.")
     assert lines[place - 1] == lines[place + 1] == ""
     assert lines[place - 2].startswith("block.")
-    assert lines[place + 2].startswith("Nodes by their first reason")
+    assert lines[place + 2].startswith("Nodes by reason")
 
 
 def test_a_narrow_terminal() -> None:
@@ -113,32 +110,6 @@ def test_nodes_that_take_it_and_space_kept_for_others() -> None:
     assert "  1 node: would take the pod, but the space is kept for others" in lines
 
 
-def test_one_node() -> None:
-    """What the node holds, with what is kept and what is unknown."""
-    answer = NodeExplanation(
-        POD,
-        "trn1-a",
-        Verdict.WAITS,
-        "trn1-a does not take it: node(s) were unschedulable.",
-        TRN1,
-        (FilterVerdict("NodeUnschedulable", False, ("node(s) were unschedulable",), "it is cordoned", "taints"),),
-        "4 of 16 devices free",
-        (
-            NodeHolder("ml", "old", "12 Neuron devices", 3, "device", tuple(range(12))),
-            NodeHolder("ml", "next", "1 Neuron device", 9, "device", (12,), kept=True),
-            NodeHolder("ml", "foreign", unknown=True),
-        ),
-        notes=("A note.",),
-    )
-    lines = text(answer).split("\n")
-    assert lines[-6:-2] == [
-        "  4 of 16 devices free",
-        "  devices 0-11: ml/old (priority 3)",
-        "  device 12, kept for it: ml/next (priority 9)",
-        "  unknown ids: ml/foreign (priority 0)",
-    ]
-
-
 def test_pods_that_the_reader_may_not_see() -> None:
     """The running scheduler leaves their names out."""
     nameless = attrs.evolve(LEAVING, namespace="", name="")
@@ -146,9 +117,6 @@ def test_pods_that_the_reader_may_not_see() -> None:
     assert "    a pod that you may not see (4 Neuron devices, priority 0; " in text(
         attrs.evolve(ANSWER, changes=(change,))
     )
-    holder = NodeHolder("", "", unit="device", ids=(1,))
-    answer = NodeExplanation(POD, "a", Verdict.FITS, "a takes it.", holders=(holder,))
-    assert "device 1: a pod that you may not see" in text(answer)
 
 
 def test_colour_is_around_whole_lines() -> None:

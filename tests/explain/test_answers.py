@@ -7,7 +7,6 @@ from neuron_scheduler.explain.answers import (
     Change,
     ChangeKind,
     Explanation,
-    FilterCount,
     Fleet,
     Holder,
     LeavingPod,
@@ -21,10 +20,9 @@ from neuron_scheduler.explain.answers import (
 )
 
 ANSWER = Explanation(
-    pod=PodSummary("ml", "train-0", "my-scheduler", 5, 1.5, "8 Neuron devices", "aws.amazon.com/neurondevice", 8),
+    pod=PodSummary("ml", "train-0", "my-scheduler", 5, 1.5, "8 Neuron devices"),
     verdict=Verdict.WAITS,
     message="0/1 nodes are available: 1 Insufficient aws.amazon.com/neurondevice.",
-    filters=(FilterCount("NodeResourcesFit", "Insufficient aws.amazon.com/neurondevice", 1),),
     groups=(NodeGroup(1, ("n1",), "trn1.32xlarge", kept_for=("a/b",)),),
     changes=(Change(ChangeKind.DEPARTURE, "a/b ends.", pods=(LeavingPod("a", "b", budgets=("c",)),)),),
     ids=(0, 1),

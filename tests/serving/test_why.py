@@ -62,12 +62,13 @@ async def test_whether_a_machine_is_asked_for(desk: Desk, said: str | None, want
 
 
 async def test_on_one_node(desk: Desk) -> None:
-    """Every filter of one node, with its holders."""
+    """What each filter of one node says; a sentence that may name hidden pods is not there."""
     fill(desk)
     seen = await desk.json("/v1/why?pod=a/waits&node=n", "jane")
-    assert (seen["nodeName"], seen["verdict"]) == ("n", "waits")
-    assert [(holder["namespace"], holder["unknown"]) for holder in seen["holders"]] == [("", True)]
-    assert (await desk.json("/v1/why?pod=a/waits&node=none"))["filters"] == []
+    assert [(group["names"], group["plugin"], group["arithmetic"]) for group in seen["groups"]] == [
+        (["n"], "NeuronTopology", "")
+    ]
+    assert (await desk.json("/v1/why?pod=a/waits&node=none"))["groups"] == []
 
 
 async def test_who_may_ask(desk: Desk) -> None:
