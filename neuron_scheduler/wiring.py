@@ -22,9 +22,10 @@ from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
-from neuron_scheduler.extender.assembly import assembled
+from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.forward import Forward, own_url
-from neuron_scheduler.extender.verbs import Verbs
+from neuron_scheduler.extender.preempt import Preempt
+from neuron_scheduler.extender.verbs import Role, Verbs
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.nodes import NODES
@@ -42,7 +43,7 @@ from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile, preemption_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
 from neuron_scheduler.serving.pages import Page, page_files
@@ -178,14 +179,17 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     others = tuple(_informer(client, metrics, *kind) for kind in kinds)
     verbs = None
     if config.extender_bind_address:
-        verbs = assembled(
-            loop=loop,
-            reporter=reporter,
-            election=election,
-            known=pods.get,
-            unsynced=lambda: unsynced((nodes, *others, pods)),
+        bind = _bind(loop, reporter, known=pods.get)
+        verbs = Verbs(
+            cluster=loop.cluster,
+            profile=bind.profile,
+            bind=bind,
+            preempt=_preempt(loop, bind, budgets),
             forward=None if election is None else forward_of(config, election),
-            budgets=budgets.all,
+            unsynced=lambda: unsynced((nodes, *others, pods)),
+            role=lambda: _role(bind, loop, election),
+            clock=loop.clock,
+            errors=loop.errors,
         )
     return Parts(
         cluster=shared.cluster,
@@ -378,6 +382,42 @@ def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
     """Return what is not listed yet, and why where that is known; None if all is."""
     missing = [informer.described for informer in informers if not informer.synced.is_set()]
     return f"not listed yet: {', '.join(missing)}" if missing else None
+
+
+def _bind(loop: SchedulingLoop, reporter: PodReporter, *, known: Callable[[str], Pod | None]) -> Bind:
+    return Bind(
+        cluster=loop.cluster,
+        profile=extender_profile(),
+        assumptions=loop.assumptions,
+        cycle=loop.binding_cycle,
+        known=known,
+        reporter=reporter,
+        may_bind=loop.may_bind,
+        own_names=loop.profiles.keys(),
+        clock=loop.clock,
+        counted=loop.metrics.extender_bound,
+        errors=loop.errors,
+    )
+
+
+def _preempt(loop: SchedulingLoop, bind: Bind, budgets: DisruptionBudgetHandler) -> Preempt:
+    return Preempt(
+        cluster=loop.cluster,
+        profile=preemption_profile(),
+        beside=bind.profile,
+        budgets=budgets.all,
+        own_names=bind.own_names,
+        abandoned=bind.abandoned,
+        clock=loop.clock,
+    )
+
+
+def _role(bind: Bind, loop: SchedulingLoop, election: LeaderElector | None) -> Role:
+    if bind.leads:
+        return Role.LEADS
+    if election is not None and not election.leading:
+        return Role.FOLLOWS
+    return Role.STOPS if loop.stopping else Role.TAKES_OVER
 
 
 def _rejections(shared: _Shared, *, version: Callable[[], str]) -> Rejections:

@@ -48,7 +48,6 @@ class BindCall:
         callers: how many calls wait.
         outcome: set when the Binding has one.
         problem: why the pod is not bound; empty if it is.
-        reason: why the Binding was withdrawn; empty if it was not.
     """
 
     verb: "Bind"
@@ -57,7 +56,6 @@ class BindCall:
     callers: int = 0
     outcome: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     problem: str = ""
-    reason: str = ""
 
     @property
     def uid(self) -> str:
@@ -95,7 +93,7 @@ class BindCall:
 
     def fenced(self) -> None:
         """Answer that nothing was sent."""
-        self._end(self.reason or _OUTDATED)
+        self._end(_OUTDATED)
 
     def crashed(self, error: Exception) -> None:
         """Answer with the error, and give up the place of a pod that is not bound."""
@@ -110,10 +108,12 @@ class BindCall:
         self.outcome.set()
 
 
-LONGEST_AT_FENCE: Final = 20.0
-"""Seconds for which a call waits at the allocate fence; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
-LONGEST_CALL: Final = 25.0
-"""Seconds after which a call is answered, even if its Binding has no outcome yet."""
+LONGEST_CALL: Final = 20.0
+"""
+Seconds after which a call is answered, even if its Binding has no outcome yet.
+
+kube-scheduler's `httpTimeout` in our manifests is 30 s.
+"""
 LONGEST_UNSEEN: Final = 5.0
 """Seconds within which the watch must show a pod; kube-scheduler's may be ahead of ours."""
 MOST_BACKLOG: Final = 4.0
@@ -158,7 +158,6 @@ class Bind:
     clock: Callable[[], float]
     counted: Callable[[str], None]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
-    longest_at_fence: float = LONGEST_AT_FENCE
     longest_call: float = LONGEST_CALL
     longest_unseen: float = LONGEST_UNSEEN
     _calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)  # those without an outcome, by the pod's uid
@@ -296,32 +295,24 @@ class Bind:
         self._calls.pop(uid, None)
 
     async def _wait_for(self, call: BindCall, started: float) -> None:
-        """Wait for the outcome; withdraw the Binding from the fence when that takes too long, or on cancellation."""
+        """Wait for the outcome; the last one who waits takes a Binding along that has not left the fence by then."""
         call.callers += 1
+        given_up = False
         try:
-            with anyio.CancelScope(deadline=started + self.longest_at_fence):
-                await call.outcome.wait()
-            if not call.outcome.is_set():
-                self._withdraw(
-                    call, f"other Neuron pods of node {call.node_name} have not started yet; try again later"
-                )
             with anyio.CancelScope(deadline=started + self.longest_call):
                 await call.outcome.wait()
         finally:
             call.callers -= 1
-            if not call.callers and not call.outcome.is_set():
-                self._withdraw(call, "the client has hung up")
+            if not (call.callers or call.outcome.is_set()):
+                given_up = self.cycle.fence.give_up(call.uid)
+        if given_up:
+            raise _RefusedError(f"other Neuron pods of node {call.node_name} have not started yet; try again later")
         if not call.outcome.is_set():
             raise _RefusedError(
                 f"its Binding to node {call.node_name} has no outcome yet; it is sent again until it has"
             )
         if call.problem:
             raise _RefusedError(call.problem)
-
-    def _withdraw(self, call: BindCall, reason: str) -> None:
-        """Give the place up if the Binding waits at the fence; one that may have been sent gets its outcome."""
-        call.reason = reason
-        self.cycle.fence.give_up(call.uid)
 
 
 def _key(args: ExtenderBindingArgs) -> str:

@@ -56,7 +56,7 @@ async def test_a_call_does_not_wait_at_the_fence_for_ever() -> None:
     async with serving() as road:
         await at_the_fence(road)
         road.foreign("p", devices=4)
-        road.verb.longest_at_fence = 0.01
+        road.verb.longest_call = 0.01
         assert "have not started yet; try again later" in await road.verb.bind(call("p"))
         assert (road.held(), road.verb.under_way, road.scheduler.fence.waiting) == (8, 0, 0)
         road.change("first", admitted=True)
@@ -67,10 +67,10 @@ async def test_a_binding_without_an_outcome_is_not_waited_for_for_ever() -> None
     """It keeps its place and is sent again; a later call for the node gets the outcome."""
     async with serving(outcomes={"p": IN_DOUBT}) as road:
         road.foreign("p", devices=4)
-        road.verb.longest_at_fence = road.verb.longest_call = 0.01
+        road.verb.longest_call = 0.01
         assert "has no outcome yet; it is sent again until it has" in await road.verb.bind(call("p"))
         assert (road.held(), road.verb.under_way) == (8, 1)
-        road.verb.longest_at_fence = road.verb.longest_call = 60.0
+        road.verb.longest_call = 60.0
         road.outcomes["p"] = Bound()
         assert await road.verb.bind(call("p")) == ""
         assert road.verb.under_way == 0

@@ -222,7 +222,7 @@ async def step(chaos: Chaos, tasks: anyio.abc.TaskGroup, scopes: list[anyio.Canc
     elif luck < 0.97:
         chaos.leads = False
     elif luck < 0.98:
-        chaos.verb.longest_at_fence = chaos.verb.longest_call = dice.choice((0.0, 0.001, 20.0))
+        chaos.verb.longest_call = dice.choice((0.0, 0.001, 20.0))
     else:
         await chaos.pass_time(dice.choice((1.0, 130.0)))
     for _ in range(dice.randint(0, 5)):
