@@ -135,7 +135,6 @@ def test_the_extender_alone(app: App, tmp_path: Path, arguments: list[str], file
             "the command extender needs --extender-bind-address",
             id="an extender without a port",
         ),
-        pytest.param(["run", "--kubeconfig=/no/such"], "--kubeconfig: there is no file /no/such", id="no file"),
     ],
 )
 def test_mistakes(app: App, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str) -> None:

@@ -91,20 +91,14 @@ def settings_from(arguments: argparse.Namespace) -> Config:
         defaults = {"queue": False, "extender_bind_address": EXTENDER_ADDRESS}
     path = getattr(arguments, "config", "")
     if not path:
-        return _checked(defaults | given)
+        return Config(**defaults | given)
     from neuron_scheduler.settings import config_file  # imports the plugins, whose names only a file needs
 
     file = config_file.read(path)
     try:
-        return _checked(defaults | _overridden(file, given))
+        return Config(**defaults | _overridden(file, given))
     except ConfigurationError as error:
         raise ConfigurationError(file.in_its_words(str(error), frozenset(given))) from None
-
-
-def _checked(values: Mapping[str, Any]) -> Config:
-    config = Config(**values)
-    config.check_files()
-    return config
 
 
 def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ All settings of the process, and their defaults.
 A setting is declared once, here: `cli.py` derives the flags from these fields, `config_file.py` the file's format. Only
 the composition root sees the whole `Config`; all other parts get the few values that they need. Refuses contradictions
 when it is built (`contradictions`), so that a process never starts half-configured, and reads no file and no
-environment: `check_files` looks at the files that the settings name.
+environment: who reads a file that a setting names says what is wrong with it.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,16 @@ from neuron_scheduler.settings.profile_config import (
     ProfileConfig,
 )
 from neuron_scheduler.settings.setting import (
-    FILE,
     between,
     declared,
     duration,
-    flag,
     ip_address,
     kubernetes_name,
     lasting,
     listening,
     one_of,
     setting,
-    unreadable,
 )
-from neuron_scheduler.telemetry.errors import ConfigurationError
 
 EXTENDER_ADDRESS: Final = ":12345"
 """The default address of the command `extender`, with the port of AWS's extension."""
@@ -66,7 +62,7 @@ class Config:
     kubeconfig: str = setting(
         "",
         "Path of a kubeconfig file.",
-        metavar=FILE,
+        metavar="FILE",
         shown="the service account in a pod, elsewhere $KUBECONFIG or ~/.kube/config",
         path="clientConnection.kubeconfig",
     )
@@ -128,8 +124,8 @@ class Config:
     secure_port: int = setting(
         10259, "Port of the same endpoints with TLS, if certificate and key are given; 0: off.", check=between(0, 65535)
     )
-    tls_cert_file: str = setting("", "Certificate (and chain) for --secure-port, PEM.", metavar=FILE)
-    tls_private_key_file: str = setting("", "Private key for --secure-port, PEM.", metavar=FILE)
+    tls_cert_file: str = setting("", "Certificate (and chain) for --secure-port, PEM.", metavar="FILE")
+    tls_private_key_file: str = setting("", "Private key for --secure-port, PEM.", metavar="FILE")
     # kube-scheduler always does; it has no plain port.
     authorize_metrics: bool = setting(
         False,
@@ -160,17 +156,17 @@ class Config:
     extender_tls_cert_file: str = setting(
         "",
         "Certificate (and chain) of --extender-bind-address, PEM. Without it there is no TLS.",
-        metavar=FILE,
+        metavar="FILE",
         path="extender.tlsCertFile",
     )
     extender_tls_private_key_file: str = setting(
-        "", "Private key for --extender-tls-cert-file, PEM.", metavar=FILE, path="extender.tlsPrivateKeyFile"
+        "", "Private key for --extender-tls-cert-file, PEM.", metavar="FILE", path="extender.tlsPrivateKeyFile"
     )
     extender_client_ca_file: str = setting(
         "",
         "Serve the extender only to clients that show a certificate of one of these authorities, PEM; replicas show"
         " each other --extender-tls-cert-file. Probes of this port need one too, those of --port none.",
-        metavar=FILE,
+        metavar="FILE",
         path="extender.clientCAFile",
     )
     # 2 shows one line per outcome of an attempt, as AWS's manifests for kube-scheduler ask for.
@@ -261,17 +257,6 @@ class Config:
         return contradictions.write_timeout(
             lease=self.leader_elect_lease_duration, renew=self.leader_elect_renew_deadline
         )
-
-    def check_files(self) -> None:
-        """
-        Check whether the files that the settings name can be read.
-
-        Raises:
-            ConfigurationError: one cannot.
-        """
-        for name in (field.name for field in settings() if field.metadata["metavar"] == FILE):
-            if complaint := unreadable(getattr(self, name)):
-                raise ConfigurationError(f"{flag(name)}: {complaint}")
 
 
 def settings() -> "tuple[attrs.Attribute[Any], ...]":

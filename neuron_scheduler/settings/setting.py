@@ -6,16 +6,11 @@ that.
 """
 
 import ipaddress
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
-
-FILE: Final = "FILE"
-"""The placeholder of settings that name a file, which must be there when the process starts."""
 
 _DURATION_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -200,13 +195,4 @@ def listening(value: str) -> str:
             address_and_port(value)
     except ValueError:
         return f"is {value!r}; it must be ADDRESS:PORT, such as :12345 (all addresses), 10.0.0.7:12345 or [::1]:12345"
-    return ""
-
-
-def unreadable(path: str) -> str:
-    """Return why a file cannot be read; empty if it can, or if no file is named."""
-    if path and not Path(path).is_file():
-        return f"there is no file {path}"
-    if path and not os.access(path, os.R_OK):
-        return f"{path} is not readable by this user"
     return ""

@@ -1,7 +1,5 @@
 """Settings have kube-scheduler's names and defaults, and contradictions are refused before the process starts."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -162,24 +160,3 @@ def test_the_defaults_of_a_profile_are_those_of_the_flags() -> None:
     only = Config().profiles[0]
     assert ProfileConfig(scheduler_name=only.scheduler_name) == only
     assert set(OF_A_PROFILE) < set(attrs.fields_dict(ProfileConfig))
-
-
-def test_files_are_looked_at(tmp_path: Path) -> None:
-    """The error for a missing file has its flag and path; an existing file is accepted."""
-    there = tmp_path / "kubeconfig"
-    there.touch()
-    Config(kubeconfig=str(there)).check_files()
-    Config().check_files()
-    with pytest.raises(ConfigurationError, match=r"--kubeconfig: there is no file .*/missing"):
-        Config(kubeconfig=str(tmp_path / "missing")).check_files()
-    with pytest.raises(ConfigurationError, match="--kubeconfig: there is no file"):
-        Config(kubeconfig=str(tmp_path)).check_files()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_file(tmp_path: Path) -> None:
-    """A file without read permission is refused before anything starts."""
-    secret = tmp_path / "key"
-    secret.touch(mode=0)
-    with pytest.raises(ConfigurationError, match="is not readable by this user"):
-        Config(kubeconfig=str(secret)).check_files()

@@ -193,11 +193,6 @@ def test_every_setting_has_its_place(write: Write) -> None:
             r"config.yaml: leaderElection.renewDeadline \(15s\) must be below --leader-elect-lease-duration \(15s\)",
             id="contradicts a default",
         ),
-        pytest.param(
-            OURS + "clientConnection: {kubeconfig: /no/such}",
-            "config.yaml: clientConnection.kubeconfig: there is no file /no/such",
-            id="no file",
-        ),
     ],
 )
 def test_mistakes(write: Write, text: str, complaint: str) -> None:
