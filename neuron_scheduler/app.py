@@ -33,7 +33,8 @@ from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.access import Access
-from neuron_scheduler.serving.server import Check, Endpoints, health, lease_watchdog, serving
+from neuron_scheduler.serving.certificate import Certificate
+from neuron_scheduler.serving.server import Check, Endpoints, health, lease_watchdog, open_listening, serving
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.setting import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
@@ -271,20 +272,22 @@ class App:
         if verbs is None:
             yield
             return
-        from neuron_scheduler.extender import server
+        from neuron_scheduler.extender.server import ExtenderServer
 
-        address, number = address_and_port(config.extender_bind_address)
-        port = server.Port(
-            address=address,
-            port=number,
-            cert_file=config.extender_tls_cert_file,
-            key_file=config.extender_tls_private_key_file,
-            client_ca_file=config.extender_client_ca_file,
+        certificate = None
+        if config.extender_tls_cert_file:
+            files = config.extender_tls_cert_file, config.extender_tls_private_key_file, config.extender_client_ca_file
+            certificate = Certificate(*files, flags="--extender-tls")
+        server = ExtenderServer(
+            verbs=verbs, health=health(live, ready), metrics=self.metrics, stopping=lambda: self._stopping
         )
-        async with server.serving(
-            port, verbs=verbs, health=health(live, ready), metrics=self.metrics, stopping=lambda: self._stopping
-        ):
+        address, port = address_and_port(config.extender_bind_address)
+        connections = server.listen(open_listening(address, port, "--extender-bind-address"), certificate)
+        try:
             yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await connections.close()
 
     def _access(self) -> Access | None:
         if not self.config.authorize_metrics:

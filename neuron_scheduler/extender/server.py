@@ -8,11 +8,9 @@ and a sentence, and a log line; a client that repeats it cannot flood the log.
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Final
 
-import anyio
 import attrs
 from aiohttp import web
 
@@ -22,7 +20,6 @@ from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions
 from neuron_scheduler.serving.pages import PLAIN_TEXT, Page
-from neuron_scheduler.serving.server import open_listening
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 
@@ -44,48 +41,10 @@ _LONGEST: Final = 300  # characters of a sentence in the log
 log = logs.logger(__name__)
 
 
-@attrs.frozen(kw_only=True)
-class Port:
-    """Where to listen; the files are empty without TLS, or if clients need no certificate."""
-
-    address: str
-    port: int
-    cert_file: str = ""
-    key_file: str = ""
-    client_ca_file: str = ""
-
-
-@asynccontextmanager
-async def serving(
-    port: Port,
-    *,
-    verbs: Verbs,
-    health: Mapping[str, Page],
-    metrics: Metrics,
-    stopping: Callable[[], bool],
-) -> AsyncIterator[None]:
-    """
-    Answer requests while the context is open; the arguments are those of `ExtenderServer`.
-
-    Raises:
-        ConfigurationError: the address is taken or not ours, or the certificate cannot be used.
-    """
-    certificate = None
-    if port.cert_file:
-        certificate = Certificate(port.cert_file, port.key_file, port.client_ca_file, flags="--extender-tls")
-    server = ExtenderServer(verbs=verbs, health=health, metrics=metrics, stopping=stopping)
-    connections = server.listen(open_listening(port.address, port.port, "--extender-bind-address"), certificate)
-    try:
-        yield
-    finally:
-        with anyio.CancelScope(shield=True):
-            await connections.close()
-
-
 @attrs.define(eq=False, kw_only=True)
 class ExtenderServer:
     """
-    Answers the requests to one port, until `close`.
+    Answers the requests to one port.
 
     Attributes:
         health: the health endpoints, by path.
