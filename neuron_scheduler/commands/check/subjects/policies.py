@@ -127,14 +127,17 @@ def digests(spec: Spec, account: str) -> dict[str, str]:
 
 
 def _texts(spec: Spec, account: str) -> dict[str, str]:
-    rules = (spec.get("matchConstraints") or {}).get("resourceRules") or []
+    constraints = spec.get("matchConstraints") or {}
+    rules = constraints.get("resourceRules") or []
+    narrowing = ("namespaceSelector", "objectSelector", "excludeResourceRules")  # of which ours have none
     parts = {
         "failurePolicy": spec.get("failurePolicy") or "Fail",
         "paramKind": spec.get("paramKind"),
         "matchConstraints": [
             [sorted(rule.get(field) or []) for field in ("apiGroups", "apiVersions", "operations", "resources")]
             for rule in rules
-        ],
+        ]
+        + [[field, constraints[field]] for field in narrowing if constraints.get(field)],
         "matchConditions": [_plain(each) for each in spec.get("matchConditions") or []],
         "variables": [
             [each.get("name"), _plain(each)] for each in spec.get("variables") or [] if each.get("name") not in FREE

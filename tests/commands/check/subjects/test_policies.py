@@ -71,14 +71,14 @@ def test_the_account_writers_and_names_do_not_count() -> None:
 
 
 def test_a_difference_has_its_part() -> None:
-    """A rule that is added or an expression that is changed shows in the digest of its part only."""
+    """An expression that is changed, and a policy that is for fewer requests, show in the digest of the part only."""
     spec = manifests()[LEADER]
     found = digests(edited(spec, "holderIdentity", "leaseTransitions"), ACCOUNT)
     assert {part for part in found if found[part] != EXPECTED[LEADER][part]} == {"matchConditions"}
-    wider = copy.deepcopy(spec)
-    wider["matchConstraints"]["resourceRules"][0]["resources"] = ["pods/binding"]
-    found = digests(wider, ACCOUNT)
-    assert {part for part in found if found[part] != EXPECTED[LEADER][part]} == {"matchConstraints"}
+    rules = [{**spec["matchConstraints"]["resourceRules"][0], "resources": ["pods/binding"]}]
+    for fewer in ({"resourceRules": rules}, {"namespaceSelector": {"matchLabels": {"a": "b"}}}):
+        found = digests({**spec, "matchConstraints": {**spec["matchConstraints"], **fewer}}, ACCOUNT)
+        assert {part for part in found if found[part] != EXPECTED[LEADER][part]} == {"matchConstraints"}
 
 
 def test_what_a_policy_says() -> None:
