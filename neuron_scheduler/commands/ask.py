@@ -9,7 +9,8 @@ read.
 import argparse
 import ipaddress
 import time
-from typing import Any, TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -29,14 +30,16 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Asked:
-    """An answer as JSON values, and the namespace that the arguments or the context name."""
+class Asked(Generic[T]):
+    """An answer, and the namespace that the arguments or the context name."""
 
-    value: Any
+    answer: T
     namespace: str
 
 
-def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None = None) -> Asked:
+def ask(
+    arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[T], body: bytes | None = None
+) -> Asked[T]:
     """
     Return the scheduler's answer.
 
@@ -44,50 +47,35 @@ def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: 
         arguments: `ask` is the address; the connection's flags say whom to trust there, and who asks.
         path: of the question, such as `/v1/why`.
         params: of the question; a `namespace` that is empty becomes that of the context.
+        answer: what is asked for.
         body: of a question that has one.
 
     Raises:
         ConfigurationError: it refuses to answer, or is no scheduler; the address cannot be used.
         UnreachableError: nobody answers.
     """
-    asked: Asked = run_async(_ask, arguments, path, params, body)
+    asked: Asked[T] = run_async(_ask, arguments, path, params, answer, body)
     return asked
 
 
-async def _ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None) -> Asked:
+async def _ask(
+    arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[T], body: bytes | None
+) -> Asked[T]:
     connection = await _connection(arguments)
-    namespace = connection.namespace or DEFAULT_NAMESPACE
+    server, namespace = connection.server, connection.namespace or DEFAULT_NAMESPACE
     if params.get("namespace") == "":
         params = params | {"namespace": namespace}
     async with Client(connection=connection) as client:
-        value = await in_time(arguments, connection.server, lambda: _answer(client, path, params, body))
-    return Asked(value, namespace)
-
-
-async def _answer(client: Client, path: str, params: dict[str, str], body: bytes | None) -> Any:
-    server = client.connection.server
-    try:
-        answer = await client.request("GET" if body is None else "POST", path, params=params, body=body)
-        return msgspec.json.decode(answer.body)
-    except ApiError as error:
-        raise ConfigurationError(f"{server} refuses to answer: {error.message or error}") from error
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise ConfigurationError(f"{server} is no scheduler: {error}") from error
-
-
-def understood(value: Any, answer: type[T]) -> T:
-    """
-    Return an answer that was received.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
-    try:
-        return from_json(value, answer)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise ConfigurationError(
-            f"the scheduler's answer is not understood: {error}; is it of another version?"
-        ) from error
+        request = partial(client.request, "GET" if body is None else "POST", path, params=params, body=body)
+        try:
+            received = await in_time(arguments, server, request)
+            return Asked(from_json(msgspec.json.decode(received.body), answer), namespace)
+        except ApiError as error:
+            raise ConfigurationError(f"{server} refuses to answer: {error.message or error}") from error
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            raise ConfigurationError(
+                f"the answer of {server} is not understood: {error}; is it a scheduler of this version?"
+            ) from error
 
 
 async def _connection(arguments: argparse.Namespace) -> Connection:

@@ -87,10 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("-f and --from cannot both read standard input")
     with answering():
         answer = _asked(arguments, size) if arguments.ask else _computed(arguments, size)
-        if arguments.output in output.DOCUMENTS:
-            output.write_document(answer, arguments.output)
-        else:
-            output.write_lines(FitText(terminal(), every_node=arguments.output == "wide").lines(answer))
+        text = FitText(terminal(), every_node=arguments.output == "wide")
+        output.write(answer, arguments.output, text.lines(answer))
     return ALL_FIT if answer.fitting >= max(answer.asked, 1) else SOME_DO_NOT
 
 
@@ -122,7 +120,7 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
 
 def _asked(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
     """Return the running scheduler's answer."""
-    from neuron_scheduler.commands.ask import ask, understood
+    from neuron_scheduler.commands.ask import ask
 
     params, body = size, None
     if arguments.filename:
@@ -132,4 +130,4 @@ def _asked(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
         params |= {"namespace": arguments.namespace}  # if empty, `ask` names that of the context
     if arguments.replicas is not None:
         params |= {"replicas": str(arguments.replicas)}
-    return understood(ask(arguments, "/v1/fit", params, body).value, Fit)
+    return ask(arguments, "/v1/fit", params, Fit, body).answer

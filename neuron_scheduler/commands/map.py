@@ -5,7 +5,6 @@ Does not count anything: the figures are those of `explain.fleet`, as in the met
 """
 
 import argparse
-from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -46,10 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     with answering():
         shown = _only(_asked(arguments) if arguments.ask else _computed(arguments), arguments.node)
-        if arguments.output in output.DOCUMENTS:
-            output.write_document(shown, arguments.output)
-        else:
-            output.write_lines(_text(shown, arguments))
+        text = MapText(terminal(), arguments.by, every_machine=arguments.output == "wide")
+        lines = text.node_lines(shown.machines[0]) if arguments.node else text.lines(shown)
+        output.write(shown, arguments.output, lines)
     return SHOWN
 
 
@@ -61,9 +59,9 @@ def _computed(arguments: argparse.Namespace) -> Fleet:
 
 def _asked(arguments: argparse.Namespace) -> Fleet:
     """Return the running scheduler's answer."""
-    from neuron_scheduler.commands.ask import ask, understood
+    from neuron_scheduler.commands.ask import ask
 
-    return understood(ask(arguments, "/v1/fleet", {}).value, Fleet)
+    return ask(arguments, "/v1/fleet", {}, Fleet).answer
 
 
 def _only(fleet: Fleet, name: str) -> Fleet:
@@ -77,9 +75,3 @@ def _only(fleet: Fleet, name: str) -> Fleet:
     if name and not machines:
         raise ConfigurationError(f"there is no node {name} with Neuron")
     return attrs.evolve(fleet, machines=machines)
-
-
-def _text(shown: Fleet, arguments: argparse.Namespace) -> Iterator[str]:
-    screen = terminal()
-    text = MapText(screen.width, screen.colour, arguments.by, every_machine=arguments.output == "wide")
-    return text.node_lines(shown.machines[0]) if arguments.node else text.lines(shown)

@@ -194,12 +194,6 @@ def cut(text: str, width: int) -> str:
     return shown if len(shown) <= width else f"{shown[: max(width - 2, 0)]}.."
 
 
-def rendered(line: Segments, *, colour: bool, width: int = 0) -> str:
-    """Return a line, padded with blanks to a width."""
-    text = "".join(f"\033[{code}m{part}\033[0m" if colour and code and part else part for part, code in line)
-    return text + " " * max(0, width - length(line))
-
-
 BY: Final = ("type", "ultraserver", "zone")
 """By what machines are grouped."""
 MOST_PICTURES: Final = 6
@@ -240,13 +234,11 @@ class MapText:
     Draws fleets.
 
     Attributes:
-        width: of the terminal, in columns.
         by: one of `BY`.
         every_machine: all machines get a line, and a picture if they are few.
     """
 
-    width: int = 100
-    colour: bool = False
+    paragraphs: Paragraphs
     by: str = BY[0]
     every_machine: bool = False
 
@@ -266,8 +258,7 @@ class MapText:
                 yield from self._pictures(machines) if pictures else self._table(machines)
         if fleet.machines:
             yield from self._legend(fleet.machines, pictures=pictures)
-        for note in fleet.notes:
-            yield from self._paragraph(f"Note: {note}")
+        yield from self.paragraphs.notes(fleet.notes)
 
     def node_lines(self, machine: MachinePicture) -> Iterator[str]:
         """Yield the picture of one machine."""
@@ -278,12 +269,12 @@ class MapText:
         """Yield the machines, as many side by side as fit; low pictures are stacked, because a torus is high."""
         row: list[tuple[int, list[Segments]]] = []
         for machine in machines:
-            panel = [*Panel(machine, min(WIDTH, self.width)).lines()]
+            panel = [*Panel(machine, min(WIDTH, self.paragraphs.width)).lines()]
             width = max(WIDTH, *map(length, panel))
             if row and len(row[-1][1]) + len(panel) < _HIGHEST and width <= row[-1][0]:
                 row[-1][1].extend([[], *panel])
                 continue
-            if row and sum(taken + len(_GAP) for taken, _ in row) + width > self.width:
+            if row and sum(taken + len(_GAP) for taken, _ in row) + width > self.paragraphs.width:
                 yield from self._row(row)
                 row = []
             row.append((width, panel))
@@ -294,9 +285,7 @@ class MapText:
         yield ""
         empty: Segments = []
         for lines in zip_longest(*(panel for _, panel in row), fillvalue=empty):
-            cells = (
-                rendered(line, colour=self.colour, width=width) for line, (width, _) in zip(lines, row, strict=True)
-            )
+            cells = [self._rendered(line, width) for line, (width, _) in zip(lines, row, strict=True)]
             yield _GAP.join(cells).rstrip()
 
     def _table(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
@@ -304,25 +293,24 @@ class MapText:
         shown = machines[: None if self.every_machine else MOST_LINES]
         columns = [[_bar(machine), *self._figures(machine)] for machine in shown]
         widths = [max(length(row[place]) for row in columns) for place in range(len(columns[0]))] if columns else []
-        room = self.width - sum(widths) - len(_GAP) * (len(widths) + 2) - _ODDITIES
+        room = self.paragraphs.width - sum(widths) - len(_GAP) * (len(widths) + 2) - _ODDITIES
         name_width = max(min(max((len(machine.node_name) for machine in shown), default=0), room), _SHORTEST_NAME)
         for machine, cells in zip(shown, columns, strict=True):
-            first: Segments = [(cut(machine.node_name, name_width), "")]
-            padded = [rendered(first, colour=False, width=name_width)]
-            padded += [rendered(cell, colour=self.colour, width=w) for cell, w in zip(cells, widths, strict=True)]
+            padded = [cut(machine.node_name, name_width).ljust(name_width)]
+            padded += [self._rendered(cell, width) for cell, width in zip(cells, widths, strict=True)]
             taken = name_width + sum(widths) + len(_GAP) * (len(widths) + 2)
-            yield f"{_GAP}{_GAP.join([*padded, self._oddities(machine, self.width - taken)])}".rstrip()
+            yield f"{_GAP}{_GAP.join([*padded, self._oddities(machine, self.paragraphs.width - taken)])}".rstrip()
         rest = machines[len(shown) :]
         if rest:
             devices = counted(sum(machine.free_devices for machine in rest), "free device")
             more = f"{_GAP}and {counted(len(rest), 'more node')} with {devices} (-o wide lists all)"
-            yield rendered([(cut(more, self.width), LINK)], colour=self.colour)
+            yield self._rendered([(cut(more, self.paragraphs.width), LINK)])
 
     def _figures(self, machine: MachinePicture) -> list[Segments]:
         free: Segments = [
-            (f"{machine.free_devices}/{machine.devices}{' free' if self.width >= _VERY_NARROW else ''}", "")
+            (f"{machine.free_devices}/{machine.devices}{' free' if self.paragraphs.width >= _VERY_NARROW else ''}", "")
         ]
-        if self.width < _NARROW:
+        if self.paragraphs.width < _NARROW:
             return [free]
         kind: list[Segments] = [] if self.by == BY[0] else [[(cut(machine.instance_type, WIDTH), LINK)]]
         return [free, [(blocks_text(machine), LINK)], *kind]
@@ -334,7 +322,7 @@ class MapText:
             before = ", " if line else ""
             if length(line) + len(before) + len(text) <= width:
                 line += [(before, ""), (text, code)]
-        return rendered(line, colour=self.colour)
+        return self._rendered(line)
 
     def _legend(self, machines: Sequence[MachinePicture], *, pictures: bool) -> Iterator[str]:
         """Yield what the characters mean that are used."""
@@ -347,14 +335,15 @@ class MapText:
         else:
             parts = ["a character is a device", *(["# used", "% used in part"] if CoreState.HELD in used else [])]
         yield ""
-        yield from self._paragraph("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
+        yield from self.paragraphs.wrapped("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
 
-    def _paragraph(self, text: str) -> Iterator[str]:
-        return Paragraphs(self.width, self.colour).wrapped(text)
+    def _rendered(self, line: Segments, width: int = 0) -> str:
+        """Return a line, padded with blanks to a width."""
+        text = "".join(self.paragraphs.coloured(part, code) if code and part else part for part, code in line)
+        return text + " " * (width - length(line))
 
     def _heading(self, text: str) -> Iterator[str]:
-        paragraphs = Paragraphs(self.width, self.colour)
-        return (paragraphs.bold(line) for line in paragraphs.wrapped(text, rest=_GAP))
+        return (self.paragraphs.bold(line) for line in self.paragraphs.wrapped(text, rest=_GAP))
 
 
 def grouped(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:

@@ -12,15 +12,14 @@ import attrs
 import msgspec
 
 from neuron_scheduler.explain.answers import to_json
-from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import write_out
 
 DOCUMENTS: Final = ("json", "yaml")
 
 
-def write_document(answer: attrs.AttrsInstance, form: str) -> None:
-    """Print an answer as JSON or YAML."""
-    write_out(document(to_json(answer), form))
+def write(answer: attrs.AttrsInstance, form: str, lines: Iterable[str]) -> None:
+    """Print an answer as a document, or as lines; codes for colour have to be added by their writer."""
+    write_out(document(to_json(answer), form) if form in DOCUMENTS else "".join(f"{line}\n" for line in lines))
 
 
 def document(value: Any, form: str) -> str:
@@ -42,13 +41,3 @@ def _in_json(character: str) -> str:
 def _unicode_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
-
-
-def write_lines(lines: Iterable[str]) -> None:
-    """Print lines; codes for colour have to be added by their writer, after `printable`."""
-    write_out("".join(f"{line}\n" for line in lines))
-
-
-def note(sentence: str) -> str:
-    """Return a note as a line for a person."""
-    return f"Note: {printable(sentence)}"

@@ -58,10 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("--node needs a POD")
     with answering():
         answered = _asked(arguments) if arguments.ask else _computed(arguments)
-        if arguments.output in output.DOCUMENTS:
-            output.write_document(answered.answer, arguments.output)
-        else:
-            output.write_lines(_text(answered, arguments))
+        output.write(answered.answer, arguments.output, _text(answered, arguments))
     return _exit_code(answered.answer)
 
 
@@ -128,19 +125,19 @@ def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
 
 def _asked(arguments: argparse.Namespace) -> _Answered:
     """Return the running scheduler's answer."""
-    from neuron_scheduler.commands.ask import ask, understood
+    from neuron_scheduler.commands.ask import ask
 
     if not arguments.pod:
-        asked = ask(arguments, "/v1/waiting", {})
-        waiting = understood(asked.value, Waiting)
+        asked = ask(arguments, "/v1/waiting", {}, Waiting)
+        waiting = asked.answer
         if not arguments.all_namespaces:
             pods = tuple(line for line in waiting.pods if line.pod.namespace == asked.namespace)
             waiting = attrs.evolve(waiting, pods=pods, total=len(pods))
         return _Answered(waiting, time.time(), asked.namespace)
     namespace, name = named(arguments.pod)
     params = {"namespace": namespace or arguments.namespace, "pod": name}
-    asked = ask(arguments, "/v1/why", params | ({"node": arguments.node} if arguments.node else {}))
-    return _Answered(understood(asked.value, Explanation), time.time(), asked.namespace)
+    explained = ask(arguments, "/v1/why", params | ({"node": arguments.node} if arguments.node else {}), Explanation)
+    return _Answered(explained.answer, time.time(), explained.namespace)
 
 
 def _text(answered: _Answered, arguments: argparse.Namespace) -> Iterator[str]:
@@ -148,7 +145,7 @@ def _text(answered: _Answered, arguments: argparse.Namespace) -> Iterator[str]:
     if isinstance(answer, Waiting):
         place = "in the cluster" if arguments.all_namespaces else f"in namespace {answered.namespace}"
         yield from waiting_lines(answer, place, answered.now, wide=wide)
-        yield from map(output.note, answer.notes)
+        yield from terminal().notes(answer.notes)
         return
     yield from WhyText(terminal(), wide=wide, now=answered.now).lines(answer)
 

@@ -70,10 +70,10 @@ def test_what_waits(ask: Ask) -> None:
     [
         (refuse(403, "Forbidden", "you may not get pods in namespace ml"), "you may not get pods in namespace ml"),
         (refuse(401, "Unauthorized", "send a token"), "send a token"),
-        (answer("<html>"), "is no scheduler"),
-        (answer("[" * 10_000), "is no scheduler"),
-        (answer({"pod": 7}), "the scheduler's answer is not understood"),
-        (answer([]), "the scheduler's answer is not understood"),
+        (answer("<html>"), "is not understood"),
+        (answer("[" * 10_000), "is not understood"),
+        (answer({"pod": 7}), "is not understood"),
+        (answer([]), "is not understood"),
     ],
     ids=["forbidden", "unknown", "a page", "deep", "another shape", "a list"],
 )

@@ -15,6 +15,7 @@ from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.steps import run
+from neuron_scheduler.telemetry.terminal import Paragraphs
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 
@@ -50,9 +51,9 @@ def some_of_everything() -> Cluster:
     return cluster
 
 
-def text(fleet: Fleet, width: int = 100, **settings: object) -> str:
+def text(fleet: Fleet, width: int = 100, *, colour: bool = False, **settings: object) -> str:
     """Return the map."""
-    return "\n".join(MapText(width, **settings).lines(fleet))  # type: ignore[arg-type]  # passed on
+    return "\n".join(MapText(Paragraphs(width, colour), **settings).lines(fleet))  # type: ignore[arg-type]  # passed on
 
 
 def shown(frame: str) -> str:
@@ -134,7 +135,7 @@ def test_one_node() -> None:
     nodes = [node(f"trn1-{i}", TRN1) for i in range(9)]
     pods = [pod(f"c{i:02}", cores=1, on="trn1-3", ids=(i,)) for i in range(20)]
     (machine,) = (each for each in drawn(nodes, pods).machines if each.node_name == "trn1-3")
-    lines = [*MapText().node_lines(machine)]
+    lines = [*MapText(Paragraphs()).node_lines(machine)]
     assert lines[1:4] == ["trn1-3", TRN1, "AB─CD─EF─GH"]
     assert "L default/c11" in lines
     assert "and 8 more" in lines
@@ -151,7 +152,7 @@ def test_low_pictures_are_stacked() -> None:
 
 def test_no_machines() -> None:
     """A sentence, and the notes."""
-    assert text(Fleet((), (), ("Names are left out.",))) == "No node has Neuron.\nNote: Names are left out."
+    assert text(Fleet((), (), ("Names are left out.",))) == "No node has Neuron.\n\nNote: Names are left out."
 
 
 def test_names_that_the_reader_may_not_see() -> None:
@@ -187,6 +188,6 @@ def test_hostile_names_cannot_control_the_terminal() -> None:
     few = Fleet(
         tuple(attrs.evolve(machine, holders=(Holder(evil, evil),)) for machine in answer.machines[:2]), (), (evil,)
     )
-    one = "\n".join(MapText().node_lines(answer.machines[0]))
+    one = "\n".join(MapText(Paragraphs()).node_lines(answer.machines[0]))
     for drawing in (text(answer), text(few), text(answer, by="zone"), one):
         assert all(line.isprintable() for line in drawing.split("\n"))

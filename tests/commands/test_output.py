@@ -33,12 +33,7 @@ def test_json_and_yaml_are_read_back(value: Any) -> None:
 def test_an_answer(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It is the JSON form of answers, so it can be read back."""
     answer = Explanation(PodSummary("ml", "a\x1b[2J\u202e"), Verdict.WAITS, "0/1 nodes are available.")
-    output.write_document(answer, form)
+    output.write(answer, form, ())
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert from_json(yaml.safe_load(text), Explanation) == answer
-
-
-def test_notes() -> None:
-    """A line each."""
-    assert output.note("a\nb") == "Note: a\\nb"
