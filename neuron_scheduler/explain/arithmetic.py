@@ -2,31 +2,25 @@
 The figures behind a refusal, in one sentence for each node: a row of the table for each plugin.
 
 A reason has no figures, so that equal reasons can be counted; what one node lacks is in its row. Nodes with equal
-sentences are one group. A plugin that is not in the table gets its own words; a test finds it. Does not decide: which
-nodes are refused, and why, comes from the filters.
+sentences are one group. A plugin that is not in the table has no figures: its reason says enough, as those of volumes
+do. Does not decide: which nodes are refused, and why, comes from the filters.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import islice
 from typing import Final
 
-from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.labels import domain_of
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, Slot, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.tables.affinity_terms import TermKind
-from neuron_scheduler.cluster.tables.volumes import claims_on
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.changes.refused_pod import requirement_text, taint_text
 from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import MEMORY, NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
+from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Taint, Toleration
-from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.model.wording import clipped, counted, few, few_names, first_of, listed, quantity
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import free_blocks
@@ -36,24 +30,16 @@ from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
     node_affinity,
     node_declared_features,
-    node_name,
     node_ports,
     node_resources_fit,
     node_unschedulable,
-    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
-    volume_binding,
-    volume_restrictions,
-    volume_zone,
 )
 from neuron_scheduler.scheduling.plugins.contract import PluginName
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of, largest_block_of
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
-from neuron_scheduler.scheduling.plugins.node_volume_limits import volumes_used
-from neuron_scheduler.scheduling.plugins.static_volumes import mountable
 
-_MOST_VALUES: Final = 4
 Sentence = Callable[[Slot, NodeInfo, Sequence[str]], str]
 """Returns what one node lacks, without a full stop; the last argument is the plugin's reasons for that node."""
 
@@ -73,11 +59,6 @@ def cordon(_pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
     return "it is cordoned (spec.unschedulable)"
 
 
-def named(pod: Pod, _node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-    """Return which node the pod names."""
-    return f"the pod names the node {clipped(pod.node_name)}"
-
-
 def taints(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return the taints that the pod does not tolerate."""
     return _untolerated(pod.tolerations, node_info.node.taints)
@@ -93,31 +74,23 @@ def _untolerated(tolerations: tuple[Toleration, ...], node_taints: tuple[Taint, 
     return f"the pod does not tolerate {few_names(untolerated)}"
 
 
-def node_terms(_view: View, pod: Pod) -> Sentence:
+def node_terms(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
     """Return which selected label a node lacks, or which required term it misses."""
-    keys, terms = tuple(pod.constraints.node_selector), pod.constraints.required_terms
-
-    @lru_cache(maxsize=1024)
-    def unselected(values: tuple[str | None, ...]) -> tuple[str, ...]:
-        here = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
-        missed = ((key, value) for key, value in pod.constraints.node_selector.items() if here.get(key) != value)
-        return tuple(_selected(key, value, here) for key, value in islice(missed, _MOST_VALUES))
-
-    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-        if node_affinity.NOT_NAMED in reasons:
-            return "the pod's required node affinity names other nodes"
-        labels = node_info.node.labels
-        missed = unselected(tuple(map(labels.get, keys)))
-        if terms is not None and not any(term.matches(labels, node_info.node.name) for term in terms):
-            of_terms = tuple(_missed(term, node_info.node) for term in terms[:_MOST_VALUES])
-            missed += of_terms or ("the pod's required node affinity is empty",)
-        return first_of(missed) if len(missed) != 1 else missed[0]
-
-    return sentence
+    if node_affinity.NOT_NAMED in reasons:
+        return "the pod's required node affinity names other nodes"
+    return first_of(_unmet(pod, node_info.node))
 
 
-def _selected(key: str, value: str, labels: Mapping[str, str]) -> str:
-    return f"the pod selects {clipped(key)}={clipped(value)}, {_here(key, labels)}"
+def _unmet(pod: Pod, node: Node) -> Iterator[str]:
+    """Yield what the pod requires and a node does not have, each when it is needed: there may be very many."""
+    for key, value in pod.constraints.node_selector.items():
+        if node.labels.get(key) != value:
+            yield f"the pod selects {clipped(key)}={clipped(value)}, {_here(key, node.labels)}"
+    terms = pod.constraints.required_terms
+    if terms is not None and not any(term.matches(node.labels, node.name) for term in terms):
+        yield from (_missed(term, node) for term in terms)
+        if not terms:
+            yield "the pod's required node affinity is empty"
 
 
 def _here(key: str, labels: Mapping[str, str]) -> str:
@@ -148,10 +121,6 @@ def features(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     return f"its kubelet does not declare {few_names(missing)}"
 
 
-_Counts = list[tuple[str, Column]]
-"""Keys of labels, each with how many pods there are in each node's domain."""
-
-
 def spread(view: View, pod: Pod) -> Sentence:
     """Return how many matching pods the node's domain has, and how many it may have."""
     constraints = [*pod_topology_spread.hard_counts(view, pod)]
@@ -164,8 +133,9 @@ def spread(view: View, pod: Pod) -> Sentence:
                 return _no_domain(key, node_info)
             count = totals.value(slot)
             if count > most and not missing:
+                value = clipped(node_info.node.labels.get(key, ""))
                 return (
-                    f"{_domain(key, node_info)} has {counted(count, 'matching pod')}, and may have at most"
+                    f"{clipped(key)}={value} has {counted(count, 'matching pod')}, and may have at most"
                     f" {max(0, most)} before this one (maxSkew {constraint.max_skew})"
                 )
         return ""
@@ -173,51 +143,15 @@ def spread(view: View, pod: Pod) -> Sentence:
     return sentence
 
 
-def other_pods(view: View, pod: Pod) -> Sentence:
-    """Return which pods are missing near a node, or too near."""
-    constraints = pod.constraints
-    apart = [
-        (term.topology_key, totals)
-        for term in constraints.anti_affinity
-        for totals in inter_pod_affinity.matching_pods(view, term)
-    ]
-    away = [(term.topology_key, totals) for term, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod)]
-    matching = inter_pod_affinity.matching_all(view, constraints.affinity) if constraints.affinity else None
-    keys = [*dict.fromkeys(term.topology_key for term in constraints.affinity)]
-    near = [(key, Column() if matching is None else view.totals(matching, key)) for key in keys]
-
-    def sentence(slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-        if inter_pod_affinity.NOT_NEAR in reasons:
-            return first_of(_lacking(near, slot, node_info)) or "no pod is near that matches all its affinity terms"
-        if inter_pod_affinity.NOT_APART in reasons:
-            return first_of(f"{text} to which it has anti-affinity" for text in _crowded(apart, slot, node_info))
-        return first_of(f"{text} with anti-affinity to it" for text in _crowded(away, slot, node_info))
-
-    return sentence
-
-
-def _lacking(near: _Counts, slot: Slot, node_info: NodeInfo) -> Iterator[str]:
-    for key, totals in near:
-        if domain_of(node_info.node, key) is None:
-            yield _no_domain(key, node_info)
-        elif not totals.value(slot):
-            yield f"{_domain(key, node_info)} has no pod that matches the pod's affinity terms"
-
-
-def _crowded(counts: _Counts, slot: Slot, node_info: NodeInfo) -> Iterator[str]:
-    for key, totals in counts:
-        number = totals.value(slot)
-        if number:
-            yield f"{_domain(key, node_info)} has {counted(number, 'pod')}"
+def other_pods(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
+    """Return which labels a node lacks by which the pod's affinity to other pods goes; empty if it has them."""
+    keys = dict.fromkeys(term.topology_key for term in pod.constraints.affinity)
+    return first_of(_no_domain(key, node_info) for key in keys if domain_of(node_info.node, key) is None)
 
 
 def _no_domain(key: str, node_info: NodeInfo) -> str:
     has_label = key in node_info.node.labels
     return f"its label {clipped(key)} names no UltraServer" if has_label else f"it has no label {clipped(key)}"
-
-
-def _domain(key: str, node_info: NodeInfo) -> str:
-    return f"{clipped(key)}={clipped(node_info.node.labels.get(key, ''))}"
 
 
 _TOO_FEW: Final = (neuron_topology.UNHEALTHY, neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
@@ -353,106 +287,16 @@ def free_on(node_info: NodeInfo) -> str:
     return "; ".join(parts)
 
 
-def restrictions(view: View, pod: Pod) -> Sentence:
-    """Return which disk or claim is in use, and by whom."""
-    in_use = few([*_claims_in_use(view, pod)])
-
-    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-        if volume_restrictions.ONE_POD in reasons:
-            return in_use
-        wanted = {(disk.plugin, disk.handle) for disk in pod.constraints.disks}
-        users = [
-            pod_info.pod.key
-            for pod_info in node_info.pod_infos.values()
-            if any(isinstance(v, InlineVolume) and (v.plugin, v.handle) in wanted for v in pod_info.volumes)
-        ]
-        return f"its disk is used here by {few_names(users)}"
-
-    return sentence
-
-
-def _claims_in_use(view: View, pod: Pod) -> Iterator[str]:
-    for key in volume_zone.lasting_claims(pod):
-        claim = view.volumes.claim(key)
-        if claim is None or "ReadWriteOncePod" not in claim.access_modes:
-            continue
-        rows = map(view.row, slots_of(view.postings(claims_on).get(key)))
-        users = [p.pod.key for node_info in rows for p in node_info.pod_infos.values() if key in p.volumes]
-        if users:
-            yield f"claim {clipped(claim.name)} is for one pod, and {few_names(users)} uses it"
-
-
-def limits(view: View, pod: Pod) -> Sentence:
-    """Return which driver is missing, or how many volumes it attaches."""
-    wanted: dict[str, set[tuple[str, str]]] = {}
-    for volume in view.volumes.held_by(pod):
-        if not isinstance(volume, str):
-            wanted.setdefault(volume.driver, set()).add((volume.driver, volume.handle))
-
-    def sentence(_slot: Slot, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-        storage, used = node_info.storage, volumes_used(node_info)
-        parts = []
-        for driver, volumes in wanted.items():
-            attached = sum(of == driver for of, _ in used | storage.attachments)
-            limit, new = storage.limits.get(driver, 0), len(volumes - used)
-            if limit and attached + new > limit:
-                parts.append(f"{clipped(driver)} attaches at most {limit}; {attached} attached, {new} more needed")
-            elif driver not in storage.drivers:
-                parts.append(f"the driver {clipped(driver)} is not installed here")
-        return few(parts)
-
-    return sentence
-
-
-def binding(view: View, pod: Pod) -> Sentence:
-    """Return which claims' volumes cannot be used on a node, or cannot be made for it."""
-    bound, waiting = volume_binding.claims_of(view, pod)
-    elsewhere = []
-    for claim in bound:
-        volume = view.volumes.volume(claim.volume_name)
-        there = NO_NODES if volume is None else mountable(view, volume, view.live)
-        elsewhere.append((claim, less(view.live, there), "does not exist" if volume is None else "is for other nodes"))
-    names = f"{'claim' if len(waiting) == 1 else 'claims'} " + few(
-        [f"{clipped(claim.name)} ({quantity(MEMORY, claim.request)})" for claim in waiting]
-    )
-
-    def sentence(slot: Slot, _node_info: NodeInfo, reasons: Sequence[str]) -> str:
-        parts = [
-            f"volume {clipped(claim.volume_name)} of claim {clipped(claim.name)} {why}"
-            for claim, nodes, why in elsewhere
-            if nodes >> slot & 1
-        ]
-        if volume_binding.BIND_CONFLICT in reasons:
-            parts.append(f"no volume is or can be made here for {names}")
-        if volume_binding.NO_SPACE in reasons:
-            parts.append(f"the driver has too little room here for {names}")
-        return few(parts)
-
-    return sentence
-
-
-def zone(view: View, pod: Pod) -> Sentence:
-    """Return in which zones the pod's volumes are."""
-    required = [label for key in volume_zone.lasting_claims(pod) for label in volume_zone.zones_of(view, key)]
-    text = few([f"{key} in ({few_names(values)})" for key, values in required])
-    return lambda _slot, _node_info, _reasons: f"the pod's volumes are in {text}"
-
-
 ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
     node_unschedulable.NAME: _of_node(cordon),
-    node_name.NAME: _of_node(named),
     taint_toleration.NAME: _of_node(taints),
-    node_affinity.NAME: node_terms,
+    node_affinity.NAME: _of_node(node_terms),
     node_declared_features.NAME: _of_node(features),
     node_ports.NAME: _of_node(ports),
     node_resources_fit.NAME: resources,
     neuron_topology.NAME: _of_node(neuron),
-    volume_restrictions.NAME: restrictions,
-    node_volume_limits.NAME: limits,
-    volume_binding.NAME: binding,
-    volume_zone.NAME: zone,
     pod_topology_spread.NAME: spread,
-    inter_pod_affinity.NAME: other_pods,
+    inter_pod_affinity.NAME: _of_node(other_pods),
 }
 
 
@@ -460,4 +304,4 @@ def sentence_of(plugin: PluginName | None, view: View, pod: Pod) -> Sentence:
     """Return the function that says what a node lacks for a plugin; what is free, if no plugin refuses it."""
     if plugin is None:
         return _of_node(taking)(view, pod)
-    return ARITHMETIC.get(plugin, _of_node(lambda _pod, _node_info, reasons: "; ".join(reasons)))(view, pod)
+    return ARITHMETIC.get(plugin, _of_node(lambda _pod, _node_info, _reasons: ""))(view, pod)

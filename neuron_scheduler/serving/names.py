@@ -13,7 +13,7 @@ import attrs
 
 from neuron_scheduler.explain.answers import Change, Explanation, LeavingPod, NodeGroup, Verdict
 from neuron_scheduler.model.wording import counted
-from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, volume_restrictions
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.serving.access import MOST_NAMESPACES, Names, Reader
 
@@ -25,8 +25,6 @@ UNASKED: Final = (
 A_POD: Final = "a pod that you may not see"
 LEFT_OUT: Final = "Sentences that may name pods which you may not see are left out."
 
-_NAME_PODS: Final = (node_ports.NAME, volume_restrictions.NAME)
-"""Plugins whose figures name the pods that are in the way."""
 _NAME_NONE: Final = (Cause.CAPACITY, Cause.FRAGMENTATION, Cause.INVALID_COUNT)
 """Causes for which Neuron's figures name no pod; for others they name holders whose ids are unknown."""
 
@@ -68,7 +66,7 @@ def _name_notes(reader: Reader, names: Names) -> Iterator[str]:
 
 def _group(group: NodeGroup, names: Names) -> NodeGroup:
     kept_for = tuple(key if key.partition("/")[0] in names else A_POD for key in group.kept_for)
-    silent = kept_for or group.plugin in _NAME_PODS
+    silent = kept_for or group.plugin == node_ports.NAME
     silent = silent or (group.plugin == neuron_topology.NAME and group.cause not in _NAME_NONE)
     return attrs.evolve(group, arithmetic="" if silent else group.arithmetic, kept_for=kept_for)
 
