@@ -7,7 +7,6 @@ read.
 """
 
 import argparse
-import ipaddress
 import time
 from functools import partial
 from typing import Generic, TypeVar
@@ -89,7 +88,7 @@ async def _connection(arguments: argparse.Namespace) -> Connection:
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"--ask: {server!r} is not an address; write http://HOST:PORT or https://HOST:PORT")
-    if parts.scheme == "http" and not _is_this_host(parts.hostname):
+    if parts.scheme == "http" and not auth.is_loopback(parts.hostname):
         raise ConfigurationError(
             f"--ask: your token would be sent to {parts.hostname} without TLS; use https, or kubectl port-forward"
         )
@@ -106,10 +105,3 @@ async def _connection(arguments: argparse.Namespace) -> Connection:
         )
         tls.context()
     return Connection(server, "--ask", reader.credentials, tls, namespace=arguments.namespace or reader.namespace)
-
-
-def _is_this_host(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"

@@ -8,10 +8,11 @@ from typing import Any
 
 import anyio
 import attrs
+import yarl
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from neuron_scheduler.kube.http.auth import Connection, Proxy
+from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client, Response
 from neuron_scheduler.kube.http.credentials import NOBODY, Credentials
 from neuron_scheduler.telemetry.errors import ApiTimeoutError
@@ -111,7 +112,7 @@ async def scripted(
     host, port = runner.addresses[0][:2]
     server.url = f"http://{host}:{port}"
     try:
-        connection = Connection(server.url, "a test", credentials, proxy=Proxy(server.url) if proxied else None)
+        connection = Connection(server.url, "a test", credentials, proxy=yarl.URL(server.url) if proxied else None)
         program = partial(Impatient, script=server) if impatient else Client
         async with program(connection=connection, **options) as client:
             yield server, client

@@ -6,7 +6,6 @@ kubernetes-asyncio is imported (`kubeconfig`). A proxy's password is part of its
 errors: the password is removed here first. SOCKS is refused: aiohttp does not support it.
 """
 
-import base64
 import ipaddress
 import os
 import re
@@ -14,34 +13,21 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
 
 import attrs
+import yarl
 
 from neuron_scheduler.kube.http.credentials import NOBODY, Credentials, Fixed, TokenFile
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import ConfigurationError, CredentialsError
 
 if TYPE_CHECKING:
-    from neuron_scheduler.kube.http.kubeconfig import Kubeconfig
+    from neuron_scheduler.kube.http.kubeconfig import Context
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USERINFO: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
-
-
-@attrs.frozen
-class Proxy:
-    """
-    An HTTP proxy.
-
-    Attributes:
-        url: without user and password.
-        authorization: the Proxy-Authorization header, None for none.
-    """
-
-    url: str
-    authorization: str | None = attrs.field(default=None, repr=False)
 
 
 def split_server(url: str) -> SplitResult | None:
@@ -59,24 +45,21 @@ def without_password(url: str) -> str:
     return _USERINFO.sub(r"\1***@", url)
 
 
-def read_proxy(url: str, origin: str) -> Proxy:
+def read_proxy(url: str, origin: str) -> yarl.URL:
     """
-    Return the proxy at a URL; `origin` says in an error where the URL comes from.
+    Return the proxy's URL; `origin` says in an error where the URL comes from.
 
     Raises:
         ConfigurationError: it is not the URL of an HTTP proxy.
     """
-    parts = split_server(url)
-    if parts is None:
+    if split_server(url) is None:
         raise ConfigurationError(
             f"{origin}: {without_password(url)!r} is not the URL of an HTTP proxy; write http://HOST:PORT"
         )
-    userinfo, _, address = parts.netloc.rpartition("@")
-    encoded = base64.b64encode(unquote(userinfo).encode()).decode()
-    return Proxy(f"{parts.scheme}://{address}", f"Basic {encoded}" if userinfo else None)
+    return yarl.URL(url)
 
 
-def proxy_for(url: str, environment: Mapping[str, str]) -> Proxy | None:
+def proxy_for(url: str, environment: Mapping[str, str]) -> yarl.URL | None:
     """
     Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for the URL, None for a direct connection.
 
@@ -89,12 +72,13 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> Proxy | None:
     proxies = {name.lower().removesuffix("_proxy"): value for name, value in environment.items() if value}
     proxy = environment.get(f"{parts.scheme.upper()}_PROXY") or environment.get(f"{parts.scheme}_proxy")
     host = parts.hostname or ""
-    if not proxy or _is_loopback(host) or proxy_bypass_environment(parts.netloc, proxies):
+    if not proxy or is_loopback(host) or proxy_bypass_environment(parts.netloc, proxies):
         return None
     return read_proxy(proxy if "://" in proxy else f"http://{proxy}", f"{parts.scheme.upper()}_PROXY")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address of a host is this host's own."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -109,7 +93,7 @@ class Connection:
     Attributes:
         server: URL without a trailing slash.
         source: a description, for log lines and error messages.
-        proxy: read once.
+        proxy: may have a user and a password.
         headers: sent with every request; a name may occur several times.
         namespace: the one that the context names, or that we run in; empty if there is none.
     """
@@ -118,7 +102,7 @@ class Connection:
     source: str
     credentials: Credentials = NOBODY
     tls: Tls | None = None
-    proxy: Proxy | None = None
+    proxy: yarl.URL | None = attrs.field(default=None, repr=False)
     headers: tuple[tuple[str, str], ...] = ()
     namespace: str = ""
 
@@ -139,9 +123,9 @@ async def load(
 
     In this order: a kubeconfig (`paths`, separated as in PATH; `master` replaces its server), `master` alone (no
     credentials but `token`), the cluster we run in (KUBERNETES_SERVICE_HOST), KUBECONFIG, `~/.kube/config`. `context`,
-    `token` and `acting_as` (the fields `as`, `as-uid`, `as-groups` and `as-user-extra`) replace what the kubeconfig
-    says, and with one of them the cluster that we run in is not used. The environment's proxies are for people at a
-    terminal: in a cluster there are none.
+    `token` and `acting_as` (the fields `as` and `as-groups`) replace what the kubeconfig says, and with one of them the
+    cluster that we run in is not used. The environment's proxies are for people at a terminal: in a cluster there are
+    none.
 
     Raises:
         ConfigurationError: none of them is there, or the chosen one is unusable.
@@ -159,7 +143,7 @@ async def load(
     chosen = await kubeconfig.read(
         paths, context, server=master or "", token=token, acting_as=acting_as or {}, clock=clock
     )
-    return await _connected(chosen, f"kubeconfig {paths}", environment)
+    return _connected(chosen, f"kubeconfig {paths}", environment, clock)
 
 
 def _check(server: str, origin: str) -> bool:
@@ -183,7 +167,10 @@ async def _in_cluster(environment: Mapping[str, str], folder: Path, clock: Calla
                 f"running in a cluster, but {file} is missing; set automountServiceAccountToken or pass --kubeconfig"
             )
     credentials, tls = TokenFile(str(token), clock), Tls(clock=clock, ca_file=str(ca))
-    await _start(credentials, "running in a cluster")
+    try:
+        await credentials.authorization()
+    except CredentialsError as error:  # at the start it is an error of the configuration, later it is tried again
+        raise ConfigurationError(f"running in a cluster: {error}") from error
     tls.context()
     return Connection(server, "the cluster", credentials, tls, namespace=_own_namespace(folder))
 
@@ -195,29 +182,28 @@ def _own_namespace(folder: Path) -> str:
         return ""
 
 
-async def _connected(chosen: "Kubeconfig", origin: str, environment: Mapping[str, str]) -> Connection:
-    secure = _check(chosen.server, origin)
-    await _start(chosen.credentials, origin)
-    if secure:
-        chosen.tls.context()
-    if chosen.proxy_url:
-        proxy: Proxy | None = read_proxy(chosen.proxy_url, f"{origin}: proxy-url")
-    else:
-        proxy = proxy_for(chosen.server, environment)
+def _connected(
+    chosen: "Context", origin: str, environment: Mapping[str, str], clock: Callable[[], float]
+) -> Connection:
+    settings, tls = chosen.settings, None
+    server = (settings.host or "").rstrip("/")
+    if _check(server, origin):
+        tls = Tls(
+            clock=clock,
+            ca_file=settings.ssl_ca_cert,
+            cert_file=settings.cert_file,
+            key_file=settings.key_file,
+            verify=settings.verify_ssl,
+            server_name=settings.tls_server_name,
+            origin=origin,
+        )
+        tls.context()
     return Connection(
-        chosen.server,
-        f"{origin}, acting as {chosen.acting_as}" if chosen.acting_as else origin,
-        chosen.credentials,
-        chosen.tls if secure else None,
-        proxy,
+        server,
+        f"{origin}, acting as {chosen.headers[0][1]}" if chosen.headers else origin,
+        chosen.user,
+        tls,
+        read_proxy(settings.proxy, f"{origin}: proxy-url") if settings.proxy else proxy_for(server, environment),
         chosen.headers,
         chosen.namespace,
     )
-
-
-async def _start(credentials: Credentials, origin: str) -> None:
-    """Get the first token: a failure at the start is a configuration error, a later one is retried."""
-    try:
-        await credentials.authorization()
-    except CredentialsError as error:
-        raise ConfigurationError(f"{origin}: {error}") from error

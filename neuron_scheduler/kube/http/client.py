@@ -139,14 +139,17 @@ class Client:
     _kept: dict[Pool, Connections] = attrs.field(factory=dict, init=False)
     _server: SplitResult = attrs.field(init=False)
     _trust: Tls | None = attrs.field(init=False)
+    _to_proxy: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
     _bucket: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._server = urlsplit(self.connection.server)
         self._trust = self.connection.tls
         proxy = self.connection.proxy
-        if self._trust is None and proxy is not None and proxy.url.startswith("https:"):
+        if self._trust is None and proxy is not None and proxy.scheme == "https":
             self._trust = Tls(clock=time.monotonic)  # it is the proxy whose certificate is verified
+        if proxy is not None and proxy.user is not None:
+            self._to_proxy = {"Proxy-Authorization": aiohttp.encode_basic_auth(proxy.user, proxy.password or "")}
         self._bucket = TokenBucket(time.monotonic, self.qps, self.burst)
 
     async def __aenter__(self) -> Self:
@@ -297,21 +300,18 @@ class Client:
             headers.append(("Authorization", authorization))
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
-        to_proxy = (
-            [] if proxy is None or proxy.authorization is None else [("Proxy-Authorization", proxy.authorization)]
-        )
         try:
             with translated(str(request)):
                 answer = await self._sessions[request.pool].request(
                     request.method,
                     yarl.URL(f"{self.connection.server}{request.target}", encoded=True),
                     data=request.body,
-                    headers=headers if tls is not None else headers + to_proxy,
+                    headers=headers if tls is not None else [*headers, *self._to_proxy.items()],
                     timeout=aiohttp.ClientTimeout(
                         total=request.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=request.read_timeout
                     ),
-                    proxy=None if proxy is None else proxy.url,
-                    proxy_headers=to_proxy if tls is not None and to_proxy else None,
+                    proxy=None if proxy is None else proxy.with_user(None),
+                    proxy_headers=self._to_proxy if tls is not None else None,
                     ssl=True if self._trust is None else self._trust.context(),
                     server_hostname=None if tls is None else tls.server_name,
                     allow_redirects=False,

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yarl
 
-from neuron_scheduler.kube.http.auth import Proxy, load
+from neuron_scheduler.kube.http.auth import load
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.kubeconfigs import connect, furnished, kubeconfig
 
@@ -69,7 +70,7 @@ async def test_the_cluster_wins_over_a_stray_kubeconfig(folder: Path) -> None:
 
 async def test_a_context_by_its_name(folder: Path) -> None:
     """It replaces the current one, and means a kubeconfig even in a cluster."""
-    there = {"name": "there", "context": {"cluster": "d"}}
+    there = {"name": "there", "context": {"cluster": "d", "user": "me"}}
     clusters = [{"name": "d", "cluster": {"server": "https://there:6443"}}]
     path = kubeconfig(folder, contexts=[there], clusters=clusters)
     environment = {"KUBERNETES_SERVICE_HOST": "10.100.0.1", "KUBECONFIG": path}
@@ -94,7 +95,7 @@ async def test_a_proxy_of_the_kubeconfig_knows_no_exception(folder: Path) -> Non
     path = kubeconfig(folder, clusters=[{"name": "c", "cluster": cluster}])
     connection = await connect(path, NO_PROXY="*", HTTPS_PROXY="http://other:2")
 
-    assert connection.proxy == Proxy("http://proxy:1")
+    assert connection.proxy == yarl.URL("http://proxy:1")
 
 
 @pytest.mark.parametrize("path", ["/no/such/file", None])

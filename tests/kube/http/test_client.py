@@ -9,13 +9,13 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import attrs
 import pytest
 import trustme
 
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import READ_TRIES, Client
 from neuron_scheduler.kube.http.credentials import Fixed
-from neuron_scheduler.kube.http.kubeconfig import ExecPlugin
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
 from neuron_scheduler.kube.http.tls import Tls
@@ -180,21 +180,29 @@ async def test_writes_are_limited_reads_and_the_lease_are_not() -> None:
     assert 900 < waits[0] <= 1000
 
 
-def plugin(*tokens: str) -> tuple[ExecPlugin, list[str]]:
-    """A credential plugin that returns these tokens in turn."""
-    left = list(tokens)
+@attrs.define(eq=False)
+class Renewed:
+    """Credentials with these tokens in turn."""
 
-    async def run() -> dict[str, str]:
-        return {"token": left.pop(0)}
+    tokens: list[str]
 
-    return ExecPlugin(run, lambda: 0.0), left
+    async def authorization(self) -> str:
+        """Return the present header."""
+        return f"Bearer {self.tokens[0]}"
+
+    async def renew(self, _rejected: str | None, /) -> str:
+        """Go on to the next token."""
+        self.tokens.pop(0)
+        return await self.authorization()
 
 
 @WAYS
 async def test_a_second_401_is_an_error(way: Way) -> None:
     """Credentials that are really wrong do not loop."""
-    credentials, _ = plugin("old", "new", "newer")
-    async with scripted(refuse(401), refuse(401), credentials=credentials, **way) as (server, client):
+    async with scripted(refuse(401), refuse(401), credentials=Renewed(["old", "new", "newer"]), **way) as (
+        server,
+        client,
+    ):
         with pytest.raises(ApiError, match="401"):
             await client.request("GET", "/x")
 
@@ -204,28 +212,24 @@ async def test_a_second_401_is_an_error(way: Way) -> None:
 @WAYS
 async def test_a_write_is_not_repeated_after_a_401_of_a_proxy(way: Way) -> None:
     """It may have been carried out, so its caller is told; the next request has the new token."""
-    credentials, left = plugin("old", "new")
     page = answer("<html>sign in</html>", status=401)
-    async with scripted(page, answer("ok"), credentials=credentials, **way) as (server, client):
+    async with scripted(page, answer("ok"), credentials=Renewed(["old", "new"]), **way) as (server, client):
         with pytest.raises(ApiError, match="401") as raised:
             await client.request("POST", "/x", body=b"{}")
         assert not raised.value.is_status
         assert (await client.request("POST", "/x", body=b"{}")).body == b"ok"
 
     assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
-    assert not left
 
 
 @WAYS
 @pytest.mark.parametrize(("method", "refused"), [("GET", answer("<html/>", status=401)), ("POST", refuse(401))])
 async def test_what_is_repeated_after_a_401(way: Way, method: str, refused: Answer) -> None:
     """A read in any case, and a write that the API server itself has refused."""
-    credentials, left = plugin("old", "new")
-    async with scripted(refused, answer("ok"), credentials=credentials, **way) as (server, client):
+    async with scripted(refused, answer("ok"), credentials=Renewed(["old", "new"]), **way) as (server, client):
         assert (await client.request(method, "/x", body=None if method == "GET" else b"{}")).body == b"ok"
 
     assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
-    assert not left
 
 
 @WAYS

@@ -8,8 +8,9 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 import pytest
+import yarl
 
-from neuron_scheduler.kube.http.auth import Connection, Proxy
+from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import Pool
@@ -63,7 +64,7 @@ async def saying(sent: bytes, *, more: bytes = b"", proxied: bool = False) -> As
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield Connection(url, "a test", proxy=Proxy(url) if proxied else None)
+        yield Connection(url, "a test", proxy=yarl.URL(url) if proxied else None)
     finally:
         server.close()
 

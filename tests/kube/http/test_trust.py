@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yarl
 from aiohttp import web
 
-from neuron_scheduler.kube.http.auth import Connection, Proxy
+from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import UnreachableError
@@ -123,7 +124,7 @@ async def test_a_proxy_with_tls(trusted: bool, tmp_path: Path, monkeypatch: pyte
     ca_file.write_bytes((authority if trusted else Authority()).pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
     async with serving(authority.issue(HOST), tmp_path) as url:
-        connection = Connection("http://api.test", "a test", proxy=Proxy(url))
+        connection = Connection("http://api.test", "a test", proxy=yarl.URL(url))
         async with Client(connection=connection) as client:
             if trusted:
                 assert (await client.request("GET", "/x")).body == b"hi"
