@@ -193,12 +193,9 @@ class Verbs:
         Returns:
             False without a wait if a wait would be of no use, or if there were too many lately.
         """
-        waited = self.clock() - asked_at
-        if filtered.passing or not filtered.failed or waited >= LONGEST_WAIT:
-            return False
-        if waited and _COUNTED.isdisjoint(filtered.failed.values()):
-            return False
-        if not self._waits.take_now():
+        longest = WAIT if _COUNTED.isdisjoint(filtered.failed.values()) else LONGEST_WAIT
+        useless = filtered.passing or not filtered.failed or self.clock() - asked_at >= longest
+        if useless or not self._waits.take_now():
             return False
         await self.sleep(WAIT)
         return True

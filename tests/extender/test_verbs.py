@@ -102,10 +102,15 @@ class Replica:
             forward=cast(Forward, self.leader),
             unsynced=lambda: self.unsynced,
             role=lambda: self.role,
-            clock=lambda: self.now,
+            clock=self.clock,
             sleep=self.wait,
             errors=UnexpectedErrors(self.unexpected.append),
         )
+
+    def clock(self) -> float:
+        """Return the time, which passes between any two looks at the clock."""
+        self.now += 1e-6
+        return self.now
 
     async def wait(self, seconds: float) -> None:
         """Let happen what a test wants to happen before the next look."""
