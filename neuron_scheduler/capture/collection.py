@@ -6,7 +6,6 @@ have the same cluster. Only what concerns the process's own work is left out: as
 Does not read: that is for `live` and `files`.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -56,7 +55,6 @@ class Capture:
         notes: what could not be read, or only in part, and what that means; one sentence each.
         source: where it was read, for people.
         taken: when, in seconds since the epoch.
-        ended: keys of pods that have ended, where the source has them.
         unreadable: reasons why pods cannot be read, by key.
     """
 
@@ -67,16 +65,7 @@ class Capture:
     notes: tuple[str, ...] = ()
     source: str = ""
     taken: float = 0.0
-    ended: frozenset[str] = frozenset()
     unreadable: Mapping[str, Malformed] = attrs.field(factory=dict)
-
-    def similar(self, key: str) -> list[str]:
-        """Return up to three names of pods that are like this one, those of the same namespace first."""
-        namespace, _, name = key.partition("/")
-        near = [pod.name for pod in self.pods.values() if pod.namespace == namespace]
-        close = [f"{namespace}/{other}" for other in difflib.get_close_matches(name, near, n=3)]
-        same_name = [other for other, pod in self.pods.items() if pod.name == name]
-        return list(dict.fromkeys([*close, *same_name]))[:3]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -152,7 +141,6 @@ class Collection:
             notes=(*self._notes, *self._notes_on_unreadable()),
             source=self.source,
             taken=self.taken,
-            ended=frozenset(decoded.key for decoded in self._lists[PODS] if decoded.value is None) - pods.keys(),
             unreadable={m.key: m for m in self._malformed(PODS) if m.key and m.key not in pods},
         )
 

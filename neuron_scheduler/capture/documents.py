@@ -32,16 +32,6 @@ Text = bytes | mmap.mmap
 Kind = tuple[str, str]
 """The group and the kind of an object."""
 
-_HEAD: Final = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
-_LONGEST_HEAD: Final = 512
-
-
-class _Head(wire.Wire):
-    """What an object is."""
-
-    api_version: str = ""
-    kind: str = ""
-
 
 class _Document(wire.Wire):
     """A list, or one object, of which only the identity is read."""
@@ -50,8 +40,12 @@ class _Document(wire.Wire):
     kind: str = ""
     items: list[msgspec.Raw] | None = None
 
+    @property
+    def known_kind(self) -> Kind:
+        """What it says that it is, or, in a list of the API server's own, what its items are."""
+        return self.api_version.rpartition("/")[0], self.kind if self.items is None else self.kind.removesuffix("List")
 
-_HEADS: Final = msgspec.json.Decoder(_Head)
+
 _DOCUMENTS: Final = msgspec.json.Decoder(_Document)
 
 
@@ -95,22 +89,16 @@ def objects(source: str, text: Text) -> Iterator[tuple[Kind, Encoded]]:
         raise ConfigurationError(f"{source} is empty")
     documents: Iterable[Text] = (text,) if first[1] == b"{" else _yaml(source, bytes(text))
     for document in documents:
-        kind, items = _items(source, document)
-        for item in items:
-            yield _kind(item) or kind, item
-
-
-def _items(source: str, document: Text) -> tuple[Kind, Iterable[Encoded]]:
-    """Return the items of a list, and the kind that they have as far as the list says it; or the one object."""
-    try:
-        found = decoded_at_once(document, _DOCUMENTS)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{source} is no list of objects: {error}") from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{source} is cut off, or is not JSON: {error}") from error
-    if found.items is None:
-        return (_group(found.api_version), found.kind), [bytes(document)]
-    return (_group(found.api_version), found.kind.removesuffix("List")), found.items
+        try:
+            found = decoded_at_once(document, _DOCUMENTS)
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(f"{source} is no list of objects: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"{source} is cut off, or is not JSON: {error}") from error
+        if found.items is None:
+            yield found.known_kind, bytes(document)
+        for item in found.items or ():
+            yield _kind(item) or found.known_kind, item
 
 
 def _yaml(source: str, text: bytes) -> Iterator[bytes]:
@@ -124,21 +112,9 @@ def _yaml(source: str, text: bytes) -> Iterator[bytes]:
 
 
 def _kind(item: Encoded) -> Kind | None:
-    """Return the group and kind of an object; None if it does not say them, as in the API server's own lists."""
-    version, kind = _kind_of_text(memoryview(item))
-    return (_group(version), kind) if kind else None
-
-
-def _kind_of_text(text: memoryview) -> tuple[str, str]:
-    head = _HEAD.match(text[:_LONGEST_HEAD])  # kubectl sorts the fields, so they come first
-    if head is not None:
-        return head[1].decode(errors="replace"), head[2].decode(errors="replace")
+    """Return the kind of an object in a list; None if it does not say it, as in the API server's own lists."""
     try:
-        known = _HEADS.decode(text)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        return "", ""
-    return known.api_version, known.kind
-
-
-def _group(version: str) -> str:
-    return version.rpartition("/")[0]
+        found = decoded_at_once(item, _DOCUMENTS)
+    except (ValueError, RecursionError):
+        return None
+    return found.known_kind if found.kind else None

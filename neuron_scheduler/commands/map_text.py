@@ -208,11 +208,7 @@ _NAMED: Final = {
 _GAP: Final = "  "
 _HIGHEST: Final = 14
 """Lines of a stack of pictures."""
-_NARROW: Final = 72
-_VERY_NARROW: Final = 50
-_SHORTEST_NAME: Final = 8
-_ODDITIES: Final = 12
-"""Columns that are kept for what is unusual."""
+_SHORTEST_NAME: Final = 16
 _MOST_CELLS: Final = 32
 _CELLS_TOGETHER: Final = 4
 _USED: Final = ("#", "")
@@ -291,38 +287,23 @@ class MapText:
     def _table(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
         """Yield a line for each machine: its name, a character for each device, what is free, what is unusual."""
         shown = machines[: None if self.every_machine else MOST_LINES]
-        columns = [[_bar(machine), *self._figures(machine)] for machine in shown]
-        widths = [max(length(row[place]) for row in columns) for place in range(len(columns[0]))] if columns else []
-        room = self.paragraphs.width - sum(widths) - len(_GAP) * (len(widths) + 2) - _ODDITIES
-        name_width = max(min(max((len(machine.node_name) for machine in shown), default=0), room), _SHORTEST_NAME)
-        for machine, cells in zip(shown, columns, strict=True):
-            padded = [cut(machine.node_name, name_width).ljust(name_width)]
-            padded += [self._rendered(cell, width) for cell, width in zip(cells, widths, strict=True)]
-            taken = name_width + sum(widths) + len(_GAP) * (len(widths) + 2)
-            yield f"{_GAP}{_GAP.join([*padded, self._oddities(machine, self.paragraphs.width - taken)])}".rstrip()
+        rows = [[_bar(machine), *self._figures(machine), _unusual(machine)] for machine in shown]
+        widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
+        room = self.paragraphs.width - sum(len(_GAP) + width for width in (0, *widths))
+        name_width = min(max(room, _SHORTEST_NAME), max(len(printable(machine.node_name)) for machine in shown))
+        for machine, row in zip(shown, rows, strict=True):
+            cells = [self._rendered(cell, width) for cell, width in zip(row, widths, strict=True)]
+            yield _GAP + _GAP.join((cut(machine.node_name, name_width).ljust(name_width), *cells)).rstrip()
         rest = machines[len(shown) :]
         if rest:
             devices = counted(sum(machine.free_devices for machine in rest), "free device")
             more = f"{_GAP}and {counted(len(rest), 'more node')} with {devices} (-o wide lists all)"
-            yield self._rendered([(cut(more, self.paragraphs.width), LINK)])
+            yield self._rendered([(more, LINK)])
 
     def _figures(self, machine: MachinePicture) -> list[Segments]:
-        free: Segments = [
-            (f"{machine.free_devices}/{machine.devices}{' free' if self.paragraphs.width >= _VERY_NARROW else ''}", "")
-        ]
-        if self.paragraphs.width < _NARROW:
-            return [free]
         kind: list[Segments] = [] if self.by == BY[0] else [[(cut(machine.instance_type, WIDTH), LINK)]]
-        return [free, [(blocks_text(machine), LINK)], *kind]
-
-    def _oddities(self, machine: MachinePicture, width: int) -> str:
-        """Return what is unusual about a machine, as far as there is room."""
-        line: Segments = []
-        for text, code in oddities(machine):
-            before = ", " if line else ""
-            if length(line) + len(before) + len(text) <= width:
-                line += [(before, ""), (text, code)]
-        return self._rendered(line)
+        free = f"{machine.free_devices}/{machine.devices} free"
+        return [[(free, "")], [(blocks_text(machine), LINK)], *kind]
 
     def _legend(self, machines: Sequence[MachinePicture], *, pictures: bool) -> Iterator[str]:
         """Yield what the characters mean that are used."""
@@ -362,6 +343,11 @@ def sums(name: str, machines: Sequence[MachinePicture]) -> str:
     of = reduce(with_machine, machines, TypeSummary(name))
     total = f"{name}: {counted(of.nodes, 'node')}, {counted(of.devices, 'device')}"
     return f"{total}: {of.free} free (largest block {of.largest_block}), {of.used} used, {of.withheld} withheld"
+
+
+def _unusual(machine: MachinePicture) -> Segments:
+    """Return what is unusual about a machine, with commas between."""
+    return [part for each in oddities(machine) for part in ((", ", ""), each)][1:]
 
 
 def _bar(machine: MachinePicture) -> Segments:

@@ -179,7 +179,7 @@ def found(capture: Capture, text: str, namespace: str) -> Pod:
     Return the pod that a text names.
 
     Raises:
-        ConfigurationError: there is none of that name, or it has ended, or cannot be read.
+        ConfigurationError: there is none of that name, or it cannot be read.
     """
     own_namespace, name = named(text)
     key = f"{own_namespace or namespace}/{name}"
@@ -187,12 +187,8 @@ def found(capture: Capture, text: str, namespace: str) -> Pod:
     if pod is not None:
         return pod
     shown = printable(key)
-    if key in capture.ended:
-        raise ConfigurationError(f"pod {shown} has ended, and holds nothing any more")
     malformed = capture.unreadable.get(key)
     if malformed is not None:
         where = f" on node {malformed.node_name}" if malformed.node_name else ""
         raise ConfigurationError(f"pod {shown}{where} cannot be read: {malformed.reason}")
-    similar = capture.similar(key)
-    meant = f"; did you mean {' or '.join(map(printable, similar))}?" if similar else ""
-    raise ConfigurationError(f"there is no pod {shown}, or it has ended{meant}")
+    raise ConfigurationError(f"there is no pod {shown}, or it has ended")
