@@ -34,7 +34,8 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.certificate import Certificate
-from neuron_scheduler.serving.server import Check, Endpoints, health, lease_watchdog, open_listening, serving
+from neuron_scheduler.serving.connections import open_listening
+from neuron_scheduler.serving.server import Check, Endpoints, health, lease_watchdog, serving
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.setting import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests

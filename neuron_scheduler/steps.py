@@ -2,14 +2,13 @@
 Long computations in steps: generators that yield at their pauses and return their answer.
 
 `run` takes the steps one after the other, for callers that have no other task to let run; `run_in_turns` is for an
-event loop, on which other tasks, such as watches, get a turn. The questions of `serving` have a driver of their own,
-because they share a part of the loop's time.
+event loop, on which other tasks, such as watches, get a turn.
 """
 
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-import anyio.lowlevel
+import anyio
 
 T = TypeVar("T")
 LONGEST_TURN: Final = 0.002
@@ -26,8 +25,15 @@ def run(steps: Generator[None, None, T]) -> T:
             return answer
 
 
-async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], float]) -> T:
-    """Take all steps, with other tasks in between whenever a turn is over; return the answer."""
+async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], float], *, rest: float = 0.0) -> T:
+    """
+    Take all steps, with other tasks in between whenever a turn is over; return the answer.
+
+    Args:
+        steps: the computation.
+        clock: seconds, monotonic.
+        rest: seconds between two turns, for what may use a part of the event loop's time only.
+    """
     turn_ends = clock() + LONGEST_TURN
     while True:
         try:
@@ -36,5 +42,5 @@ async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], floa
             answer: T = end.value
             return answer
         if clock() >= turn_ends:
-            await anyio.lowlevel.checkpoint()
+            await anyio.sleep(rest)
             turn_ends = clock() + LONGEST_TURN

@@ -42,7 +42,7 @@ MAY_IMPORT: Final = {
     "kube": MODEL | LEAVES | {"kube.http", "kube.objects"},
     "settings": {"telemetry", "scheduling.cycle", "scheduling.plugins"},
     "capture": DOMAIN | {"kube.http", "kube.objects", "kube.watch", "controllers.handlers", "telemetry"} | {"explain"},
-    "serving": DOMAIN | {"explain", "explain.answers", "kube", "kube.http", "telemetry", "capture"},
+    "serving": DOMAIN | {"explain", "explain.answers", "kube", "kube.http", "telemetry", "steps", "capture"},
     "commands": DOMAIN
     | {
         "app",

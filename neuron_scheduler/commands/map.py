@@ -61,7 +61,7 @@ def _asked(arguments: argparse.Namespace) -> Fleet:
     """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask
 
-    return ask(arguments, "/v1/fleet", {}, Fleet).answer
+    return ask(arguments, "/v1/fleet", {"namespace": arguments.namespace}, Fleet).answer
 
 
 def _only(fleet: Fleet, name: str) -> Fleet:

@@ -128,7 +128,7 @@ def _asked(arguments: argparse.Namespace) -> _Answered:
     from neuron_scheduler.commands.ask import ask
 
     if not arguments.pod:
-        asked = ask(arguments, "/v1/waiting", {}, Waiting)
+        asked = ask(arguments, "/v1/waiting", {"namespace": arguments.namespace}, Waiting)
         waiting = asked.answer
         if not arguments.all_namespaces:
             pods = tuple(line for line in waiting.pods if line.pod.namespace == asked.namespace)

@@ -16,6 +16,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
 from neuron_scheduler.controllers.commitment import Assumptions, Commitment
 from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER, Lines
@@ -24,7 +25,6 @@ from neuron_scheduler.extender.protocol import LONGEST_NAME, ExtenderBindingArgs
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.writes.binder import Refused
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
@@ -274,7 +274,7 @@ class Bind:
         if on != node_name:
             raise _RefusedError(f'pod {pod.key} is already assigned to node "{on}"')
         node_info = self.cluster.node(on)
-        if pod.node_name and read(pod, None if node_info is None else node_info.machine).cores is None:
+        if pod.node_name and pod_info_of(pod, None if node_info is None else node_info.machine).cores is None:
             raise _RefusedError(f'pod {pod.key} is already assigned to node "{on}", without known Neuron devices')
         return True
 

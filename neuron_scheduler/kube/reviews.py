@@ -193,9 +193,9 @@ class UserReviews:
         """Return whether a user may GET a path that is not a resource, such as `/metrics`."""
         return await self._is_allowed(_subject(user) | {"nonResourceAttributes": {"path": path, "verb": "get"}})
 
-    async def may_get_pods(self, user: User, namespace: str, name: str = "") -> bool:
-        """Return whether a user may get a pod, all pods of a namespace, or without a namespace all pods."""
-        attributes = {"verb": "get", "resource": "pods", "namespace": namespace, "name": name}
+    async def may_get_pods(self, user: User, namespace: str) -> bool:
+        """Return whether a user may get the pods of a namespace; an empty one stands for all."""
+        attributes = {"verb": "get", "resource": "pods", "namespace": namespace}
         return await self._is_allowed(_subject(user) | {"resourceAttributes": attributes})
 
     async def may(self, username: str, groups: Sequence[str], attributes: Mapping[str, str]) -> bool:

@@ -11,23 +11,22 @@ read is refused.
 
 import hashlib
 import ipaddress
-from collections.abc import Callable, Collection, Iterable
-from typing import Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, TypeVar
 
 import attrs
 from aiohttp import web
 
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.reviews import User, UserReviews
+from neuron_scheduler.serving.kept import Kept
+from neuron_scheduler.serving.names import Names
 from neuron_scheduler.serving.pages import RefusedError
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 
 CACHE_SECONDS: Final = 10.0  # kube-scheduler's --authentication-token-webhook-cache-ttl and its like
 MOST_TOKENS: Final = 256
-MOST_RIGHTS: Final = 4096
-MOST_NAMESPACES: Final = 64
-"""Namespaces about which one question may ask the API server; names of further ones are left out."""
 _UNKNOWN_TOKENS_PER_SECOND: Final = 5.0
 _UNKNOWN_TOKENS_AT_ONCE: Final = 10
 _REVIEWS_PER_SECOND: Final = 50.0
@@ -42,55 +41,29 @@ HOW: Final = (
 _REMEDY: Final = "; an administrator can bind the ClusterRole neuron-scheduler-reader"
 
 log = logs.logger(__name__)
-K = TypeVar("K")
-V = TypeVar("V")
+T = TypeVar("T")
 
 
 @attrs.define(eq=False)
-class _Memory(Generic[K, V]):
-    """Values that are good for `CACHE_SECONDS`; at most so many are remembered."""
-
-    clock: Callable[[], float]
-    most: int
-    _values: dict[K, tuple[float, V]] = attrs.field(factory=dict, init=False)
-
-    def get(self, key: K, *, old: bool = False) -> tuple[V] | None:
-        """Return the value in a tuple, an older one only if `old`; None if there is none."""
-        known = self._values.get(key)
-        return None if known is None or (self.clock() >= known[0] and not old) else (known[1],)
-
-    def put(self, key: K, value: V) -> V:
-        """Remember a value, and return it."""
-        self._values.pop(key, None)
-        self._values[key] = self.clock() + CACHE_SECONDS, value
-        if len(self._values) > self.most:
-            del self._values[next(iter(self._values))]
-        return value
-
-
-@attrs.frozen
-class Names:
+class Reader:
     """
-    Whose pods' names a reader may see; a namespace that nobody asked about is hidden.
+    Who asks.
 
     Attributes:
-        shown: namespaces whose names are shown; None for all.
-        hidden: how many of the namespaces that the answer is about are hidden.
-        unasked: how many more are hidden, because the API server was not asked about so many.
+        user: None for a reader without a token, or with one that the API server does not accept.
+        rights: what the API server has said: whether the reader may get a `path`, or the `pods` of a namespace.
     """
 
-    shown: frozenset[str] | None
-    hidden: int = 0
-    unasked: int = 0
-
-    def __contains__(self, namespace: object) -> bool:
-        return self.shown is None or namespace in self.shown
+    user: User | None = None
+    rights: dict[tuple[str, str], bool] = attrs.field(factory=dict, init=False)
 
 
 @attrs.define(eq=False, kw_only=True)
 class Access:
     """
     Judges requests.
+
+    Each method raises RefusedError if the API server has no answer, or was asked too much lately.
 
     Attributes:
         clock: seconds, monotonic.
@@ -100,19 +73,17 @@ class Access:
     reviews: UserReviews
     clock: Callable[[], float]
     public: Collection[str] = ()
-    _users: _Memory[bytes, User | None] = attrs.field(init=False)
-    _rights: _Memory[tuple[bytes, str, str, str], bool] = attrs.field(init=False)
+    _readers: Kept[bytes, Reader] = attrs.field(init=False)
     _unknown: TokenBucket = attrs.field(init=False)
     _reviewed: TokenBucket = attrs.field(init=False)
     _failing: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._users = _Memory(self.clock, MOST_TOKENS)
-        self._rights = _Memory(self.clock, MOST_RIGHTS)
+        self._readers = Kept(clock=self.clock, seconds=CACHE_SECONDS, most=MOST_TOKENS)
         self._unknown = TokenBucket(self.clock, _UNKNOWN_TOKENS_PER_SECOND, _UNKNOWN_TOKENS_AT_ONCE)
         self._reviewed = TokenBucket(self.clock, _REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
-    async def reader(self, request: web.BaseRequest) -> "Reader":
+    async def reader(self, request: web.BaseRequest) -> Reader:
         """
         Return who asks.
 
@@ -123,104 +94,60 @@ class Access:
         public = request.path in self.public
         if not token:
             if public:
-                return Reader(None, b"", self)
+                return Reader()
             raise RefusedError(401, HOW)
         if not confidential(request):
             raise RefusedError(403, f"a token is not accepted over a connection that others can read: {HOW}")
-        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        user = await self._user(digest, token)
-        if user is None:
+        reader = await self._reader_with(token)
+        if reader.user is None:
             raise RefusedError(401, f"the API server does not accept this token; {HOW}")
-        reader = Reader(user, digest, self)
-        if not public and not await self.has_right(reader, "path", request.path):
-            sentence = f'forbidden: User "{user.username}" cannot get path "{request.path}"'
+        if not public and not await self._may_get(reader, "path", request.path):
+            sentence = f'forbidden: User "{reader.user.username}" cannot get path "{request.path}"'
             raise RefusedError(403, f"{sentence}{_REMEDY if request.path.startswith('/v1/') else ''}")
         return reader
 
-    async def _user(self, digest: bytes, token: str) -> User | None:
-        known = self._users.get(digest)
+    async def names(self, reader: Reader, namespace: str) -> Names:
+        """Return whose names a reader sees who asks about a namespace, or without one about the whole cluster."""
+        if await self._may_get(reader, "pods", ""):
+            return Names(None)
+        seen = namespace != "" and await self._may_get(reader, "pods", namespace)
+        return Names(namespace if seen else "")
+
+    async def _reader_with(self, token: str) -> Reader:
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        known = self._readers.get(digest)
         if known is not None:
-            return known[0]
+            return known
         # A client that tries many tokens does not delay readers whose tokens have been accepted before.
-        if not any(self._users.get(digest, old=True) or ()) and not self._unknown.take_now():
+        before = self._readers.get(digest, old=True)
+        if (before is None or before.user is None) and not self._unknown.take_now():
             raise RefusedError(503, "too many unknown tokens; try again later")
-        try:
-            user = await self.reviews.user_of(token)
-        except (ApiError, UnreachableError) as error:
-            raise self._unavailable(error) from error
-        self._failing = False
-        return self._users.put(digest, user)
+        return self._readers.put(digest, Reader(await self._asked(self.reviews.user_of(token))))
 
-    async def has_right(self, reader: "Reader", kind: str, of: str, name: str = "") -> bool:
-        """
-        Return whether a user has a right; `kind` is `path` or `pods`.
-
-        Raises:
-            RefusedError: the API server was asked too much lately, or has no answer.
-        """
-        if reader.user is None or max(len(of), len(name)) > _LONGEST_NAME:
-            return False
-        key = (reader.digest, kind, of, name)
-        known = self._rights.get(key)
+    async def _may_get(self, reader: Reader, kind: str, of: str) -> bool:
+        """Return whether a reader may get a `path`, or the `pods` of a namespace; an empty one stands for all."""
+        known = reader.rights.get((kind, of))
         if known is not None:
-            return known[0]
+            return known
+        if reader.user is None or len(of) > _LONGEST_NAME:
+            return False
         if not self._reviewed.take_now():
             raise RefusedError(429, "too many questions about rights; try again")
-        reviews, user = self.reviews, reader.user
+        review = self.reviews.may_get if kind == "path" else self.reviews.may_get_pods
+        reader.rights[kind, of] = allowed = await self._asked(review(reader.user, of))
+        return allowed
+
+    async def _asked(self, review: Awaitable[T]) -> T:
+        """Return the API server's answer; the log says once that there is none."""
         try:
-            answer = reviews.may_get(user, of) if kind == "path" else reviews.may_get_pods(user, of, name)
-            return self._rights.put(key, await answer)
+            answer = await review
         except (ApiError, UnreachableError) as error:
-            raise self._unavailable(error) from error
-
-    def is_known(self, reader: "Reader", namespace: str) -> bool:
-        """Return whether the API server need not be asked about the pods of a namespace."""
-        return self._rights.get((reader.digest, "pods", namespace, "")) is not None
-
-    def _unavailable(self, error: Exception) -> RefusedError:
-        """Return the refusal if the API server could not be asked; the log says why, once until it answers."""
-        if not self._failing:
-            log.warning("Cannot ask the API server what a reader may see", exc=error)
-        self._failing = True
-        return RefusedError(503, "the API server cannot be asked what you may see")
-
-
-@attrs.frozen(eq=False)
-class Reader:
-    """
-    Who asks.
-
-    Each method raises RefusedError if the API server has no answer, or was asked too much lately.
-
-    Attributes:
-        user: None for a reader without a token.
-    """
-
-    user: User | None
-    digest: bytes
-    _access: Access
-
-    async def may_get_pod(self, namespace: str, name: str) -> bool:
-        """Return whether the reader may get a pod, or without a name all pods of the namespace."""
-        return await self._access.has_right(self, "pods", namespace, name)
-
-    async def names(self, namespaces: Iterable[str]) -> Names:
-        """Return in which of these namespaces the reader may see names."""
-        if self.user is None:
-            return Names(frozenset())
-        if await self._access.has_right(self, "pods", ""):
-            return Names(None)
-        shown: set[str] = set()
-        asked = hidden = unasked = 0
-        for namespace in sorted(set(namespaces) - {""}):
-            asked += not self._access.is_known(self, namespace)
-            if asked > MOST_NAMESPACES:
-                unasked += 1
-            elif await self._access.has_right(self, "pods", namespace):
-                shown.add(namespace)
-            else:
-                hidden += 1
-        return Names(frozenset(shown), hidden, unasked)
+            if not self._failing:
+                log.warning("Cannot ask the API server what a reader may see", exc=error)
+            self._failing = True
+            raise RefusedError(503, "the API server cannot be asked what you may see") from error
+        self._failing = False
+        return answer
 
 
 def bearer_token(authorization: str) -> str:

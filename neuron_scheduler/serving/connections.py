@@ -11,6 +11,7 @@ minute, so its probe is soon among the next.
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ from aiohttp import web
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ConfigurationError
 
 BACKLOG: Final = 1024  # connections that the kernel keeps for us
 HANDSHAKE_SECONDS: Final = 10.0
@@ -280,24 +282,33 @@ class Connections:
             connection.close()
 
 
-def open_socket(address: str, port: int) -> socket.socket:
+def open_listening(address: str, port: int, flags: str) -> socket.socket:
     """
     Return a socket that listens on an IP address, as Go's `net.Listen` does.
 
     An unspecified address (`0.0.0.0`, `::`) means all interfaces and both families; one socket serves both, so that
     another process cannot have the same port for the other family. A host without IPv6 gets IPv4 only.
 
+    Args:
+        address: an IP address.
+        port: its port.
+        flags: names of the flags that say so.
+
     Raises:
-        OSError: the address is taken, or not ours.
+        ConfigurationError: the address is taken, or not ours.
     """
     ip = ipaddress.ip_address(address)
     ip = getattr(ip, "ipv4_mapped", None) or ip
     both = ip.is_unspecified and socket.has_dualstack_ipv6()
-    if both:
-        ip = ipaddress.IPv6Address(0)
-    elif ip.is_unspecified:
-        ip = ipaddress.IPv4Address(0)
+    if ip.is_unspecified:
+        ip = ipaddress.IPv6Address(0) if both else ipaddress.IPv4Address(0)
     family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
-    opened = socket.create_server((str(ip), port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+    try:
+        opened = socket.create_server((str(ip), port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise ConfigurationError(
+            f"cannot listen on {address} at port {port} ({reason}); choose another {flags}"
+        ) from error
     opened.setblocking(False)
     return opened

@@ -7,8 +7,6 @@ have synced, leader or not. A check is a function that returns what is wrong, or
 clients need no token, except for /metrics if there is an `Access`. Questions and the page are pages by path.
 """
 
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,10 +21,10 @@ from prometheus_client.exposition import choose_encoder
 
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.certificate import Certificate
-from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions, open_socket
+from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions, open_listening
+from neuron_scheduler.serving.kept import Kept
 from neuron_scheduler.serving.pages import PLAIN_TEXT, Answer, Page, RefusedError, fixed, text
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
 
 Check = Callable[[], str | None]
@@ -37,6 +35,7 @@ TLS: Final = Limits(at_once=64, waiting=128, rate=50.0, burst=20, seconds=10.0)
 """A handshake takes about five times as long as an answer."""
 AGE: Final = 1.0
 """Seconds for which the text of /metrics is kept, since writing it takes milliseconds in which nothing is scheduled."""
+MOST_FORMATS: Final = 8
 LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 CLOSING_TIME: Final = 3.0
 NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
@@ -111,7 +110,7 @@ async def serving(
     """
     certificate = Certificate(endpoints.cert_file, endpoints.key_file) if endpoints.secure_port else None
     common = {**pages, **health(live, ready)}
-    shown = Page(_metrics_page(MetricsText(metrics, time.monotonic), access))
+    shown = metrics_page(metrics, access)
     async with AsyncExitStack() as ports:
         if endpoints.port:
             opened = open_listening(endpoints.address, endpoints.port, "--port or --bind-address")
@@ -129,27 +128,6 @@ async def serving(
 async def _close(connections: Connections) -> None:
     with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSING_TIME):
         await connections.close()
-
-
-def open_listening(address: str, port: int, flags: str) -> socket.socket:
-    """
-    Return a socket that listens, as `open_socket`.
-
-    Args:
-        address: an IP address.
-        port: its port.
-        flags: names of the flags that say so.
-
-    Raises:
-        ConfigurationError: the address is taken, or not ours.
-    """
-    try:
-        return open_socket(address, port)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        raise ConfigurationError(
-            f"cannot listen on {address} at port {port} ({reason}); choose another {flags}"
-        ) from error
 
 
 def _reactions(pages: Mapping[str, Page], metrics: Metrics) -> Reactions:
@@ -196,40 +174,33 @@ def _checking(endpoint: str, checks: Mapping[str, Check]) -> Answer:
     return answer
 
 
-@attrs.define(eq=False)
-class MetricsText:
+def metrics_page(
+    metrics: Metrics, access: Access | None = None, *, clock: Callable[[], float] = time.monotonic
+) -> Page:
     """
-    The text of /metrics, which is kept for `AGE`, so that many scrapers cost the event loop no more than one.
+    Return the page of the metrics, in the format that the header `Accept` asks for.
 
-    Attributes:
+    Its text is kept for `AGE`, so that many scrapers cost the event loop no more than one.
+
+    Args:
+        metrics: what it shows.
+        access: who may read it; None for everybody.
         clock: seconds, monotonic.
     """
+    texts: Kept[str, bytes] = Kept(clock=clock, seconds=AGE, most=MOST_FORMATS)
+    writing = anyio.Lock()
 
-    metrics: Metrics
-    clock: Callable[[], float]
-    _texts: dict[str, bytes] = attrs.field(factory=dict, init=False)
-    _good_until: float = attrs.field(default=float("-inf"), init=False)
-    _writing: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
-
-    async def of(self, accept: str) -> tuple[bytes, str]:
-        """Return the metrics in a format that the header `Accept` allows, and its content type."""
-        _, content_type = choose_encoder(accept)
-        async with self._writing:  # who comes while they are prepared waits for them
-            if self.clock() >= self._good_until:
-                for _ in self.metrics.prepared():
-                    await anyio.lowlevel.checkpoint()
-                self._texts.clear()
-                self._good_until = self.clock() + AGE
-            if content_type not in self._texts:
-                self._texts[content_type], _ = self.metrics.exposition(accept)
-            return self._texts[content_type], content_type
-
-
-def _metrics_page(shown: MetricsText, access: Access | None) -> Answer:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if access is not None:
             await access.reader(request)
-        body, content_type = await shown.of(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        accept = request.headers.get("Accept", "")
+        _, content_type = choose_encoder(accept)
+        async with writing:  # who comes while a text is written waits for it
+            text = texts.get(content_type)
+            if text is None:
+                for _ in metrics.prepared():
+                    await anyio.lowlevel.checkpoint()
+                text = texts.put(content_type, metrics.exposition(accept)[0])
+        return web.Response(body=text, headers={"Content-Type": content_type})
 
-    return answer
+    return Page(answer)

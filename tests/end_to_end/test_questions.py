@@ -148,7 +148,8 @@ async def test_each_user_sees_what_that_user_may_see(users: Users, account_of_ou
         admin, member, stranger, nobody = (
             Client(scheduler, token) for token in (users.admin, users.member, users.stranger, None)
         )
-        for path in ("/v1/fleet", "/v1/waiting", "/v1/decisions", "/v1/why?pod=mine/waits-mine", "/v1/fit?devices=8"):
+        mine = ("/v1/why?namespace=mine&pod=waits-mine", "/v1/fit?namespace=mine&devices=8")
+        for path in ("/v1/fleet", "/v1/waiting", "/v1/decisions", *mine):
             assert (await nobody.get(path))[0] == 401
             assert (await Client(scheduler, "garbage").get(path))[0] == 401
             status, refused = await stranger.get(path)
@@ -157,8 +158,8 @@ async def test_each_user_sees_what_that_user_may_see(users: Users, account_of_ou
             assert (status, "others" in json.dumps(answer)) == (200, False), answer
             assert (await admin.get(path))[0] == 200
         assert holders((await admin.get("/v1/fleet"))[1]) == {("mine", "runs-mine"), ("others", "runs-others")}
-        assert holders((await member.get("/v1/fleet"))[1]) == {("mine", "runs-mine"), ("", "")}
-        waiting = (await member.get("/v1/waiting"))[1]["pods"]
+        assert holders((await member.get("/v1/fleet?namespace=mine"))[1]) == {("mine", "runs-mine"), ("", "")}
+        waiting = (await member.get("/v1/waiting?namespace=mine"))[1]["pods"]
         assert {(line["pod"]["name"], line["cause"], line["message"] != "") for line in waiting} == {
             ("waits-mine", "capacity", True),
             ("", "capacity", False),
@@ -167,8 +168,9 @@ async def test_each_user_sees_what_that_user_may_see(users: Users, account_of_ou
         assert (why["verdict"], why["cause"], why["nodes"]) == ("waits", "capacity", 1)
         pod = await empty.get("/api/v1/namespaces/mine/pods/waits-mine")
         assert why["message"] in pod["status"]["conditions"][0]["message"]
-        assert [(await member.get(f"/v1/why?pod=others/{name}"))[0] for name in ("waits-others", "none")] == [403, 403]
-        assert (await admin.get("/v1/why?pod=others/none"))[0] == 404
+        others = "/v1/why?namespace=others&pod="
+        assert [(await member.get(f"{others}{name}"))[0] for name in ("waits-others", "none")] == [403, 403]
+        assert (await admin.get(f"{others}none"))[0] == 404
         assert (await member.get("/v1/fit?devices=8"))[1]["fitting"] == 0
         assert await scheduler.stop() == 0
 
@@ -189,6 +191,7 @@ async def test_the_page_in_a_browser(users: Users, account_of_ours: Path, empty:
         ):
             await tab.evaluate("document.querySelector('#forget').click()")
             await tab.evaluate(f"document.querySelector('#token').value = '{token}'")
+            await tab.evaluate("document.querySelector('#namespace').value = 'mine'")
             await tab.evaluate("document.querySelector('#token-form').requestSubmit()")
             shown = "those that your token allows" if token else "hidden"
             await tab.until(f"document.querySelector('#names').textContent === '{shown}'")

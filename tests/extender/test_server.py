@@ -23,7 +23,7 @@ from neuron_scheduler.extender.server import ExtenderServer
 from neuron_scheduler.extender.verbs import FILTER, VERBS, Verbs
 from neuron_scheduler.serving import connections
 from neuron_scheduler.serving.certificate import Certificate
-from neuron_scheduler.serving.connections import Connections, open_socket
+from neuron_scheduler.serving.connections import Connections, open_listening
 from neuron_scheduler.serving.server import health
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -57,7 +57,7 @@ class Port:
             stopping=lambda: self.stopping,
             clock=lambda: self.now,
         )
-        listening = open_socket("127.0.0.1", 0)
+        listening = open_listening("127.0.0.1", 0, "--extender-bind-address")
         self.number = listening.getsockname()[1]
         self.connections = answering.listen(listening, certificate)
         try:

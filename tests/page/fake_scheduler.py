@@ -82,7 +82,7 @@ class FakeScheduler:
         return Page(shown)
 
     async def _why(self, request: web.BaseRequest) -> web.Response:
-        found = self.explanations.get(request.query["pod"])
+        found = self.explanations.get("{namespace}/{pod}".format_map(request.query))
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._noted(request, text(401, "Unauthorized"))
         return self._noted(request, text(404, "no such pod") if found is None else _json(request, found))

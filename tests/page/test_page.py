@@ -189,6 +189,8 @@ async def test_with_the_keyboard_alone(tab: Tab) -> None:
     await tab.press("Enter", "Tab")
     assert await tab.evaluate(FOCUS) == "token"
     await tab.write(TOKEN)
+    await tab.press("Tab")
+    assert await tab.evaluate(FOCUS) == "namespace"
     await tab.press("Tab", "Enter")
     await tab.until("document.querySelector('#waiting summary')")
     await tab.press("Tab", "Tab", "Enter")

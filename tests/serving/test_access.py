@@ -7,14 +7,8 @@ import pytest
 from aiohttp import web
 
 from neuron_scheduler.kube.reviews import UserReviews
-from neuron_scheduler.serving.access import (
-    CACHE_SECONDS,
-    MOST_NAMESPACES,
-    MOST_TOKENS,
-    Access,
-    Names,
-    Reader,
-)
+from neuron_scheduler.serving.access import CACHE_SECONDS, MOST_TOKENS, Access, Reader
+from neuron_scheduler.serving.names import Names
 from neuron_scheduler.serving.pages import RefusedError
 from neuron_scheduler.telemetry.errors import ApiError, NeuronSchedulerError, UnreachableError
 from tests.support.reviews import FakeReviews
@@ -86,23 +80,22 @@ async def test_a_token_that_others_can_read(access: Access, server: FakeReviews)
 
 
 async def test_names(access: Access, server: FakeReviews) -> None:
-    """A reader sees the names of pods that the reader may get, an administrator all."""
+    """An administrator sees all names; others those of the namespace that they ask about, if they may get its pods."""
     jane = await access.reader(asked("jane"))
-    assert await jane.names({"a", "b", ""}) == Names(frozenset({"a"}), hidden=1)
-    assert [await jane.may_get_pod("b", name) for name in ("one", "two")] == [True, False]
+    shown = [(await access.names(jane, namespace)).shown for namespace in ("a", "b", "", "c" * 254)]
+    assert shown == ["a", "", "", ""]
     before = len(server.asked)
-    assert await (await access.reader(asked("admin"))).names({"a", "b", "c"}) == Names(None)
-    assert server.asked[before:] == ["whose admin", "admin /v1/fleet", "admin /"]
+    assert await access.names(await access.reader(asked("admin")), "b") == Names(None)
+    assert server.asked[before:] == ["whose admin", "admin /v1/fleet", "admin pods of all"]
 
 
-async def test_a_public_path(access: Access) -> None:
+async def test_a_public_path(access: Access, server: FakeReviews) -> None:
     """Nobody needs a token there, and sees no name then; a user needs no right to the path."""
     nobody = await access.reader(asked(path="/v1/open"))
-    assert await nobody.names({"a"}) == Names(frozenset())
-    assert "a" not in Names(frozenset())
-    assert not await nobody.may_get_pod("a", "p")
+    assert await access.names(nobody, "a") == Names("")
+    assert ("a" in Names(""), server.asked) == (False, [])
     joe = await access.reader(asked("joe", "/v1/open"))
-    assert await joe.names({"a", "b"}) == Names(frozenset({"a"}), hidden=1)
+    assert await access.names(joe, "a") == Names("a")
     assert (await refusal(access, asked("garbage", "/v1/open")))[0] == 401
 
 
@@ -111,7 +104,8 @@ async def test_answers_are_kept_for_a_while(access: Access, server: FakeReviews)
 
     async def ask() -> int:
         statuses = [await outcome(access, token) for token in ("jane", "joe", "garbage")]
-        await (await access.reader(asked("jane"))).names({"a", "b"})
+        for namespace in ("a", "b"):
+            await access.names(await access.reader(asked("jane")), namespace)
         assert statuses == [200, 403, 401]
         return len(server.asked)
 
@@ -119,15 +113,6 @@ async def test_answers_are_kept_for_a_while(access: Access, server: FakeReviews)
     assert await ask() == first
     server.now += CACHE_SECONDS
     assert await ask() == 2 * first
-
-
-async def test_many_namespaces(access: Access, server: FakeReviews) -> None:
-    """One question asks about so many; names of the others are left out, and the next question goes on."""
-    jane = await access.reader(asked("jane"))
-    many = {f"n{i:03}" for i in range(MOST_NAMESPACES + 10)}
-    assert await jane.names(many) == Names(frozenset(), hidden=MOST_NAMESPACES, unasked=10)
-    assert len(server.asked) == 3 + MOST_NAMESPACES
-    assert await jane.names(many) == Names(frozenset(), hidden=MOST_NAMESPACES + 10)
 
 
 async def test_guesses_are_limited(access: Access, server: FakeReviews) -> None:
@@ -146,8 +131,8 @@ async def test_tokens_are_forgotten_and_never_kept(access: Access, server: FakeR
     for i in range(2 * MOST_TOKENS):
         server.now += 0.3
         await outcome(access, f"guess{i}")
-    assert len(access._users._values) == MOST_TOKENS
-    assert "guess" not in repr(access._users._values)
+    assert len(access._readers._values) == MOST_TOKENS
+    assert "guess" not in repr(access._readers._values)
 
 
 @pytest.mark.parametrize("failure", [UnreachableError("gone"), ApiError(500), ApiError(403), ApiError(429)], ids=repr)
@@ -163,16 +148,14 @@ async def test_without_the_api_server(access: Access, server: FakeReviews, failu
 
 
 async def test_reviews_are_limited(access: Access, server: FakeReviews) -> None:
-    """A reader that asks for many pods does not flood the API server; what is known needs no review."""
+    """A reader that asks about many namespaces does not flood the API server; what is known needs no review."""
     jane = await access.reader(asked("jane"))
-    assert not await jane.may_get_pod("c" * 254, "p")
-    assert not await jane.may_get_pod("c", "p" * 254)
-    for i in range(199):  # and the right to the path
-        assert not await jane.may_get_pod("c", f"p{i}")
+    for i in range(198):  # and the rights to the path, and to all pods
+        assert await access.names(jane, f"c{i}") == Names("")
     with pytest.raises(RefusedError, match="too many questions about rights"):
-        await jane.may_get_pod("c", "another")
-    assert len(server.asked) == 2 + 199
-    assert not await jane.may_get_pod("c", "p0")
+        await access.names(jane, "another")
+    assert len(server.asked) == 1 + 200
+    assert await access.names(jane, "c0") == Names("")
     assert await outcome(access, "admin") == 429
     server.now += 1.0
     assert await outcome(access, "admin") == 200

@@ -17,12 +17,14 @@ from aiohttp import web
 
 from neuron_scheduler.serving import connections
 from neuron_scheduler.serving.certificate import Certificate
-from neuron_scheduler.serving.connections import Connections, Limits, Reactions, open_socket
+from neuron_scheduler.serving.connections import Connections, Limits, Reactions, open_listening
 from neuron_scheduler.serving.pages import text
+from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.patience import PATIENCE
 
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 FILES = Path("/proc/self/fd")
+FLAG = "--port"
 MANY = Limits(at_once=64, rate=200.0, burst=20, seconds=10.0)
 IMPATIENT = Limits(at_once=64, seconds=0.05)
 FEW = Limits(at_once=3, seconds=10.0)
@@ -71,7 +73,7 @@ async def served(
     """Serve on a free port."""
     here = Served()
     here.answering.set()
-    opened = opened or open_socket(address, 0)
+    opened = opened or open_listening(address, 0, FLAG)
     here.port = opened.getsockname()[1]
     reactions = Reactions(
         answer=here.answer,
@@ -148,7 +150,7 @@ async def test_a_host_without_ipv6(address: str, monkeypatch: pytest.MonkeyPatch
 async def test_an_address_is_that_address(address: str, others: list[str]) -> None:
     """Only the given address is served."""
     with reserved(others) as port:
-        async with served(MANY, opened=open_socket(address, port)) as here:
+        async with served(MANY, opened=open_listening(address, port, FLAG)) as here:
             assert status(await exchange(here, host=address.removeprefix("::ffff:"))) == 200
             for other in others:
                 with pytest.raises(ConnectionRefusedError):
@@ -159,8 +161,8 @@ async def test_an_address_is_that_address(address: str, others: list[str]) -> No
 def test_half_a_port_is_none(taken: str) -> None:
     """A port that is taken in one family is an error, not a listener in the other."""
     family = socket.AF_INET6 if ":" in taken else socket.AF_INET
-    with socket.create_server((taken, 0), family=family) as other, pytest.raises(OSError, match="in use"):
-        open_socket("0.0.0.0", other.getsockname()[1])
+    with socket.create_server((taken, 0), family=family) as other, pytest.raises(ConfigurationError, match="in use"):
+        open_listening("0.0.0.0", other.getsockname()[1], FLAG)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ async def test_no_files_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise OSError(errno.EMFILE, "Too many open files")
             return self.accept_really()
 
-    async with served(MANY, opened=cast(socket.socket, Exhausted(open_socket("127.0.0.1", 0)))) as here:
+    async with served(MANY, opened=cast(socket.socket, Exhausted(open_listening("127.0.0.1", 0, FLAG)))) as here:
         assert status(await exchange(here)) == 200
         assert tries == 6
 

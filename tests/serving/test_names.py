@@ -70,8 +70,9 @@ async def test_no_answer_names_a_hidden_pod(seed: int) -> None:
         decision = schedule_pod(desk.cluster, queued.pod, default_profile("my-scheduler"))
         assert isinstance(decision, Decision | FitError)
         desk.ring.note(queued.pod, decision)
-    targets = ["/v1/fleet", "/v1/waiting", "/v1/decisions", "/v1/fit?devices=4&replicas=3", "/v1/fit?cpu=1"]
-    targets += ["/v1/why?pod=a/asks", *(f"/v1/why?pod=a/asks&node=n{i}" for i in range(6))]
+    why = "/v1/why?namespace=a&pod=asks"
+    targets = [f"/v1/{feed}{of}" for feed in ("fleet", "waiting", "decisions") for of in ("", f"?namespace={MINE}")]
+    targets += ["/v1/fit?devices=4&replicas=3", "/v1/fit?cpu=1", why, *(f"{why}&node=n{i}" for i in range(6))]
     for target in targets:
         seen = found(await desk.json(target, "jane"))
         assert seen == [], target

@@ -17,11 +17,12 @@ from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.serving import server
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.pages import Page, text
-from neuron_scheduler.serving.server import Check, Endpoints, MetricsText, lease_watchdog, serving
+from neuron_scheduler.serving.server import Check, Endpoints, lease_watchdog, metrics_page, serving
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
 from tests.support.reviews import FakeReviews
+from tests.support.web_requests import answer, body_of, request
 
 
 @attrs.define(eq=False)
@@ -107,7 +108,7 @@ async def test_metrics_are_prepared_in_steps(free_tcp_port: int) -> None:
 
 
 async def test_a_text_is_kept_for_a_second() -> None:
-    """Scrapers that come meanwhile, or while it is prepared, get the same text; each format is written once."""
+    """Scrapers that come meanwhile, or while it is written, get the same text; each format is written once."""
     metrics, now, prepared = Metrics(), 0.0, 0
 
     def steps() -> Iterator[None]:
@@ -116,28 +117,30 @@ async def test_a_text_is_kept_for_a_second() -> None:
         yield
 
     metrics.ask(State, steps)
-    shown = MetricsText(metrics, lambda: now)
-    plain = {await asyncio.create_task(shown.of("")) for _ in range(2)} | {
-        *await asyncio.gather(*(shown.of("text/html;q=0.1, */*") for _ in range(300)))
-    }
-    open_metrics = await shown.of("application/openmetrics-text; version=1.0.0")
-    assert (len(plain), prepared, open_metrics[1].partition(";")[0]) == (1, 1, "application/openmetrics-text")
+    page = metrics_page(metrics, clock=lambda: now)
+
+    async def text(accept: str = "") -> bytes:
+        return await body_of(await answer(page, request("/metrics", {"Accept": accept})))
+
+    plain = {await text()} | {*await asyncio.gather(*(text("text/html;q=0.1, */*") for _ in range(300)))}
+    assert (len(plain), prepared) == (1, 1)
+    assert (await text("application/openmetrics-text; version=1.0.0")).endswith(b"# EOF\n")
     metrics.attempted("scheduled", "p", 0.1)
-    assert {await shown.of("")} == plain
+    assert ({await text()}, prepared) == (plain, 2)
     now += server.AGE
-    assert await shown.of("") not in plain
-    assert prepared == 2
+    assert await text() not in plain
+    assert prepared == 3
 
 
 async def test_a_scrape_that_is_given_up_holds_nobody_up() -> None:
     """The next one prepares again."""
     metrics = Metrics()
-    shown = MetricsText(metrics, lambda: 0.0)
+    page = metrics_page(metrics)
     metrics.ask(State, lambda: iter([None] * 100))
-    first = asyncio.create_task(shown.of(""))
+    first = asyncio.create_task(answer(page, request("/metrics")))
     await asyncio.sleep(0)
     first.cancel()
-    assert b"scheduler_pending_pods" in (await shown.of(""))[0]
+    assert b"scheduler_pending_pods" in await body_of(await answer(page, request("/metrics")))
 
 
 async def test_metrics_and_nothing_else(health: Health) -> None:

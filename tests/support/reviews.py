@@ -14,7 +14,7 @@ TOKENS: Mapping[str, str] = MappingProxyType({"admin": "admin", "jane": "jane", 
 @attrs.define(eq=False)
 class FakeReviews:
     """
-    An administrator; jane, who may ask, and get the pods of the namespace `a` and the pod b/one; joe, who may not ask.
+    An administrator; jane, who may ask, and get the pods of the namespace `a`; joe, who may not ask.
 
     Attributes:
         now: seconds, for a clock.
@@ -36,10 +36,10 @@ class FakeReviews:
         self._ask(f"{user.username} {path}")
         return user.username != "joe"
 
-    async def may_get_pods(self, user: User, namespace: str, name: str = "") -> bool:
+    async def may_get_pods(self, user: User, namespace: str) -> bool:
         """Return the rights in the class's docstring; joe has those of jane here."""
-        self._ask(f"{user.username} {namespace}/{name}")
-        return user.username == "admin" or namespace == "a" or (namespace, name) == ("b", "one")
+        self._ask(f"{user.username} pods of {namespace or 'all'}")
+        return user.username == "admin" or namespace == "a"
 
     def clock(self) -> float:
         """Return the time."""

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from unittest.mock import Mock
 
 from aiohttp import StreamReader, web
-from aiohttp.payload import AsyncIterablePayload
 from aiohttp.test_utils import make_mocked_request
 
 from neuron_scheduler.serving.pages import Page, RefusedError
@@ -48,7 +47,5 @@ async def answer(page: Page, asked: web.BaseRequest) -> web.Response:
 
 async def body_of(response: web.Response) -> bytes:
     """Return the whole body of an answer."""
-    if isinstance(response.body, AsyncIterablePayload):
-        return b"".join([piece async for piece in response.body._value])
     assert isinstance(response.body, bytes | None)
     return response.body or b""

@@ -1,6 +1,6 @@
 // The scheduler's answers. An answer that has not changed is not sent again: each has an ETag.
 
-let token = "";
+let token = "", namespace = "";
 const known = new Map();
 
 /** What went wrong with a question; `status` is 0 if the scheduler did not answer. */
@@ -11,9 +11,9 @@ export class NoAnswer extends Error {
   }
 }
 
-/** Use a bearer token from now on; an empty one for none. It is kept nowhere else. */
-export function authorise(value) {
-  token = value;
+/** Use a bearer token from now on, an empty one for none, and ask about a namespace. They are kept nowhere else. */
+export function authorise(value, about = "") {
+  [token, namespace] = [value, about];
   known.clear();
 }
 
@@ -21,17 +21,18 @@ export function authorise(value) {
 export const authorised = () => token !== "";
 
 /**
- * Return the answer at a path below `v1/`, the same object if it has not changed.
+ * Return the answer to a question, the same object if it has not changed.
  *
  * Paths are relative to the page, so that it also works behind a proxy's prefix.
  */
-export async function ask(path) {
+export async function ask(question, parameters = {}) {
+  const path = `${question}?${new URLSearchParams({...(namespace && {namespace}), ...parameters})}`;
   const before = known.get(path), headers = {};
   if (token) headers.Authorization = `Bearer ${token}`;
   if (before) headers["If-None-Match"] = before.tag;
   const asked = token;
   const answer = await send(path, headers);
-  if (asked !== token) return ask(path);  // another token meanwhile: this answer is not for its holder
+  if (asked !== token) return ask(question, parameters);  // another token meanwhile: this answer is not for its holder
   if (answer.status === 304 && before) return before.value;
   const text = await answer.text();
   if (!answer.ok) throw new NoAnswer(answer.status, message(text) || `${answer.status} ${answer.statusText}`);

@@ -7,7 +7,7 @@ import * as fleet from "./fleet.js";
 import * as waiting from "./waiting.js";
 
 const EVERY = 2000, HIDDEN = 60000, LONGEST = 30000;  // milliseconds
-const SHARE = 10;  // a large fleet's answers take long: the page asks for them a tenth of the time at most
+const SHARE = 3;  // a large fleet's answers take long: the page asks for them a third of the time at most
 
 let timer, shown, failures = 0, since = 0, paused = false, running = false, again = false, took = 0;
 let tokens = 0;  // how many tokens there were: an answer for an earlier one is neither shown nor blamed on the present one
@@ -99,7 +99,7 @@ function listen() {
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
     tokens += 1;
-    authorise(byId("token").value.trim());
+    authorise(byId("token").value.trim(), byId("namespace").value.trim());
     say(byId("token-error"), "");
     byId("token").value = "";
     failures = 0;

@@ -51,7 +51,7 @@ function row(item, old) {
     return old;
   }
   const details = element("details", {}, element("summary", {class: "row"}, head), element("div", {class: "why"}));
-  details.pod = `${pod.namespace}/${pod.name}`;
+  details.pod = {namespace: pod.namespace, pod: pod.name};
   details.addEventListener("toggle", () => details.open && explain(details));
   return element("li", {}, details);
 }
@@ -61,8 +61,7 @@ async function explain(details) {
   Object.assign(details, {outdated: false, asked: Date.now() / 1000});
   if (!box.hasChildNodes()) box.append(element("p", {}, "Asking why …"));
   try {
-    const query = new URLSearchParams({pod: details.pod});
-    const why = await ask(`why?${query}`);
+    const why = await ask("why", details.pod);
     reconcile(box, [why], () => "why", (answer) => explained(answer, details));
   } catch (error) {
     const hint = authorised() ? "" : " A bearer token may be needed: see Names at the top.";

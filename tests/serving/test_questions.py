@@ -1,22 +1,21 @@
-"""The feeds: what each reader sees, and that nothing is sent or computed twice."""
+"""What the page shows: all machines, what waits and the last decisions, as each reader may see them."""
 
 import json
 from typing import Any
 
 import pytest
 
-from neuron_scheduler.explain import fleet as fleet_of
 from neuron_scheduler.model.pod import PodCondition
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.serving import feeds
-from neuron_scheduler.serving.asked import MOST_DECISIONS, STANDBY
-from neuron_scheduler.serving.names import NO_NAMES, SOME_NAMES
+from neuron_scheduler.serving import questions
+from neuron_scheduler.serving.answering import AGE
+from neuron_scheduler.serving.asked import MOST_DECISIONS
+from neuron_scheduler.serving.names import LEFT_OUT
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
-from tests.support.web_requests import body_of
 
 TRN1 = "trn1.32xlarge"
 
@@ -36,12 +35,14 @@ def fill(desk: Desk) -> None:
 
 
 async def test_the_fleet_as_each_reader_sees_it(desk: Desk) -> None:
-    """Names by namespace; cores, counts and sums are the same for all."""
+    """Names of the namespace that is asked about; cores, counts and sums are the same for all."""
     fill(desk)
-    all_names, some = await desk.json("/v1/fleet"), await desk.json("/v1/fleet", "jane")
+    all_names, some = await desk.json("/v1/fleet"), await desk.json("/v1/fleet?namespace=a", "jane")
     assert holders(all_names) == [("a", "p"), ("b", "q")]
     assert holders(some) == [("a", "p"), ("", "")]
-    assert (all_names["notes"], some["notes"]) == ([], [SOME_NAMES.format("1 namespace")])
+    assert (all_names["notes"], some["notes"]) == ([], [LEFT_OUT])
+    for target in ("/v1/fleet", "/v1/fleet?namespace=b"):
+        assert holders(await desk.json(target, "jane")) == [("", ""), ("", "")]
     for answer in (all_names, some):
         assert answer["types"][0] == {
             "instanceType": TRN1, "nodes": 1, "devices": 16, "free": 11, "used": 5, "withheld": 0, "largestBlock": 4,
@@ -60,33 +61,10 @@ async def test_the_page_needs_no_token_and_shows_no_name(open_desk: Desk) -> Non
     assert holders(answers[0]) == [("", ""), ("", "")]
     for text in map(json.dumps, answers):
         assert not [name for name in ('"a"', '"p"', '"q"', "waits", "secret") if name in text]
-        assert NO_NAMES in text
-    assert {(await open_desk.refusal(path, ""))[0] for path in ("/v1/why?pod=a/p", "/v1/fit?devices=1")} == {401}
-
-
-async def test_polling_is_cheap(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unchanged fleet is neither drawn nor sent again; a changed one after a second at the earliest."""
-    fill(desk)
-    drawn: list[object] = []
-
-    def counted(*arguments: Any, **keywords: Any) -> Any:
-        drawn.append(arguments)
-        return fleet_of.ranked_machines(*arguments, **keywords)
-
-    monkeypatch.setattr(feeds, "ranked_machines", counted)
-    first = await desk.reply("/v1/fleet")
-    etag = first.headers["ETag"]
-    again = await desk.reply("/v1/fleet", if_none_match=etag)
-    assert (again.status, await body_of(again)) == (304, b"")
-    assert (await desk.reply("/v1/fleet", "jane", if_none_match=etag)).status == 200
-    desk.put(pods=[pod("r", namespace="a", devices=1, on="n", ids=(10,))])
-    assert (await desk.reply("/v1/fleet", if_none_match=etag)).status == 304
-    assert len(drawn) == 1
-    desk.now += feeds.AGE
-    changed = await desk.reply("/v1/fleet", if_none_match=etag)
-    assert (changed.status, len(drawn)) == (200, 2)
-    assert changed.headers["ETag"] != etag
-    assert Desk().pages.keys() == desk.pages.keys()
+        assert LEFT_OUT in text
+    assert {(await open_desk.refusal(path, ""))[0] for path in ("/v1/why?namespace=a&pod=p", "/v1/fit?devices=1")} == {
+        401
+    }
 
 
 async def test_what_waits(desk: Desk) -> None:
@@ -94,7 +72,7 @@ async def test_what_waits(desk: Desk) -> None:
     condition = PodCondition("False", "Unschedulable", "0/1 nodes are available: b/q holds it, and a/p.")
     keywords: dict[str, Any] = {"devices": 8, "scheduler_name": "my-scheduler", "scheduled": condition}
     desk.put(pods=[pod("p", namespace="a", created=5.0, **keywords), pod("q", namespace="b", created=2.0, **keywords)])
-    seen = (await desk.json("/v1/waiting", "jane"))["pods"]
+    seen = (await desk.json("/v1/waiting?namespace=a", "jane"))["pods"]
     assert [(line["pod"]["namespace"], line["pod"]["name"], line["pod"]["created"]) for line in seen] == [
         ("", "", 2.0),
         ("a", "p", 5.0),
@@ -109,30 +87,9 @@ async def test_what_waits(desk: Desk) -> None:
     assert everything["pods"][0]["message"] == condition.message
 
 
-async def test_what_waits_in_one_namespace(desk: Desk) -> None:
-    """Only its pods, for those who may get them."""
-    desk.put(pods=[pod("p", namespace="a"), pod("q", namespace="b")])
-    answer = await desk.json("/v1/waiting?namespace=a", "jane")
-    assert ([line["pod"]["name"] for line in answer["pods"]], answer["total"], answer["notes"]) == (["p"], 1, [])
-    assert (await desk.refusal("/v1/waiting?namespace=b", "jane"))[0] == 403
-
-
-@pytest.mark.parametrize(
-    ("target", "want"),
-    [
-        ("/v1/waiting?pod=p", "there is no parameter 'pod'; there is namespace"),
-        ("/v1/fleet?node=n", "there is no parameter 'node'; there is none here"),
-        ("/v1/decisions?x=", "there is no parameter 'x'; there is none here"),
-    ],
-)
-async def test_unknown_parameters(desk: Desk, target: str, want: str) -> None:
-    """What is misspelt is not ignored."""
-    assert await desk.refusal(target) == (400, want)
-
-
 async def test_many_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long list ends with the youngest left out, and says so."""
-    monkeypatch.setattr(feeds, "MOST_WAITING", 3)
+    monkeypatch.setattr(questions, "MOST_WAITING", 3)
     desk.put(pods=[pod(f"p{i}", uid=f"{i}", created=float(i * 7 % 10)) for i in range(10)])
     answer = await desk.json("/v1/waiting")
     assert [line["pod"]["created"] for line in answer["pods"]] == [0.0, 1.0, 2.0]
@@ -150,25 +107,9 @@ async def test_the_last_decisions(desk: Desk) -> None:
     assert refused["message"] == "0/5 nodes are available: 5 no room."
     assert (placed["at"], placed["nodeName"], placed["ids"]) == (50.0, "n", [0, 1, 2, 3])
     assert placed["message"] == "2 of 5 nodes fit; it gets n (devices 0-3)."
-    hidden, _ = (await desk.json("/v1/decisions", "jane"))["decisions"]
+    hidden, _ = (await desk.json("/v1/decisions?namespace=a", "jane"))["decisions"]
     assert (hidden["pod"]["name"], hidden["message"], hidden["cause"]) == ("", "", "capacity")
+    desk.now += AGE
     for _ in range(2 * MOST_DECISIONS):
         desk.ring.note(pod("r", namespace="a"), FitError(0))
     assert len((await desk.json("/v1/decisions"))["decisions"]) == MOST_DECISIONS
-
-
-async def test_a_standby_replica_answers_and_says_so(desk: Desk) -> None:
-    """Its picture is as good as the leader's."""
-    fill(desk)
-    desk.leads = False
-    answer = await desk.json("/v1/fleet")
-    assert (holders(answer), answer["notes"]) == ([("a", "p"), ("b", "q")], [STANDBY])
-    assert STANDBY in (await desk.json("/v1/decisions"))["notes"]
-
-
-async def test_before_the_caches_are_synced(desk: Desk) -> None:
-    """There is no answer from a part of the cluster."""
-    desk.missing = "not listed yet: /api/v1/pods"
-    status, sentence = await desk.refusal("/v1/fleet")
-    assert (status, sentence) == (503, "this process has just started: not listed yet: /api/v1/pods")
-    assert (await desk.refusal("/v1/fleet", ""))[0] == 401
