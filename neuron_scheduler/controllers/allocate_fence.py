@@ -9,12 +9,12 @@ So a decided pod is assumed at once, but its Binding waits until the kubelet has
 plugin could take for it. Nothing is stored, and a new leader needs nothing from the old one.
 """
 
-import heapq
 import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -29,6 +29,8 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 LONGEST: Final = 120.0
 """Seconds from a pod's Binding after which other Bindings do not wait for it, even if it has not started."""
+PERIOD: Final = 5.0
+"""Seconds between two looks at pods that have been waited for as long as that."""
 
 log = logs.logger(__name__)
 
@@ -69,7 +71,6 @@ class NodeBindings:
         waiting: those that wait, in the order of the decisions.
         first_tries: the pods whose Binding was let through and has not been answered for the first time, by uid.
         bound_at: when pods that have not started were bound, by uid; -inf for a pod that is not waited for any more.
-        recheck_at: when the waiting ones are to be looked at again.
     """
 
     cluster: Cluster
@@ -79,7 +80,6 @@ class NodeBindings:
     waiting: list[WaitingBinding] = attrs.field(factory=list)
     first_tries: dict[str, Pod] = attrs.field(factory=dict)
     bound_at: dict[str, float] = attrs.field(factory=dict)
-    recheck_at: float = math.inf
     _last_stamp: int = attrs.field(default=0, init=False)
 
     def stamp(self, node_info: NodeInfo, uid: str) -> int:
@@ -105,24 +105,21 @@ class NodeBindings:
         self.bound_at[pod.uid] = self.clock()
         self.first_tries[pod.uid] = pod
 
-    def predecessor(self, binding: WaitingBinding) -> tuple[Pod, float] | None:
-        """Return the pod that a Binding waits for, and until when at most; None if it may be sent."""
+    def predecessor(self, binding: WaitingBinding) -> Pod | None:
+        """Return a pod that a Binding waits for; None if it may be sent."""
         for earlier in self.waiting:
             if not earlier.amounts.isdisjoint(binding.amounts):
-                return earlier.commitment.pod, math.inf
+                return earlier.commitment.pod
         for pod in self.first_tries.values():
-            return pod, math.inf
+            return pod
         now, overdue = self.clock(), list[Pod]()
-        latest: tuple[Pod, float] | None = None
         for pod, at in self._confusable(binding):
-            if at + LONGEST <= now:
-                overdue.append(pod)
-            elif latest is None or at + LONGEST > latest[1]:
-                latest = (pod, at + LONGEST)
-        if latest is None:
-            for pod in overdue:
-                self._stop_waiting_for(pod, binding.commitment.pod)
-        return latest
+            if at + LONGEST > now:
+                return pod
+            overdue.append(pod)
+        for pod in overdue:
+            self._stop_waiting_for(pod, binding.commitment.pod)
+        return None
 
     def _confusable(self, binding: WaitingBinding) -> Iterator[tuple[Pod, float]]:
         """Yield the pods on the node that the plugin could take for the Binding's pod, and when they were bound."""
@@ -183,8 +180,6 @@ class AllocateFence:
     enabled: bool = True
     _nodes: dict[str, NodeBindings] = attrs.field(factory=dict, init=False)  # by the name of the node
     _waiting: dict[str, WaitingBinding] = attrs.field(factory=dict, init=False)  # by uid
-    _alarms: list[tuple[float, str]] = attrs.field(factory=list, init=False)  # a heap: when to look at which node
-    _earlier_alarm: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     @property
     def waiting(self) -> int:
@@ -275,17 +270,15 @@ class AllocateFence:
     async def watch_the_clock(self) -> None:
         """Send, until cancelled, the Bindings that have waited for as long as is allowed."""
         while True:
-            self._earlier_alarm = anyio.Event()
-            upcoming = self._alarms[0][0] if self._alarms else math.inf
-            with anyio.move_on_after(upcoming - self.clock()):
-                await self._earlier_alarm.wait()
-            self.expire()
+            await anyio.sleep(PERIOD)
+            for _ in self.expire():
+                await anyio.lowlevel.checkpoint()
 
-    def expire(self) -> None:
-        """Look again at the nodes where a pod has been waited for as long as is allowed."""
-        now = self.clock()
-        while self._alarms and self._alarms[0][0] <= now:
-            self._advance(heapq.heappop(self._alarms)[1])
+    def expire(self) -> Iterator[None]:
+        """Look again at the nodes where Bindings wait; yields when other tasks may run."""
+        for name in dict.fromkeys([binding.commitment.node_name for binding in self._waiting.values()]):
+            self._advance(name)
+            yield
 
     def _take(self, commitment: Commitment) -> bool:
         amounts = self._amounts(commitment)
@@ -296,7 +289,7 @@ class AllocateFence:
         if predecessor is None:
             node.let_through(commitment.pod)
             return True
-        self._wait(binding, node, *predecessor)
+        self._wait(binding, node, predecessor)
         self._waiting[commitment.pod.uid] = binding
         return False
 
@@ -326,7 +319,6 @@ class AllocateFence:
         node = self._nodes.get(name)
         if node is None or not node.waiting:
             return
-        node.recheck_at = math.inf
         waiting, node.waiting = node.waiting, []
         for binding in waiting:
             try:
@@ -339,7 +331,7 @@ class AllocateFence:
         """Send or settle a Binding, or append it to those that wait again."""
         predecessor, commitment = node.predecessor(binding), binding.commitment
         if predecessor is not None:
-            self._wait(binding, node, *predecessor)
+            self._wait(binding, node, predecessor)
             return
         outcome = self._obstacle(commitment)
         if outcome is None:
@@ -358,8 +350,8 @@ class AllocateFence:
         self.settle(binding.commitment, outcome)
         self._advance(name)
 
-    def _wait(self, binding: WaitingBinding, node: NodeBindings, predecessor: Pod, until: float) -> None:
-        """Append a Binding to those that wait; look again when its predecessor has been waited for long enough."""
+    def _wait(self, binding: WaitingBinding, node: NodeBindings, predecessor: Pod) -> None:
+        """Append a Binding to those that wait."""
         if not binding.logged:
             binding.logged = True
             log.info(
@@ -369,9 +361,4 @@ class AllocateFence:
                 node=node.node_name,
                 behind=predecessor.key,
             )
-        if until < node.recheck_at:
-            node.recheck_at = until
-            heapq.heappush(self._alarms, (until, node.node_name))
-            if self._alarms[0] == (until, node.node_name):
-                self._earlier_alarm.set()
         node.waiting.append(binding)

@@ -31,8 +31,8 @@ CONTROLLERS: Final = (
     Break(
         "two-pods-stand-before-the-device-plugin",
         "neuron_scheduler/controllers/allocate_fence.py",
-        "if at + LONGEST <= now:",
-        "if at <= now:",
+        "if at + LONGEST > now:",
+        "if at > now:",
         "A Binding waits until the pod that the device plugin could confuse with its own has started.",
         ("tests/controllers/test_allocate_fence.py",),
     ),

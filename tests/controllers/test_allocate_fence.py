@@ -91,10 +91,10 @@ class Site(World):
         self.nodes.updated(before.node, attrs.evolve(after, allocatable=allocatable, **fields))
 
     async def pass_time(self, seconds: float) -> None:
-        """Advance the clocks, and let the fence look at its alarms."""
+        """Advance the clocks, and let the fence look at them."""
         self.now += seconds
         self.wall += int(seconds * SECOND)
-        self.scheduler.fence.expire()
+        list(self.scheduler.fence.expire())
         await self.settle()
 
     async def settle(self) -> list[str]:

@@ -143,7 +143,7 @@ class Road(World):
         """Advance the clocks, and let the fence look at its alarms."""
         self.now += seconds
         self.wall += int(seconds * 1e9)
-        self.scheduler.fence.expire()
+        list(self.scheduler.fence.expire())
         await turns()
 
 

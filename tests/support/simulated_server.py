@@ -222,7 +222,7 @@ class World:
         for _ in range(40):
             self.time += BACKOFF
             self.admit_some()
-            self.scheduler.fence.expire()
+            list(self.scheduler.fence.expire())
             self.scheduler.wake()
             for _ in range(TURNS):
                 await anyio.lowlevel.checkpoint()
