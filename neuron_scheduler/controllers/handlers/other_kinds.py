@@ -103,10 +103,10 @@ class StorageHandler(ObjectHandler[Storage]):
         self.cluster.put_storage(new)
         self._note(new, storage_events.added(new))
 
-    def updated(self, old: Storage, new: Storage) -> None:
+    def updated(self, _: Storage, new: Storage) -> None:
         """Replace an object."""
         self.cluster.put_storage(new)
-        self._note(new, storage_events.updated(old, new))
+        self._note(new, storage_events.changed(new))
 
     def deleted(self, old: Storage) -> None:
         """Drop an object."""

@@ -1,12 +1,14 @@
 """
 The cluster events that follow from a change of a storage object.
 
-Upstream: `EventsToRegister` of the volume plugins and their hints. A claim, or a volume that is bound to it, concerns
-only the pods that use the claim; a free volume concerns all pods. ATTACHMENT_GONE stands for any change of what counts
-as attached to a node: it may leave room for all pods, or include a volume that a waiting pod needs too.
+Upstream: `EventsToRegister` of the volume plugins. Its hints are left out: a few pods wait for volumes, so a needless
+attempt costs less than a rule for each field. A claim, or a volume that is bound to it, concerns only the pods that use
+the claim; a free volume concerns all pods. ATTACHMENT_GONE stands for any change of what counts as attached to a node:
+it may leave room for all pods, or include a volume that a waiting pod needs too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import attrs
 
@@ -32,69 +34,41 @@ class StorageEvent:
     claim: str = ""
 
 
+@attrs.frozen
+class _Events:
+    """What follows when an object of a kind comes, changes or goes; None where that helps no pod."""
+
+    added: ClusterEvent | None = None
+    changed: ClusterEvent | None = None
+    deleted: ClusterEvent | None = None
+
+
+_EVENTS: Final[Mapping[type[Storage], _Events]] = {
+    PersistentVolumeClaim: _Events(ClusterEvent.CLAIM_ADDED, ClusterEvent.CLAIM_CHANGED),
+    PersistentVolume: _Events(ClusterEvent.VOLUME_ADDED, ClusterEvent.VOLUME_CHANGED, ClusterEvent.VOLUME_CHANGED),
+    StorageClass: _Events(ClusterEvent.CLASS_ADDED, ClusterEvent.CLASS_CHANGED),
+    CSINode: _Events(ClusterEvent.CSI_NODE_ADDED, ClusterEvent.CSI_NODE_CHANGED, ClusterEvent.CSI_NODE_CHANGED),
+    CSIDriver: _Events(changed=ClusterEvent.CSI_DRIVER_CHANGED, deleted=ClusterEvent.CSI_DRIVER_CHANGED),
+    CSIStorageCapacity: _Events(ClusterEvent.CAPACITY_CHANGED, ClusterEvent.CAPACITY_CHANGED),
+    VolumeAttachment: _Events(deleted=ClusterEvent.ATTACHMENT_GONE),
+}
+_COUNTED: Final = (PersistentVolumeClaim, PersistentVolume, StorageClass)
+"""By these kinds the volumes of pods count as attached, on nodes and in limits that may be full."""
+
+
 def added(new: Storage) -> Iterator[StorageEvent]:
     """Yield the events that follow from a new object."""
-    match new:
-        case PersistentVolumeClaim(key=key):
-            yield StorageEvent(ClusterEvent.CLAIM_ADDED, key)
-            if new.volume_name:
-                yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # a pod with the claim may be on a node already
-        case PersistentVolume():
-            yield StorageEvent(ClusterEvent.VOLUME_ADDED, _claim(new))
-            if new.claim is not None:
-                yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # as for a claim
-        case StorageClass():
-            yield StorageEvent(ClusterEvent.CLASS_ADDED)
-        case CSINode():
-            yield StorageEvent(ClusterEvent.CSI_NODE_ADDED)
-        case CSIStorageCapacity(largest=largest):
-            if largest is not None:
-                yield StorageEvent(ClusterEvent.CAPACITY_CHANGED)
+    return _following(new, _EVENTS[type(new)].added)
 
 
-def updated(old: Storage, new: Storage) -> Iterator[StorageEvent]:
+def changed(new: Storage) -> Iterator[StorageEvent]:
     """Yield the events that follow from a changed object."""
-    match old, new:
-        case PersistentVolumeClaim(), PersistentVolumeClaim(key=key):
-            if attrs.evolve(old, resource_version=new.resource_version) != new:
-                yield StorageEvent(ClusterEvent.CLAIM_CHANGED, key)
-                yield from _detached(old, new)
-        case PersistentVolume(), PersistentVolume():
-            if attrs.evolve(old, resource_version=new.resource_version) != new:
-                yield StorageEvent(ClusterEvent.VOLUME_CHANGED, _claim(new))
-                yield from _reattached(old, new)
-        case StorageClass(), StorageClass():
-            if old.allowed_topologies != new.allowed_topologies:
-                yield StorageEvent(ClusterEvent.CLASS_CHANGED)
-        case CSINode(), CSINode():
-            if old.migrated != new.migrated or not new.drivers <= old.drivers or _has_more_room(old, new):
-                yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)
-        case CSIDriver(), CSIDriver():
-            if (old.storage_capacity and not new.storage_capacity) or (old.required and not new.required):
-                yield StorageEvent(ClusterEvent.CSI_DRIVER_CHANGED)
-        case CSIStorageCapacity(), CSIStorageCapacity():
-            if new.largest is not None and (old.largest is None or new.largest > old.largest):
-                yield StorageEvent(ClusterEvent.CAPACITY_CHANGED)
+    return _following(new, _EVENTS[type(new)].changed)
 
 
 def deleted(old: Storage) -> Iterator[StorageEvent]:
     """Yield the events that follow from a deleted object."""
-    match old:
-        case VolumeAttachment():
-            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
-        case PersistentVolumeClaim():
-            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # the attached volumes of its pods do not count any more
-        case PersistentVolume():
-            if old.claim is not None:
-                yield StorageEvent(ClusterEvent.VOLUME_CHANGED, old.claim.key)  # the claim may get another volume
-            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
-        case StorageClass():
-            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # claims without a volume do not count any more
-        case CSINode():
-            yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # its limits are gone too
-        case CSIDriver(storage_capacity=storage_capacity, required=required):
-            if storage_capacity or required:
-                yield StorageEvent(ClusterEvent.CSI_DRIVER_CHANGED)  # what it requires of nodes is gone too
+    return _following(old, _EVENTS[type(old)].deleted)
 
 
 def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
@@ -105,24 +79,15 @@ def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
         yield StorageEvent(ClusterEvent.CLAIM_CHANGED, claim.key)
 
 
-def _detached(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> Iterator[StorageEvent]:
-    """Yield an event if other volumes than before may count as attached for a claim's pods."""
-    if (old.class_name, old.volume_name) != (new.class_name, new.volume_name):
+def _following(storage: Storage, event: ClusterEvent | None) -> Iterator[StorageEvent]:
+    if event is not None:
+        yield StorageEvent(event, _claim(storage))
+    if isinstance(storage, _COUNTED):
         yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
 
-def _reattached(old: PersistentVolume, new: PersistentVolume) -> Iterator[StorageEvent]:
-    """Yield an event if a volume may count as another one for its claim's pods, or in the attachments of nodes."""
-    if (old.driver, old.handle, old.plugin, _claim(old)) != (new.driver, new.handle, new.plugin, _claim(new)):
-        yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
-
-
-def _claim(volume: PersistentVolume) -> str:
-    return volume.claim.key if volume.claim is not None else ""
-
-
-def _has_more_room(old: CSINode, new: CSINode) -> bool:
-    """Return whether a limit was raised or removed."""
-    return any(driver not in new.limits for driver in old.limits) or any(
-        limit > old.limits.get(driver, 0) for driver, limit in new.limits.items()
-    )
+def _claim(storage: Storage) -> str:
+    """Return the key of the claim that an object is, or is bound to."""
+    if isinstance(storage, PersistentVolumeClaim):
+        return storage.key
+    return storage.claim.key if isinstance(storage, PersistentVolume) and storage.claim is not None else ""

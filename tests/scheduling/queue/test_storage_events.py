@@ -1,14 +1,15 @@
 """The events that follow from a change of a storage object, and the pods that they wake."""
 
-import attrs
 import pytest
 
 from neuron_scheduler.model.volumes import (
-    ClaimRef,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Storage,
+    StorageClass,
     VolumeAttachment,
 )
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
@@ -16,82 +17,43 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, added, deleted, taken_back, updated
+from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, added, changed, deleted, taken_back
 from tests.support.builders import node, pod
-from tests.support.storage import MADE, claim, stored, volume, zone
+from tests.support.storage import MADE, claim, stored, volume
 
 E = ClusterEvent
 NODE = CSINode("u", "n", {"ebs": 3})
 DRIVER = CSIDriver("u", "ebs", storage_capacity=True)
-NEEDED = CSIDriver("u", "ebs", required=True)
 ROOM = CSIStorageCapacity("u", "d/c", "gp3", None, 5)
 ATTACHMENT = VolumeAttachment("u", "va", "n")
 ATTACHED = StorageEvent(E.ATTACHMENT_GONE)
 
 
-@pytest.mark.parametrize(
-    ("storage", "want"),
-    [
-        (claim(), [StorageEvent(E.CLAIM_ADDED, "default/data")]),
-        (claim(bound_to="pv"), [StorageEvent(E.CLAIM_ADDED, "default/data"), ATTACHED]),
-        (volume(), [StorageEvent(E.VOLUME_ADDED)]),
-        (volume(of="data"), [StorageEvent(E.VOLUME_ADDED, "default/data"), ATTACHED]),
-        (MADE, [StorageEvent(E.CLASS_ADDED)]),
-        (NODE, [StorageEvent(E.CSI_NODE_ADDED)]),
-        (DRIVER, []),
-        (ROOM, [StorageEvent(E.CAPACITY_CHANGED)]),
-        (ATTACHMENT, []),
-    ],
-)
-def test_what_comes(storage: Storage, want: list[StorageEvent]) -> None:
-    """A claim concerns its pods, a free volume concerns all pods."""
-    assert list(added(storage)) == want
+def of_claim(*events: ClusterEvent) -> list[StorageEvent]:
+    """Return events that concern the pods of one claim."""
+    return [StorageEvent(event, "default/data") for event in events]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "want"),
+    ("storage", "comes", "changes", "goes"),
     [
-        (claim(), claim(resource_version="2"), []),
-        (claim(), claim(terminating=True), [StorageEvent(E.CLAIM_CHANGED, "default/data")]),
-        (
-            claim(),
-            claim(bound_to="pv"),
-            [StorageEvent(E.CLAIM_CHANGED, "default/data"), ATTACHED],
-        ),
-        (volume(), volume(resource_version="2"), []),
-        (volume(), volume(capacity=9), [StorageEvent(E.VOLUME_CHANGED)]),
-        (volume(), volume(claim=ClaimRef("default/x")), [StorageEvent(E.VOLUME_CHANGED, "default/x"), ATTACHED]),
-        (volume(), volume(handle="other"), [StorageEvent(E.VOLUME_CHANGED), ATTACHED]),
-        (MADE, attrs.evolve(MADE, allowed_topologies=zone("a")), [StorageEvent(E.CLASS_CHANGED)]),
-        (MADE, MADE, []),
-        (NODE, CSINode("u", "n", {"ebs": 4}), [StorageEvent(E.CSI_NODE_CHANGED)]),
-        (NODE, CSINode("u", "n", {"ebs": 2}), []),
-        (NODE, CSINode("u", "n"), [StorageEvent(E.CSI_NODE_CHANGED)]),
-        (NODE, attrs.evolve(NODE, drivers=frozenset({"efs"})), [StorageEvent(E.CSI_NODE_CHANGED)]),
-        (attrs.evolve(NODE, drivers=frozenset({"efs"})), NODE, []),
-        (DRIVER, CSIDriver("u", "ebs"), [StorageEvent(E.CSI_DRIVER_CHANGED)]),
-        (NEEDED, CSIDriver("u", "ebs"), [StorageEvent(E.CSI_DRIVER_CHANGED)]),
-        (CSIDriver("u", "ebs"), NEEDED, []),
-        (CSIDriver("u", "ebs"), DRIVER, []),
-        (ROOM, attrs.evolve(ROOM, largest=6), [StorageEvent(E.CAPACITY_CHANGED)]),
-        (ROOM, attrs.evolve(ROOM, largest=4), []),
-        (ATTACHMENT, ATTACHMENT, []),
+        (claim(), of_claim(E.CLAIM_ADDED), of_claim(E.CLAIM_CHANGED), []),
+        (volume(of="data"), of_claim(E.VOLUME_ADDED), of_claim(E.VOLUME_CHANGED), of_claim(E.VOLUME_CHANGED)),
+        (volume(), [StorageEvent(E.VOLUME_ADDED)], *[[StorageEvent(E.VOLUME_CHANGED)]] * 2),
+        (MADE, [StorageEvent(E.CLASS_ADDED)], [StorageEvent(E.CLASS_CHANGED)], []),
+        (NODE, [StorageEvent(E.CSI_NODE_ADDED)], *[[StorageEvent(E.CSI_NODE_CHANGED)]] * 2),
+        (DRIVER, [], *[[StorageEvent(E.CSI_DRIVER_CHANGED)]] * 2),
+        (ROOM, *[[StorageEvent(E.CAPACITY_CHANGED)]] * 2, []),
+        (ATTACHMENT, [], [], [ATTACHED]),
     ],
 )
-def test_what_changes(old: Storage, new: Storage, want: list[StorageEvent]) -> None:
-    """Only what could help a pod is an event."""
-    assert list(updated(old, new)) == want
-
-
-def test_what_goes() -> None:
-    """A deleted object frees room or a requirement; a claim whose volume is deleted may get another one."""
-    assert list(deleted(ATTACHMENT)) == list(deleted(MADE)) == [ATTACHED]
-    assert list(deleted(NODE)) == [StorageEvent(E.CSI_NODE_CHANGED)]
-    assert list(deleted(DRIVER)) == list(deleted(NEEDED)) == [StorageEvent(E.CSI_DRIVER_CHANGED)]
-    assert not list(deleted(CSIDriver("u", "ebs")))
-    assert list(deleted(volume(of="data"))) == [StorageEvent(E.VOLUME_CHANGED, "default/data"), ATTACHED]
-    assert list(deleted(volume())) == list(deleted(claim(bound_to="pv"))) == [ATTACHED]
-    assert not list(deleted(ROOM))
+def test_what_follows(
+    storage: Storage, comes: list[StorageEvent], changes: list[StorageEvent], goes: list[StorageEvent]
+) -> None:
+    """A claim concerns its pods, a free volume concerns all pods; both, and a class, may change what is attached."""
+    counted = [ATTACHED] if isinstance(storage, PersistentVolumeClaim | PersistentVolume | StorageClass) else []
+    for events, want in ((added, comes), (changed, changes), (deleted, goes)):
+        assert list(events(storage)) == [*want, *counted]
 
 
 @pytest.mark.parametrize(
