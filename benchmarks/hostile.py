@@ -27,7 +27,6 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.preemption.search import search
-from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 
@@ -122,8 +121,8 @@ def _wake(cluster: Cluster, hostile: Pod, plugins: frozenset[str]) -> None:
         return
     queue.unschedulable(queued, plugins, 0.0)
     row = next(cluster.view.rows())
-    queue.note(ClusterEvent.NODE_LABELS, on=NodeChange(row, (attrs.evolve(row.node, labels={}),)))
-    queue.note(ClusterEvent.ASSIGNED_POD_GONE, plain(0), on=NodeChange(row))
+    queue.note(ClusterEvent.NODE_LABELS, on=row)
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, plain(0), on=row)
     queue.pop(0.5)
 
 

@@ -18,7 +18,6 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
@@ -105,9 +104,7 @@ class Simulation:
             self.used -= ended.size
             name = self.cluster.remove_pod(ended.pod.uid)
             if name is not None and self.queue.listening:
-                node_info = self.cluster.node(name)
-                on = None if node_info is None else NodeChange(node_info)
-                self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, ended.pod, on=on)
+                self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, ended.pod, on=self.cluster.node(name))
 
     def _take_arrivals(self) -> None:
         arrivals = self.workload.arrivals

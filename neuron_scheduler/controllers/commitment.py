@@ -25,7 +25,6 @@ from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
@@ -163,5 +162,4 @@ class Assumptions:
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
     """Note in the queue that a pod leaves its space on a node, or will not take it."""
-    node_info = cluster.node(node_name)
-    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if node_info is None else NodeChange(node_info))
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=cluster.node(node_name))

@@ -142,8 +142,8 @@ CONTROLLERS: Final = (
     Break(
         "a-node-that-changes-wakes-nobody",
         "neuron_scheduler/controllers/handlers/nodes.py",
-        "self._note(new, old if old.uid == new.uid else None, events)",
-        "self._note(new, old if old.uid == new.uid else None, events[1:])",
+        "self._note(new, events)",
+        "self._note(new, events[1:])",
         "A label that a pod waits for wakes it.",
         ("tests/controllers/handlers/test_nodes.py::test_a_label_wakes_the_pod_that_waits_for_it",),
     ),

@@ -14,7 +14,6 @@ from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.builders import node, pod
 from tests.support.preempting import BIG, PROFILE, Requests, World, crowd, half, post_filter, preempting
@@ -150,7 +149,7 @@ async def test_it_wakes_when_it_fits() -> None:
             gone = world.cluster.pod_info(f"uid-{name}")
             assert gone is not None
             assert world.cluster.remove_pod(gone.pod.uid) == node_name
-            world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone.pod, on=NodeChange(world.row(node_name)))
+            world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone.pod, on=world.row(node_name))
             assert (world.queue.pop(100.0) is not None) is woken
 
 

@@ -16,7 +16,6 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import doubts
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent, node_events
-from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 
@@ -51,7 +50,7 @@ class NodeHandler(ObjectHandler[Node]):
         """Keep a new node."""
         log.info("Add event for node", v=3, node=new.name)
         self._put(new)
-        self._note(new, None, (ClusterEvent.NODE_ADDED,))
+        self._note(new, (ClusterEvent.NODE_ADDED,))
         self.came(new)
 
     def updated(self, old: Node, new: Node) -> None:
@@ -63,7 +62,7 @@ class NodeHandler(ObjectHandler[Node]):
                 new = attrs.evolve(old, refusal=new.refusal)
         self._put(new)
         events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
-        self._note(new, old if old.uid == new.uid else None, events)
+        self._note(new, events)
         if old.uid != new.uid:
             self.came(new)
         self.changed(new.name)
@@ -77,11 +76,11 @@ class NodeHandler(ObjectHandler[Node]):
         self.gone(old.name)
         self.queue.note(ClusterEvent.NODE_DELETED)
 
-    def _note(self, node: Node, before: Node | None, events: Sequence[ClusterEvent]) -> None:
+    def _note(self, node: Node, events: Sequence[ClusterEvent]) -> None:
         if events and self.queue.listening:
             node_info = self.cluster.node(node.name)
             for event in events:
-                self.queue.note(event, on=None if node_info is None else NodeChange(node_info, (before,)))
+                self.queue.note(event, on=node_info)
 
     def _put(self, node: Node) -> None:
         before, after = self.cluster.node(node.name), self.cluster.put_node(node)

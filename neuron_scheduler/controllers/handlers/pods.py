@@ -19,7 +19,6 @@ from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 
@@ -248,8 +247,7 @@ class PodHandler(ObjectHandler[Pod]):
 
     def _note(self, event: ClusterEvent, *pods: Pod, node_name: str = "") -> None:
         if self.queue.listening:
-            node_info = self.cluster.node(node_name or pods[0].node_name)
-            self.queue.note(event, *pods, on=None if node_info is None else NodeChange(node_info))
+            self.queue.note(event, *pods, on=self.cluster.node(node_name or pods[0].node_name))
 
     def _report_doubt(self, pod_info: PodInfo) -> None:
         """Log and report what is in doubt about the cores that a bound pod uses."""

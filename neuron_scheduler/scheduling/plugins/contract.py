@@ -151,10 +151,6 @@ class NodeHint(Generic[_Input]):
         """Return whether the plugin accepts a node."""
         return self.fits(looked_at, node_info.node)
 
-    def may_have_refused(self, looked_at: _Input, node: Node) -> bool:
-        """Return whether the plugin may have refused a node in this earlier state."""
-        return not self.fits(looked_at, node)
-
 
 @attrs.frozen
 class RowHint(Generic[_Input]):
@@ -166,10 +162,6 @@ class RowHint(Generic[_Input]):
     def accepts(self, looked_at: _Input, node_info: NodeInfo) -> bool:
         """Return whether the plugin accepts a node."""
         return self.fits(looked_at, node_info)
-
-    def may_have_refused(self, _looked_at: _Input, _node: Node) -> bool:
-        """Return True: what the node's pods used at that time is not known."""
-        return True
 
 
 @attrs.frozen(kw_only=True)

@@ -7,19 +7,17 @@ hints are asked for groups. An event whose details are unknown, or too many, may
 
 Upstream: queueing hints, `isSchedulableAfter...` of each plugin. Most plugins judge a node by itself, so a change of
 one node changes their answer for that node only, and the new answer follows from the node's row. So the node must pass
-all the plugins that refused the pod and have a hint, and one of the plugins that the change concerns may have refused
-the node before. For plugins that look at other pods, it depends on the pods that the event happened to. Pods of lower
-priority that could be evicted are left out of account, so that a hint may say yes too often, and never no too often.
+all the plugins that refused the pod and have a hint. For plugins that look at other pods, it depends on the pods that
+the event happened to. Pods of lower priority that could be evicted are left out of account, so that a hint may say yes
+too often, and never no too often.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set as AbstractSet
-from functools import partial
 from typing import Any, Final
 
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -51,20 +49,6 @@ class HintInput:
 NO_HINT_INPUT: Final = HintInput()
 
 
-@attrs.frozen
-class NodeChange:
-    """
-    What happened to a node.
-
-    Attributes:
-        node_info: its row afterwards.
-        before: the node before the change, and before each later change of the burst; None where it did not exist.
-    """
-
-    node_info: NodeInfo
-    before: tuple[Node | None, ...] = (None,)
-
-
 def hint_input_of(pod: Pod, plugins: frozenset[str], *, has_nomination: bool = False) -> HintInput:
     """Return what these plugins, which refused a pod, look at in it; a pod with a nomination evicts no other pods."""
     return HintInput(
@@ -80,49 +64,18 @@ def acceptable(hint_input: HintInput, node_info: NodeInfo) -> bool:
     return all(_HINTS[name].accepts(looked_at, node_info) for name, looked_at in hint_input.by_plugin)
 
 
-def may_accept(hint_input: HintInput, change: NodeChange, *, concerned: frozenset[str]) -> bool:
-    """
-    Return whether a node that has changed may take a pod.
-
-    Args:
-        hint_input: what the plugins that refused the pod look at in it.
-        change: what happened to the node.
-        concerned: names of those of the plugins that the change concerns; the answer of one must have changed.
-    """
-    return _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)
-
-
-def _may_have_refused(hint_input: HintInput, change: NodeChange, plugins: frozenset[str]) -> bool:
-    """Return whether one of the plugins may have refused the node before; those without a hint always may."""
-    return not plugins <= LOCAL or any(
-        before is None or _HINTS[name].may_have_refused(looked_at, before)
-        for name, looked_at in hint_input.by_plugin
-        if name in plugins
-        for before in change.before
-    )
-
-
 MOST_ASKED = 256
 """Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
-
-_DEPENDING_ON_PODS = COUNTING_PODS | COUNTING_VOLUMES
 
 
 @attrs.frozen(cache_hash=True)
 class PodChange:
-    """
-    The part of a pod that came, went or changed which can matter to other pods.
-
-    Attributes:
-        before: the same before a change; None for one that came or went.
-    """
+    """The part of a pod that came or went which can matter to other pods; one that changed went and came."""
 
     namespace: str
     labels: frozenset[tuple[str, str]]
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
     has_volumes: bool = False
-    terminating: bool = False
-    before: "PodChange | None" = None
 
 
 @attrs.frozen(cache_hash=True)
@@ -145,28 +98,10 @@ class Interest:
         """Return whether the other pod may matter; one that is added never helps a pod that must be apart from it."""
         if self.asks_much:
             return True  # thousands of such pods may wait, and each event would be compared with each of them
-        if other.before is not None:
-            return self._counts_otherwise(other.before, other)
         return (
             any(self._counts(selector, other) for selector in self.selectors)
             or any(_may_match(term, other.namespace, other.labels) for term in self.affinity)
             or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._keeps_apart(other))
-        )
-
-    def _counts_otherwise(self, before: PodChange, after: PodChange) -> bool:
-        """Return whether a pod that has changed counts otherwise now; its own terms cannot have changed."""
-
-        def matches(term: PodAffinityTerm, pod: PodChange) -> bool:
-            return _may_match(term, pod.namespace, pod.labels)
-
-        return (
-            any(
-                (self._counts(selector, before) and not before.terminating)
-                != (self._counts(selector, after) and not after.terminating)
-                for selector in self.selectors
-            )
-            or any(matches(term, before) != matches(term, after) for term in self.affinity)
-            or any(matches(term, before) and not matches(term, after) for term in self.anti_affinity)
         )
 
     def _counts(self, selector: LabelSelector, other: PodChange) -> bool:
@@ -178,23 +113,14 @@ class Interest:
         )
 
 
-def pod_changes(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[PodChange | None]:
-    """Yield the parts that can matter of the pods that an event happened to: of a change, the pod before and after."""
-    changes = [
-        PodChange(
-            namespace=pod.namespace,
-            labels=frozenset(pod.labels.items()),
-            anti_affinity=pod.constraints.anti_affinity,
-            has_volumes=bool(pod.constraints.volume_claims or pod.constraints.disks),
-            terminating=pod.terminating,
-        )
-        for pod in pods
-    ]
-    if event is ClusterEvent.ASSIGNED_POD_LABELS and len(changes) == 2:
-        before, after = changes
-        yield attrs.evolve(after, before=before)
-    else:
-        yield from changes or (None,)
+def pod_change(pod: Pod) -> PodChange:
+    """Return the part of a pod that can matter to others."""
+    return PodChange(
+        namespace=pod.namespace,
+        labels=frozenset(pod.labels.items()),
+        anti_affinity=pod.constraints.anti_affinity,
+        has_volumes=bool(pod.constraints.volume_claims or pod.constraints.disks),
+    )
 
 
 def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
@@ -212,33 +138,29 @@ def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
     )
 
 
-def may_help(
+def pods_may_help(
     event: ClusterEvent,
     happened_to: AbstractSet[PodChange | None],
-    plugins: frozenset[str],
+    concerned: frozenset[str],
     interest: Interest | None,
-    *,
-    local: Callable[[frozenset[str]], bool] = bool,
 ) -> bool:
     """
-    Return whether an event may help a pod that these plugins refused.
+    Return whether an event may help a pod because of the pods that it happened to.
 
-    For plugins that count pods, or their volumes, it depends on the pods that it happened to; if these are unknown
-    (None) or too many, it may help. For the other plugins `local` is asked, which knows the nodes it happened to.
+    Args:
+        event: its kind.
+        happened_to: the pods; None stands for unknown ones.
+        concerned: the plugins that refused the waiting pod and are concerned by the event; those count that look at
+            pods, or at their volumes.
+        interest: which pods matter to the waiting pod.
     """
-    if not plugins:
-        return True
-    concerned = plugins & CONCERNED_BY[event]
-    by_node = concerned - _DEPENDING_ON_PODS
-    if len(happened_to) > MOST_ASKED and concerned != by_node:
+    if len(happened_to) > MOST_ASKED and concerned & (COUNTING_PODS | COUNTING_VOLUMES):
         return True
     if concerned & COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
         return True
-    if concerned & COUNTING_PODS and any(
+    return bool(concerned & COUNTING_PODS) and any(
         pod is None or interest is None or interest.concerns(pod, event) for pod in happened_to
-    ):
-        return True
-    return bool(by_node) and local(by_node)
+    )
 
 
 def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
@@ -250,8 +172,6 @@ def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[st
 
 _MOST_CHECKS = 20_000
 """Groups times changed nodes; beyond, the hints cost more than the attempts they save."""
-_MOST_BEFORE = 16
-"""States of one node in one burst of events; beyond, the node counts as new."""
 
 RowOf = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
@@ -326,28 +246,25 @@ class PendingEvents:
     """Events by kind, each with the objects that it happened to; None stands for unknown objects."""
 
     _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
-    _changes: dict[ClusterEvent, dict[str, NodeChange] | None] = attrs.field(factory=dict)
+    _rows: dict[ClusterEvent, dict[str, NodeInfo] | None] = attrs.field(factory=dict)
     _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self._pods or self._claims)
 
-    def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeChange | None, claim: str = "") -> None:
+    def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeInfo | None, claim: str = "") -> None:
         """Note an event: with the only claim that it concerns, or with what is known of its pods and its node."""
         if claim:
             self._claims.setdefault(event, set()).add(claim)
             return
         known = self._pods.setdefault(event, set())
         if len(known) <= MOST_ASKED:
-            known.update(pod_changes(event, pods))
-        changes = self._changes.setdefault(event, {})
-        if on is None or changes is None or len(changes) > _MOST_CHECKS:
-            self._changes[event] = None
-            return
-        name = on.node_info.node.name
-        earlier = changes.get(name)  # a waiting pod may have been refused before it, or between the two
-        before = on.before if earlier is None else (*earlier.before, *on.before)
-        changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
+            known.update(map(pod_change, pods) if pods else (None,))
+        rows = self._rows.setdefault(event, {})
+        if on is None or rows is None or len(rows) > _MOST_CHECKS:
+            self._rows[event] = None
+        else:
+            rows[on.node.name] = on
 
     def wake_ups(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
         """Yield for each event and group that the event may help the two, with the nodes as they are now; else None."""
@@ -360,33 +277,32 @@ class PendingEvents:
 
     def _wake_ups(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
         """Yield for each group how the event may help it; also if a hint fails, as upstream does with an error."""
-        changes = self._changes[event]
-        if changes is not None and len(changes) * len(groups) > _MOST_CHECKS:
-            changes = None
-        if changes is not None:
-            changes = {name: NodeChange(row(name) or known.node_info, known.before) for name, known in changes.items()}
+        rows = self._rows[event]
+        if rows is not None and len(rows) * len(groups) > _MOST_CHECKS:
+            rows = None
+        if rows is not None:
+            rows = {name: row(name) or known for name, known in rows.items()}
         for group in groups:
             try:
-                wake_up = _wake_up(event, self._pods[event], changes, group)
+                wake_up = _wake_up(event, self._pods[event], rows, group)
             except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
                 wake_up = WakeUp(event, group)
             yield wake_up
 
 
 def _wake_up(
-    event: ClusterEvent,
-    pods: AbstractSet[PodChange | None],
-    changes: Mapping[str, NodeChange] | None,
-    group: Group,
+    event: ClusterEvent, pods: AbstractSet[PodChange | None], rows: Mapping[str, NodeInfo] | None, group: Group
 ) -> WakeUp | None:
-    """Return how an event may help a group; None if it does not. `changes` is None if the nodes are not known."""
-    if changes is None:
-        return WakeUp(event, group) if may_help(event, pods, group.plugins, group.interest) else None
-    takers: list[str] = []
-    ask = partial(_takers, group, changes, takers)
-    if not may_help(event, pods, group.plugins, group.interest, local=ask):
+    """Return how an event may help a group; None if it does not. `rows` is None if the nodes are not known."""
+    concerned = group.plugins & CONCERNED_BY[event]
+    if not group.plugins or pods_may_help(event, pods, concerned, group.interest):
+        return WakeUp(event, group)
+    if concerned <= COUNTING_PODS | COUNTING_VOLUMES:
         return None
-    return WakeUp(event, group, tuple(takers) or None)
+    if rows is None:
+        return WakeUp(event, group)
+    takers = tuple([name for name, node_info in rows.items() if acceptable(group.hint_input, node_info)])
+    return WakeUp(event, group, takers) if takers else None
 
 
 def any_acceptable(group: Group, nodes: list[str], row: RowOf) -> bool:
@@ -400,12 +316,6 @@ def any_acceptable(group: Group, nodes: list[str], row: RowOf) -> bool:
             return True
         nodes.pop()
     return False
-
-
-def _takers(group: Group, changes: Mapping[str, NodeChange], takers: list[str], concerned: frozenset[str]) -> bool:
-    """Add the names of the nodes that may take a pod of the group now, because a `concerned` plugin may accept it."""
-    takers += [name for name, change in changes.items() if may_accept(group.hint_input, change, concerned=concerned)]
-    return bool(takers)
 
 
 @attrs.define(eq=False)
@@ -434,7 +344,7 @@ class InFlightEvents:
         if self.queued is queued:
             self.queued, self.events = None, PendingEvents()
 
-    def note(self, event: ClusterEvent, pods: Sequence[Pod], on: NodeChange | None, claim: str) -> None:
+    def note(self, event: ClusterEvent, pods: Sequence[Pod], on: NodeInfo | None, claim: str) -> None:
         """Note an event, unless it happened to the pod itself: space that was kept for it was free for it before."""
         if self.queued is None:
             return

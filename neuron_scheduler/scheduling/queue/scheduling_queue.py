@@ -20,12 +20,12 @@ from itertools import islice
 
 import attrs
 
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import (
     InFlightEvents,
-    NodeChange,
     PendingEvents,
     RowOf,
     group_of,
@@ -180,7 +180,7 @@ class SchedulingQueue:
         """Whether an event could help any pod: one waits for events, or is being decided."""
         return self._unschedulable.listening or self._in_flight.queued is not None
 
-    def note(self, event: ClusterEvent, *pods: Pod, on: NodeChange | None = None, claim: str = "") -> None:
+    def note(self, event: ClusterEvent, *pods: Pod, on: NodeInfo | None = None, claim: str = "") -> None:
         """
         Note an event; at the next `pop` it wakes the pods that it could help.
 

@@ -4,7 +4,7 @@ import pytest
 
 from neuron_scheduler.scheduling.plugins import node_declared_features
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import may_help
+from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal, schedule
 
@@ -33,6 +33,4 @@ def test_features(needed: tuple[str, ...], declared: tuple[str, ...], fits: bool
 
 def test_a_node_that_declares_other_features_wakes_pods_that_were_refused_for_them() -> None:
     """Nobody else is woken."""
-    event = ClusterEvent.NODE_FEATURES
-    assert may_help(event, set(), frozenset({node_declared_features.NAME}), None)
-    assert not may_help(event, set(), frozenset({"NodeAffinity"}), None)
+    assert CONCERNED_BY[ClusterEvent.NODE_FEATURES] == {node_declared_features.NAME}

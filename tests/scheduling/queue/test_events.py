@@ -5,6 +5,7 @@ import random
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import (
@@ -17,7 +18,7 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import NodeChange, hint_input_of, may_accept
+from neuron_scheduler.scheduling.queue.events import acceptable, hint_input_of
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support import queueing, random_objects
 from tests.support.builders import node, pod
@@ -33,11 +34,11 @@ DEDICATED = Taint("dedicated", Effect.NO_SCHEDULE)
 PORT = HostPort("TCP", 80)
 
 
-def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> NodeChange:
-    """Return what happened to a node that has these pods now."""
+def changed(after: Node, *pod_infos: Pod) -> NodeInfo:
+    """Return the row of a node that has these pods now."""
     node_info = cluster_of([after], pod_infos).node(after.name)
     assert node_info is not None
-    return NodeChange(node_info, (before,))
+    return node_info
 
 
 @pytest.mark.parametrize(
@@ -83,19 +84,8 @@ def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> NodeCha
             id="a new node with the label",
         ),
         pytest.param(
-            AFFINITY, pod(required_terms=(BLUE,)),
-            changed(attrs.evolve(TRN1, labels={"team": "blue"}), before=TRN1), True, id="matches now",
-        ),
-        pytest.param(
-            AFFINITY, pod(required_terms=(BLUE,)),
-            changed(
-                attrs.evolve(TRN1, labels={"team": "blue", "a": "b"}),
-                before=attrs.evolve(TRN1, labels={"team": "blue"}),
-            ),
-            False, id="matched before",
-        ),
-        pytest.param(
-            TAINTS, pod(), changed(TRN1, before=attrs.evolve(TRN1, taints=(DEDICATED,))), True, id="taint removed"
+            AFFINITY, pod(required_terms=(BLUE,)), changed(attrs.evolve(TRN1, labels={"team": "blue"})), True,
+            id="a term that matches",
         ),
         pytest.param(TAINTS, pod(), changed(attrs.evolve(TRN1, taints=(DEDICATED,))), False, id="tainted"),
         pytest.param(
@@ -106,20 +96,15 @@ def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> NodeCha
             TAINTS, pod(), changed(attrs.evolve(TRN1, taints=(Taint("t", Effect.PREFER_NO_SCHEDULE),))), True,
             id="a mere preference",
         ),
-        pytest.param(
-            CORDON, pod(), changed(TRN1, before=attrs.evolve(TRN1, unschedulable=True)), True, id="uncordoned"
-        ),
-        pytest.param(
-            CORDON, pod(), changed(attrs.evolve(TRN1, refusal="x"), before=attrs.evolve(TRN1, unschedulable=True)),
-            False, id="unreadable now",
-        ),
+        pytest.param(CORDON, pod(), changed(TRN1), True, id="not cordoned"),
+        pytest.param(CORDON, pod(), changed(attrs.evolve(TRN1, unschedulable=True)), False, id="cordoned"),
+        pytest.param(CORDON, pod(), changed(attrs.evolve(TRN1, refusal="x")), False, id="unreadable"),
         pytest.param("VolumeBinding", pod(), changed(TRN1), True, id="a plugin without a hint"),
     ],
 )  # fmt: skip
-def test_hints(plugin: str, pending: Pod, change: NodeChange, *, want: bool) -> None:
+def test_hints(plugin: str, pending: Pod, change: NodeInfo, *, want: bool) -> None:
     """Each plugin that judges a node by itself is asked about the changed node."""
-    plugins = frozenset({plugin})
-    assert may_accept(hint_input_of(pending, plugins), change, concerned=plugins) is want
+    assert acceptable(hint_input_of(pending, frozenset({plugin})), change) is want
 
 
 def test_only_what_refused_counts() -> None:
@@ -150,11 +135,7 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
             if plugin == NEURON and pending.neuron is None:
                 continue  # which it cannot have refused
             alone = frozenset({plugin})
-            assert may_accept(hint_input_of(pending, alone), NodeChange(node_info), concerned=alone), (
-                plugin,
-                pending,
-                node_info,
-            )
+            assert acceptable(hint_input_of(pending, alone), node_info), (plugin, pending, node_info)
             accepted += 1
     assert accepted > 100
 
@@ -191,15 +172,6 @@ def test_what_is_not_told_may_help_everybody() -> None:
     assert drain(queue, 100.0) == ["a"]
 
 
-def test_changes_of_a_burst_are_one_change() -> None:
-    """A node that was relabelled twice is compared with what it was before the first time."""
-    queue = waiting(pod("a", node_selector={"team": "blue"}), plugins=frozenset({AFFINITY}))
-    blue = attrs.evolve(TRN1, labels={"team": "blue"})
-    queue.note(ClusterEvent.NODE_LABELS, on=changed(blue, before=TRN1))
-    queue.note(ClusterEvent.NODE_LABELS, on=changed(attrs.evolve(blue, labels={"team": "blue", "x": "y"}), before=blue))
-    assert drain(queue, 100.0) == ["a"]
-
-
 def test_pods_without_neuron_wake_no_neuron_pods() -> None:
     """On a machine whose silicon is taken, who comes and goes without any is of no interest."""
     full = pod("full", devices=16, on="n", ids=range(16))
@@ -220,33 +192,9 @@ def test_a_change_before_the_refusal_hides_none_after_it() -> None:
     queue.unschedulable(popped(queue, 0.0), queueing.FIT, 0.0)
     queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
     queued = popped(queue, 0.0)
-    queue.note(ClusterEvent.NODE_LABELS, on=changed(RED_NODE, before=BLUE_NODE))  # while it is prepared for
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(RED_NODE))  # while it is prepared for
     queue.unschedulable(queued, queueing.AFFINITY, 0.0)
-    queue.note(ClusterEvent.NODE_LABELS, on=changed(BLUE_NODE, before=RED_NODE))
-    assert drain(queue, 100.0) == ["wants"]
-
-
-def test_a_node_that_never_ceased_to_do_wakes_nobody() -> None:
-    """It was blue before each change."""
-    queue = SchedulingQueue()
-    queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
-    queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY, 0.0)
-    for label in "ab":
-        labelled = attrs.evolve(BLUE_NODE, labels={"team": "blue", label: ""})
-        queue.note(ClusterEvent.NODE_LABELS, on=changed(labelled, before=BLUE_NODE))
-    assert drain(queue, 100.0) == []
-
-
-def test_a_node_that_flickers_wakes_at_last_and_is_not_remembered_for_ever() -> None:
-    """Many states of one node between two looks are as good as a new node."""
-    queue = SchedulingQueue()
-    queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
-    queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY, 0.0)
-    for _ in range(1_000):
-        queue.note(ClusterEvent.NODE_LABELS, on=changed(BLUE_NODE, before=BLUE_NODE))
-    (noted,) = queue._events._changes.values()
-    assert noted is not None
-    assert len(noted["n"].before) <= 16
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(BLUE_NODE))
     assert drain(queue, 100.0) == ["wants"]
 
 
@@ -256,9 +204,9 @@ def test_all_who_refused_must_accept_the_node() -> None:
     queue = SchedulingQueue()
     queue.add(want, 0.0)
     queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY | queueing.FIT, 0.0)
-    queue.note(ClusterEvent.NODE_LABELS, on=changed(full, before=attrs.evolve(full, labels={})))
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(full))
     assert drain(queue, 100.0) == []
-    queue.note(ClusterEvent.NODE_ALLOCATABLE, on=changed(RED_NODE, before=attrs.evolve(RED_NODE, allocatable={})))
+    queue.note(ClusterEvent.NODE_ALLOCATABLE, on=changed(RED_NODE))
     assert drain(queue, 100.0) == []
-    queue.note(ClusterEvent.NODE_ALLOCATABLE, on=changed(BLUE_NODE, before=full))
+    queue.note(ClusterEvent.NODE_ALLOCATABLE, on=changed(BLUE_NODE))
     assert drain(queue, 100.0) == ["wants"]

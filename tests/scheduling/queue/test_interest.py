@@ -1,6 +1,6 @@
 """Which waiting pods an event may help."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import attrs
 import pytest
@@ -14,7 +14,15 @@ from neuron_scheduler.model.selectors import (
     SpreadConstraint,
 )
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import MOST_ASKED, PodChange, interest_of, may_help, pod_changes
+from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
+from neuron_scheduler.scheduling.queue.events import (
+    MOST_ASKED,
+    Interest,
+    PodChange,
+    interest_of,
+    pod_change,
+    pods_may_help,
+)
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
 from tests.support.queueing import drain, refuse_all
@@ -30,12 +38,19 @@ COUNTING = pod(
     affinity=(PodAffinityTerm("zone", WEB, frozenset({"near"})),),
     anti_affinity=(PodAffinityTerm("zone", WEB, frozenset(), LabelSelector()),),
 )
-NEAR_HERE = (PodAffinityTerm("zone", WEB, frozenset({"default"})),)
+WEB_LABELS = {"app": "web"}
 
 
 def changes_of(*pods: Pod) -> set[PodChange | None]:
     """Return the parts of pods that have gone which can matter to others."""
-    return {change for pod in pods for change in pod_changes(E.ASSIGNED_POD_GONE, (pod,))}
+    return {pod_change(pod) for pod in pods}
+
+
+def may_help(
+    event: ClusterEvent, pods: set[PodChange | None], plugins: frozenset[str], interest: Interest | None
+) -> bool:
+    """Return whether an event may help a pod that these plugins refused, because of the pods it happened to."""
+    return pods_may_help(event, pods, plugins & CONCERNED_BY[event], interest)
 
 
 @pytest.mark.parametrize(
@@ -81,45 +96,18 @@ def test_which_pods_matter(pending: Pod, other: Pod, *, want: bool) -> None:
     assert not may_help(E.NODE_HEALTH, {None}, SPREAD, interest)
 
 
-TELLING: dict[str, tuple[Pod, dict[str, Any], dict[str, Any], bool]] = {
-    "a label that no term selects": (COUNTING, {"labels": {"app": "web"}}, {"labels": {"app": "web", "z": "1"}}, False),
-    "counted now": (pod(spread=COUNTING.constraints.spread), {}, {"labels": {"app": "web"}}, True),
-    "counted no more": (pod(spread=COUNTING.constraints.spread), {"labels": {"app": "web"}}, {}, True),
-    "ending, which spread does not count": (
-        pod(spread=COUNTING.constraints.spread),
-        {"labels": {"app": "web"}},
-        {"labels": {"app": "web"}, "terminating": True},
-        True,
-    ),
-    "wanted near": (pod(affinity=NEAR_HERE), {}, {"labels": {"app": "web"}}, True),
-    "wanted near no more, so that there may be none": (pod(affinity=NEAR_HERE), {"labels": {"app": "web"}}, {}, True),
-    "to be kept apart from no more": (
-        pod(anti_affinity=COUNTING.constraints.anti_affinity),
-        {"labels": {"app": "web"}},
-        {},
-        True,
-    ),
-    "to be kept apart from": (
-        pod(anti_affinity=COUNTING.constraints.anti_affinity),
-        {},
-        {"labels": {"app": "web"}},
-        False,
-    ),
-    "ending, which does not matter to affinity": (
-        pod(anti_affinity=COUNTING.constraints.anti_affinity),
-        {"labels": {"app": "web"}},
-        {"labels": {"app": "web"}, "terminating": True},
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize("case", TELLING)
-def test_which_changes_matter(case: str) -> None:
-    """A pod is woken by a change of another only where the other counts otherwise than before."""
-    pending, before, after, want = TELLING[case]
-    change = pod_changes(E.ASSIGNED_POD_LABELS, (attrs.evolve(pod(), **before), attrs.evolve(pod(), **after)))
-    assert may_help(E.ASSIGNED_POD_LABELS, set(change), SPREAD, interest_of(pending, SPREAD)) is want
+@pytest.mark.parametrize(
+    ("before", "after", "want"), [({}, WEB_LABELS, True), (WEB_LABELS, {}, True), ({}, {"app": "db"}, False)]
+)
+def test_a_pod_that_changes_matters_as_it_was_and_as_it_is(
+    before: Mapping[str, str], after: Mapping[str, str], *, want: bool
+) -> None:
+    """It may be counted now, or no more."""
+    queue = SchedulingQueue()
+    queue.add(pod("waits", spread=COUNTING.constraints.spread), 0.0)
+    refuse_all(queue, 0.0, SPREAD)
+    queue.note(E.ASSIGNED_POD_LABELS, pod("other", labels=before), pod("other", labels=after))
+    assert (drain(queue, 10.0) == ["waits"]) is want
 
 
 def test_nobody_who_keeps_apart_is_woken_by_an_arrival() -> None:
@@ -145,12 +133,15 @@ def test_only_pods_with_volumes_give_volumes_up(plugin: str) -> None:
 
 def test_other_plugins_do_not_ask_which_pod() -> None:
     """A pod that also lacks cpu is helped by any pod that goes, and one without a refusal by every event."""
-    plugins = SPREAD | {"NodeResourcesFit"}
-    stranger = changes_of(pod(namespace="o"))
-    assert may_help(E.ASSIGNED_POD_GONE, stranger, plugins, interest_of(COUNTING, plugins))
-    assert not may_help(E.ASSIGNED_POD_ADDED, stranger, plugins, interest_of(COUNTING, plugins))
+    for plugins in (SPREAD | {"NodeResourcesFit"}, frozenset[str]()):
+        queue = SchedulingQueue()
+        queue.add(COUNTING, 0.0)
+        refuse_all(queue, 0.0, plugins)
+        queue.note(E.ASSIGNED_POD_ADDED, pod("x", namespace="o"))
+        assert len(drain(queue, 10.0)) == (not plugins)
+        queue.note(E.ASSIGNED_POD_GONE, pod("x", namespace="o"))
+        assert len(drain(queue, 10.0)) == bool(plugins)
     assert interest_of(COUNTING, frozenset({"NodeResourcesFit"})) is None
-    assert may_help(E.NODE_HEALTH, {None}, frozenset(), None)
 
 
 def test_a_crowd_is_not_looked_through() -> None:

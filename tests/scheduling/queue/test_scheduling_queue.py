@@ -309,7 +309,7 @@ def test_a_paused_queue_gives_nothing_until_then() -> None:
 
 def test_a_hint_that_fails_wakes_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A needless attempt is better than a pod that is never woken because of a defect, and the loop does not end."""
-    monkeypatch.setattr("neuron_scheduler.scheduling.queue.events.may_help", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("neuron_scheduler.scheduling.queue.events.pods_may_help", lambda *_, **__: 1 / 0)
     queue = queue_of("a", "b")
     refuse_all(queue, 0.0)
     queue.note(GONE, pod("gone"))

@@ -13,7 +13,6 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import NodeChange
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
 from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, refuse_all
@@ -61,7 +60,7 @@ class World:
 
     def see(self, new: Node) -> None:
         """Add a node."""
-        self.queue.note(ClusterEvent.NODE_ADDED, on=NodeChange(self.cluster.put_node(new)))
+        self.queue.note(ClusterEvent.NODE_ADDED, on=self.cluster.put_node(new))
 
     def end(self, name: str) -> None:
         """Delete a pod."""
@@ -69,7 +68,7 @@ class World:
         self.cluster.remove_pod(ended.uid)
         node_info = self.cluster.node(ended.node_name)
         assert node_info is not None
-        self.queue.note(GONE, ended, on=NodeChange(node_info))
+        self.queue.note(GONE, ended, on=node_info)
 
 
 def jobs(count: int, *, devices: int = 16, priority: int = 0) -> list[Pod]:

@@ -32,10 +32,10 @@ MUTANTS: Final = (
             Edit(
                 "scheduling.queue.events",
                 """
-                return _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)
+                return WakeUp(event, group, takers) if takers else None
                 """,
                 """
-                return False
+                return None
                 """,
             ),
         ),
@@ -63,7 +63,7 @@ MUTANTS: Final = (
             Edit(
                 "controllers.handlers.nodes",
                 """
-                self._note(new, None, (ClusterEvent.NODE_ADDED,))
+                self._note(new, (ClusterEvent.NODE_ADDED,))
                 """,
                 "",
             ),
