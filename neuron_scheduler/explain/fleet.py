@@ -9,8 +9,6 @@ from collections.abc import Generator, Iterator
 from operator import itemgetter
 from typing import Final
 
-import attrs
-
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import domain_of
 from neuron_scheduler.cluster.index.nodeset import slots_of
@@ -37,54 +35,24 @@ _ULTRASERVER_LABELS: Final = (
 """The first one that a node has counts; on Trn3 the reservation's id stands for the UltraServer."""
 
 
-def fleet(cluster: Cluster, *, names: bool = True) -> Generator[None, None, Fleet]:
+def fleet(cluster: Cluster) -> Generator[None, None, Fleet]:
     """
     Return the fleet; yields whenever other tasks may run.
 
-    For a reader that has no other tasks: a large fleet is sorted and freed in one step. The arguments are those of
-    `ranked_machines`.
-    """
-    ranked: list[tuple[int, MachinePicture]] = []
-    sums = Sums()
-    for machine in ranked_machines(cluster, names=names):
-        if machine is None:
-            yield
-        else:
-            ranked.append(machine)
-            sums.add(machine[1])
-    ranked.sort(key=itemgetter(0))
-    return Fleet(tuple(picture for _, picture in ranked), sums.types())
-
-
-def ranked_machines(cluster: Cluster, *, names: bool = True) -> Iterator[tuple[int, MachinePicture] | None]:
-    """
-    Yield every machine with its rank, and None whenever other tasks may run; the worst machine has the lowest rank.
-
-    Args:
-        cluster: may change between two steps; the machines stay those of the moment when the indexes were ready.
-        names: whether the pods' namespaces and names are there; which cores belong together is known anyway.
+    The cluster may change between two steps; the machines stay those of the moment when the indexes were ready.
     """
     yield from inventory.prepared(cluster)
+    ranked: list[tuple[int, MachinePicture]] = []
+    types: dict[str, TypeSummary] = {}
     for place, (node_info, machine, reason) in enumerate(_moment(cluster)):
         if place % ROWS_A_STEP == 0:
-            yield None
-        yield _pictured(node_info, machine, reason, names=names)
-
-
-@attrs.define(eq=False)
-class Sums:
-    """What machines add up to, by instance type."""
-
-    _of_types: dict[str, TypeSummary] = attrs.field(factory=dict)
-
-    def add(self, machine: MachinePicture) -> None:
-        """Count one more machine."""
-        name = machine.instance_type
-        self._of_types[name] = with_machine(self._of_types.get(name, TypeSummary(name)), machine)
-
-    def types(self) -> tuple[TypeSummary, ...]:
-        """Return the sums, by the name of the type."""
-        return tuple(self._of_types[name] for name in sorted(self._of_types))
+            yield
+        rank, picture = _pictured(node_info, machine, reason)
+        ranked.append((rank, picture))
+        name = picture.instance_type
+        types[name] = with_machine(types.get(name, TypeSummary(name)), picture)
+    ranked.sort(key=itemgetter(0))
+    return Fleet(tuple(picture for _, picture in ranked), tuple(types[name] for name in sorted(types)))
 
 
 def with_machine(sums: TypeSummary, machine: MachinePicture) -> TypeSummary:
@@ -111,8 +79,8 @@ def _moment(cluster: Cluster) -> list[tuple[NodeInfo, Machine, str]]:
     return [(row, row.machine, reasons.get(row.node.name, "")) for row in view.rows() if row.machine is not None]
 
 
-def _pictured(node_info: NodeInfo, machine: Machine, withheld: str, *, names: bool) -> tuple[int, MachinePicture]:
-    """Return a machine, and its rank: the worst machine has the lowest."""
+def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int, MachinePicture]:
+    """Return a machine's rank and its picture: the worst machine has the lowest rank."""
     node, usage = node_info.node, node_info.neuron_usage
     (stock,) = inventory.stock_of(node_info)
     free, blocks = (0, ()) if withheld else _gettable(machine, node_info)
@@ -125,7 +93,7 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str, *, names: bo
         cores_per_device=machine.cores_per_device,
         units=tuple(unit.value for unit in Unit if unit in machine.units),
         cores=_states(machine.core_count, usage.free, usage.double_booked, _kept(node_info), unclear=unclear),
-        holders=_holders(node_info, names=names),
+        holders=_holders(node_info),
         used_devices=stock.devices - stock.whole,
         free_devices=free,
         free_blocks=blocks,
@@ -170,7 +138,7 @@ def _kept(node_info: NodeInfo) -> CoreMask:
     return kept
 
 
-def _holders(node_info: NodeInfo, *, names: bool) -> tuple[Holder, ...]:
+def _holders(node_info: NodeInfo) -> tuple[Holder, ...]:
     """Return the pods with Neuron, those with known cores first, in their order."""
     known: list[tuple[tuple[tuple[int, int], ...], Pod, bool]] = []
     unknown: list[Pod] = []
@@ -182,13 +150,9 @@ def _holders(node_info: NodeInfo, *, names: bool) -> tuple[Holder, ...]:
     known += [(_runs(cores), pod, True) for pod, cores in _nominations(node_info)]
     known.sort(key=itemgetter(0))
     return (
-        *(Holder(*_names(pod, names=names), cores=cores, kept=kept) for cores, pod, kept in known),
-        *(Holder(*_names(pod, names=names), unknown=True) for pod in unknown),
+        *(Holder(pod.namespace, pod.name, cores=cores, kept=kept) for cores, pod, kept in known),
+        *(Holder(pod.namespace, pod.name, unknown=True) for pod in unknown),
     )
-
-
-def _names(pod: Pod, *, names: bool) -> tuple[str, str]:
-    return (pod.namespace, pod.name) if names else ("", "")
 
 
 def _runs(cores: CoreMask) -> tuple[tuple[int, int], ...]:

@@ -24,9 +24,9 @@ from tests.support.thoroughness import examples
 TRN1 = "trn1.32xlarge"
 
 
-def pictured(cluster: Cluster, *, names: bool = True) -> Fleet:
+def pictured(cluster: Cluster) -> Fleet:
     """Return the fleet without pauses."""
-    answer = run(fleet(cluster, names=names))
+    answer = run(fleet(cluster))
     assert answer is not None
     return answer
 
@@ -101,17 +101,6 @@ def test_the_worst_come_first() -> None:
     seen = pictured(cluster).machines
     assert [machine.node_name for machine in seen] == ["cordoned", "double", "pieces", "whole", "full"]
     assert [machine.node_name for machine in seen if machine.set_aside] == ["whole"]
-
-
-def test_names_are_left_out() -> None:
-    """Without names, the cores of a holder still belong together."""
-    held = [
-        pod("p", namespace="a", devices=4, on="a", ids=range(4)),
-        pod("q", namespace="b", devices=1, on="a", ids=(9,)),
-    ]
-    cluster = cluster_of([node("a", TRN1)], held)
-    (nameless,) = pictured(cluster, names=False).machines
-    assert nameless.holders == (Holder("", "", ((0, 7),)), Holder("", "", ((18, 19),)))
 
 
 def test_the_picture_is_of_one_moment() -> None:
