@@ -37,9 +37,8 @@ def _ignore(*_: object) -> None:
     """Do nothing."""
 
 
-def our_profiles() -> tuple[Profile, ...]:
-    """Return the profile of an installation without a configuration."""
-    return (default_profile("my-scheduler"),)
+def _or_default(profiles: Sequence[Profile]) -> Sequence[Profile]:
+    return profiles or (default_profile("my-scheduler"),)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -75,13 +74,14 @@ class Collection:
 
     Attributes:
         source, taken: as in `Capture`.
-        profiles: of the scheduler; they decide for which pods space is kept, and where that still fits.
+        profiles: of the scheduler; they decide for which pods space is kept, and where that still fits. Without any it
+            is that of an installation without a configuration.
         cluster: what the handlers have taken in so far.
     """
 
     source: str
     taken: float
-    profiles: Sequence[Profile] = attrs.field(factory=our_profiles)
+    profiles: Sequence[Profile] = attrs.field(default=(), converter=_or_default)
     cluster: Cluster = attrs.field(factory=Cluster, init=False)
     _budgets: DisruptionBudgetHandler = attrs.field(init=False)
     _handlers: dict[Resource[Any], Handler[Any]] = attrs.field(init=False)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from neuron_scheduler.capture.collection import Capture, Collection, our_profiles
+from neuron_scheduler.capture.collection import Capture, Collection
 from neuron_scheduler.capture.documents import Kind, content, objects
 from neuron_scheduler.kube.objects.base import Decoded, Encoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
@@ -24,7 +24,7 @@ COMMAND: Final = (
 """It writes a file with all that the scheduler watches."""
 
 
-def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] | None = None) -> Capture:
+def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Capture:
     """
     Return the cluster that the files describe; `-` is standard input.
 
@@ -32,7 +32,7 @@ def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] | None = Non
         ConfigurationError: a file cannot be read, is cut off, or has no objects of a cluster; there is no node.
     """
     newest = max((os.stat(path).st_mtime for path in paths if os.path.isfile(path)), default=0.0)  # noqa: PTH113, PTH116 - no object is needed
-    collection = Collection(source=", ".join(paths), taken=newest, profiles=profiles or our_profiles())
+    collection = Collection(source=", ".join(paths), taken=newest, profiles=profiles)
     kinds = {(resource.group, resource.kind): resource for resource in collection.resources}
     for path in paths:
         _read(path, collection, kinds)

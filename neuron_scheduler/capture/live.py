@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from neuron_scheduler.capture.collection import Capture, Collection, our_profiles
+from neuron_scheduler.capture.collection import Capture, Collection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Resource
@@ -27,18 +27,17 @@ from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, Unre
 AT_ONCE: Final = 4
 """Kinds that are listed at the same time."""
 NEEDED: Final = (NODES, PODS)
-EXPIRED_TRIES: Final = 2
 
 Listed = TypeVar("Listed")
 
 
-async def read(client: Client, *, profiles: Sequence[Profile] | None = None) -> Capture:
+async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
     """
     Return the cluster as it is now.
 
     Args:
         client: for one API server.
-        profiles: those of the scheduler; by default, of an installation without a configuration.
+        profiles: those of the scheduler.
 
     Raises:
         ConfigurationError: the reader may not list nodes or pods, or is not known.
@@ -46,7 +45,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] | None = None) -> 
     """
     connection = client.connection
     source = f"{connection.server} ({connection.source})"
-    collection = Collection(source=source, taken=time.time(), profiles=profiles or our_profiles())
+    collection = Collection(source=source, taken=time.time(), profiles=profiles)
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def read_kind(resource: Resource[Any]) -> None:
@@ -91,12 +90,11 @@ async def listed(client: Client, resource: Resource[Listed]) -> list[Decoded[Lis
     Raises:
         ApiError, UnreachableError: as `informer.pages`.
     """
-    for _ in range(EXPIRED_TRIES - 1):
-        try:
-            return await _listed_once(client, resource)
-        except ApiError as error:
-            if error.status != 410:
-                raise
+    try:
+        return await _listed_once(client, resource)
+    except ApiError as error:
+        if error.status != 410:
+            raise
     return await _listed_once(client, resource)
 
 

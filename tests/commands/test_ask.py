@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler import cli
-from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict, Waiting, WaitingPod, to_json
+from neuron_scheduler.explain.answers import Explanation, Fit, PodSummary, Verdict, Waiting, WaitingPod, to_json
 from tests.support.beside import beside
 from tests.support.scripted_server import Answer, answer, refuse, scripted
 
@@ -63,6 +63,26 @@ def test_what_waits(ask: Ask) -> None:
         code, out, _, _ = ask(answer(to_json(WAITING)), command=command)
         assert code == 1
         assert [line["pod"]["namespace"] for line in json.loads(out)["pods"]] == names
+
+
+@pytest.mark.parametrize(
+    ("flags", "query", "kind"),
+    [
+        (["--devices=8", "--instance-type=x"], {"devices": "8", "instanceType": "x"}, ""),
+        (["--cores=2", "--replicas=3", "-n", "b"], {"cores": "2", "replicas": "3", "namespace": "b"}, ""),
+        (["-f", "FILE", "--replicas=3"], {"replicas": "3", "namespace": "ml"}, "Job"),
+    ],
+)
+def test_what_fits(ask: Ask, tmp_path: Path, flags: list[str], query: dict[str, str], kind: str) -> None:
+    """A size is a query, and a workload is the body, in JSON."""
+    path = tmp_path / "job.yaml"
+    path.write_text("kind: Service\n---\nkind: Job\nspec: {}\n")
+    command = ("fit", *(str(path) if flag == "FILE" else flag for flag in flags))
+    code, out, err, (seen,) = ask(answer(to_json(Fit(asked=3, fitting=3))), command=command)
+    assert (code, err) == (0, "")
+    assert "3 of 3 replicas fit now." in out
+    assert (seen.path, seen.query) == ("/v1/fit", query)
+    assert (json.loads(seen.body)["kind"] if seen.body else "") == kind
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,9 @@ def kubeconfig(url: str, **contexts: str) -> str:
     return json.dumps(
         {
             "current-context": "here",
-            "contexts": [{"name": name, "context": {"cluster": name}} for name in servers],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in servers],
             "clusters": [{"name": name, "cluster": {"server": server}} for name, server in servers.items()],
+            "users": [{"name": "me", "user": {}}],
         }
     )
 
