@@ -9,11 +9,9 @@ Nothing is reserved: `bind` decides again.
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, membership, slots_of
-from neuron_scheduler.extender.protocol import MOST_PRIORITY
+from neuron_scheduler.extender.protocol import MOST_PRIORITY, ExtenderFilterResult
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.scheduling.cycle.filters import accepted, fitting, nominated_overlay
@@ -23,64 +21,47 @@ UNKNOWN_NODE: Final = "node(s) that the Neuron scheduler does not know yet"
 ELSEWHERE: Final = "pod is already being bound to another node"
 
 
-@attrs.frozen
-class Filtered:
-    """
-    The answer to `filter`.
-
-    Attributes:
-        passing: the places of the nodes that take the pod, in ascending order.
-        failed: the first reason of each other node, by name.
-        unresolvable: the same, for nodes where evicting pods would not help.
-    """
-
-    passing: Sequence[int]
-    failed: dict[str, str]
-    unresolvable: dict[str, str]
-
-
 def concerns_us(pod: Pod) -> bool:
     """Return whether a pod asks for Neuron, also in a way that is refused."""
     return any(pod.requests.get(name, 0) for name in NEURON_NAMES)
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[str]) -> Filtered:
+def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: list[str]) -> ExtenderFilterResult:
     """
-    Return which nodes take a pod now, and why the others do not.
+    Return which nodes take a pod now, and the first reason of each other one.
 
     A pod without Neuron passes everywhere. A pod that is bound already, or assumed to be, passes on its node only: a
     Binding whose outcome kube-scheduler does not know is repeated there.
     """
     if not concerns_us(pod):
-        return Filtered(range(len(names)), {}, {})
+        return ExtenderFilterResult(names, {}, {})
     if (placed := cluster.node_of(pod.uid)) is not None:
-        passing = [place for place, name in enumerate(names) if name == placed]
-        return Filtered(passing, {}, {name: ELSEWHERE for name in names if name != placed})
+        passing = [name for name in names if name == placed]
+        return ExtenderFilterResult(passing, {}, {name: ELSEWHERE for name in names if name != placed})
     for pre_filter in profile.plan(pod).pre_filters:
         pod_refusal = pre_filter.refuse(cluster.view, pod)
         if pod_refusal is not None:
-            return Filtered((), {}, dict.fromkeys(names, pod_refusal.reason))
+            return ExtenderFilterResult([], {}, dict.fromkeys(names, pod_refusal.reason))
     slots = _slots(cluster, names)
     with cluster.without_nomination(pod.uid):
         passing_nodes, refusals = accepted(cluster, pod, profile, _known(cluster, slots))
     size = cluster.view.live.bit_length()
     passes = membership(passing_nodes, size)
     refused = [(membership(refusal.nodes, size), refusal) for refusal in refusals]
-    filtered = Filtered([], {}, {})
-    passing = []
-    for place, (name, slot) in enumerate(zip(names, slots, strict=True)):
+    result = ExtenderFilterResult([], {}, {})
+    for name, slot in zip(names, slots, strict=True):
         if slot is None:
-            filtered.unresolvable[name] = UNKNOWN_NODE
+            result.failed_and_unresolvable_nodes[name] = UNKNOWN_NODE
         elif passes(slot):
-            passing.append(place)
+            result.node_names.append(name)
         else:
             own = [refusal for is_refused, refusal in refused if is_refused(slot)]
             never = next((refusal for refusal in own if refusal.unresolvable), None)
             if never is not None:
-                filtered.unresolvable[name] = never.reason
+                result.failed_and_unresolvable_nodes[name] = never.reason
             else:
-                filtered.failed[name] = own[0].reason
-    return attrs.evolve(filtered, passing=passing)
+                result.failed_nodes[name] = own[0].reason
+    return result
 
 
 def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[str]) -> list[int]:

@@ -6,7 +6,7 @@ holds the Lease, to which the others forward them. Errors that concern the pod a
 shows them to the pod's owner: of an HTTP error it shows the code only.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Final
 
@@ -16,7 +16,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.extender.bind import Bind
-from neuron_scheduler.extender.candidates import Filtered, concerns_us, filter_nodes, prioritize_nodes
+from neuron_scheduler.extender.candidates import concerns_us, filter_nodes, prioritize_nodes
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.extender.preempt import Preempt
 from neuron_scheduler.extender.protocol import (
@@ -165,19 +165,19 @@ class Verbs:
             return Answer(200, encode(hosts))
         return Answer(200, encode(await self._filtered(pod, names)))
 
-    async def _filtered(self, pod: Pod, names: Sequence[str]) -> ExtenderFilterResult:
+    async def _filtered(self, pod: Pod, names: list[str]) -> ExtenderFilterResult:
         if _attempts.enabled:
             _attempts.info("Filtering nodes for kube-scheduler", pod=pod.key, nodes=len(names))
         asked_at = self.clock()
         filtered = filter_nodes(self.cluster, pod, self.profile, names)
         while await self._has_waited(filtered, asked_at):
             filtered = filter_nodes(self.cluster, pod, self.profile, names)
-        passing = [names[place] for place in filtered.passing]
         if concerns_us(pod):
-            extension_log.answered(pod, passing, {**filtered.failed, **filtered.unresolvable})
-        return ExtenderFilterResult(passing, filtered.failed, filtered.unresolvable)
+            failed = {**filtered.failed_nodes, **filtered.failed_and_unresolvable_nodes}
+            extension_log.answered(pod, filtered.node_names, failed)
+        return filtered
 
-    async def _has_waited(self, filtered: Filtered, asked_at: float) -> bool:
+    async def _has_waited(self, filtered: ExtenderFilterResult, asked_at: float) -> bool:
         """
         Wait a moment before a pod is refused on all nodes, because kube-scheduler may know more than we do.
 
@@ -193,9 +193,9 @@ class Verbs:
         Returns:
             False without a wait if a wait would be of no use, or if there were too many lately.
         """
-        longest = WAIT if _COUNTED.isdisjoint(filtered.failed.values()) else LONGEST_WAIT
-        useless = filtered.passing or not filtered.failed or self.clock() - asked_at >= longest
-        if useless or not self._waits.take_now():
+        failed = filtered.failed_nodes
+        longest = WAIT if _COUNTED.isdisjoint(failed.values()) else LONGEST_WAIT
+        if filtered.node_names or not failed or self.clock() - asked_at >= longest or not self._waits.take_now():
             return False
         await self.sleep(WAIT)
         return True

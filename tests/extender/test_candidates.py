@@ -14,12 +14,11 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.extender.candidates import (
     ELSEWHERE,
     UNKNOWN_NODE,
-    Filtered,
     concerns_us,
     filter_nodes,
     prioritize_nodes,
 )
-from neuron_scheduler.extender.protocol import MOST_PRIORITY
+from neuron_scheduler.extender.protocol import MOST_PRIORITY, ExtenderFilterResult
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle import schedule_pod
@@ -57,10 +56,10 @@ def sent(dice: Random) -> list[str]:
     return names[: dice.randint(0, len(names))]
 
 
-def reasons(filtered: Filtered) -> dict[str, str]:
+def reasons(filtered: ExtenderFilterResult) -> dict[str, str]:
     """Return the reason of each node that failed; none fails twice."""
-    assert not filtered.failed.keys() & filtered.unresolvable.keys()
-    return {**filtered.failed, **filtered.unresolvable}
+    assert not filtered.failed_nodes.keys() & filtered.failed_and_unresolvable_nodes.keys()
+    return {**filtered.failed_nodes, **filtered.failed_and_unresolvable_nodes}
 
 
 @settings(max_examples=examples(100))
@@ -71,19 +70,19 @@ def test_filter_is_the_schedulers_own(dice: Random) -> None:
     filtered = filter_nodes(cluster, pending, OURS, names)
     failed = reasons(filtered)
 
-    assert [names[place] for place in filtered.passing] == [name for name in names if name not in failed]
+    assert filtered.node_names == [name for name in names if name not in failed]
     for name in names:
         slot = cluster.view.slot(name)
         if not concerns_us(pending):
             assert name not in failed
         elif slot is None:
-            assert filtered.unresolvable[name] == (pending.refusal or UNKNOWN_NODE)
+            assert filtered.failed_and_unresolvable_nodes[name] == (pending.refusal or UNKNOWN_NODE)
         elif pending.refusal:
-            assert filtered.unresolvable[name] == pending.refusal
+            assert filtered.failed_and_unresolvable_nodes[name] == pending.refusal
         else:
             refusals = [r for r in refusals_of(cluster, slot, pending, OURS) if r.nodes >> slot & 1]
             assert failed.get(name, "") in ({r.reason for r in refusals} or {""})
-            assert (name in filtered.unresolvable) == any(r.unresolvable for r in refusals)
+            assert (name in filtered.failed_and_unresolvable_nodes) == any(r.unresolvable for r in refusals)
 
 
 @settings(max_examples=examples(100))
@@ -100,7 +99,7 @@ def test_the_best_nodes_are_those_that_the_scheduler_would_choose(dice: Random) 
     if pending.neuron is None or pending.refusal:
         assert not any(scores.values())
         return
-    left = {names[place] for place in filter_nodes(cluster, pending, OURS, names).passing}
+    left = set(filter_nodes(cluster, pending, OURS, names).node_names)
     assert {name for name, score in scores.items() if score} == left
     choosing = attrs.evolve(OURS, preferences=AS_IN_OUR_QUEUE.preferences)
     while left:
@@ -119,13 +118,13 @@ def test_aws_sentence_and_what_eviction_cannot_change() -> None:
     names = ["ghost", "m5", "full", "inf2", "trn1"]
     cluster = cluster_of(nodes, full)
 
-    assert filter_nodes(cluster, pod(devices=7), OURS, names) == Filtered(
-        [3],
+    assert filter_nodes(cluster, pod(devices=7), OURS, names) == ExtenderFilterResult(
+        ["inf2"],
         {},
         {"ghost": UNKNOWN_NODE, "m5": "Insufficient aws.amazon.com/neuron", "full": SEVEN, "trn1": SEVEN},
     )
-    assert filter_nodes(cluster, pod(devices=4), OURS, names) == Filtered(
-        [3, 4],
+    assert filter_nodes(cluster, pod(devices=4), OURS, names) == ExtenderFilterResult(
+        ["inf2", "trn1"],
         {"full": "Insufficient aws.amazon.com/neuron"},
         {"ghost": UNKNOWN_NODE, "m5": "Insufficient aws.amazon.com/neuron"},
     )
@@ -145,22 +144,26 @@ def test_aws_sentence_and_what_eviction_cannot_change() -> None:
 def test_pods_of_other_kinds(pending: Pod, passes: bool) -> None:
     """What kube-scheduler judges itself is left to it, and pods that cannot be bound get our sentence."""
     filtered = filter_nodes(cluster_of([node("n", "trn1.32xlarge")]), pending, OURS, ["n"])
-    assert bool(filtered.passing) == passes
+    assert bool(filtered.node_names) == passes
     if pending.refusal and not passes:
-        assert filtered.unresolvable == {"n": pending.refusal}
+        assert filtered.failed_and_unresolvable_nodes == {"n": pending.refusal}
 
 
 def test_pods_of_our_queue_count_before_they_are_bound() -> None:
     """An assumed pod holds its devices and its cpu, and a nomination keeps its devices from less important pods."""
     cluster = cluster_of([node("n", "trn1.32xlarge", cpu=10_000)])
     cluster.assume(pod("assumed", devices=8, cpu=6_000, on="n"), CoreMask((1 << 16) - 1))
-    assert filter_nodes(cluster, pod(devices=8), OURS, ["n"]).passing == [0]
-    assert filter_nodes(cluster, pod(devices=16), OURS, ["n"]).failed == {"n": "Insufficient aws.amazon.com/neuron"}
-    assert filter_nodes(cluster, pod(devices=1, cpu=5_000), OURS, ["n"]).failed == {"n": "Insufficient cpu"}
+    assert filter_nodes(cluster, pod(devices=8), OURS, ["n"]).node_names == ["n"]
+    assert filter_nodes(cluster, pod(devices=16), OURS, ["n"]).failed_nodes == {
+        "n": "Insufficient aws.amazon.com/neuron"
+    }
+    assert filter_nodes(cluster, pod(devices=1, cpu=5_000), OURS, ["n"]).failed_nodes == {"n": "Insufficient cpu"}
     cluster.nominate("n", Nomination(pod("nominated", devices=8, priority=5), cores=CoreMask(((1 << 16) - 1) << 16)))
 
-    assert filter_nodes(cluster, pod(devices=1), OURS, ["n"]).failed == {"n": "Insufficient aws.amazon.com/neuron"}
-    assert filter_nodes(cluster, pod(devices=1, priority=9), OURS, ["n"]).passing == [0]
+    assert filter_nodes(cluster, pod(devices=1), OURS, ["n"]).failed_nodes == {
+        "n": "Insufficient aws.amazon.com/neuron"
+    }
+    assert filter_nodes(cluster, pod(devices=1, priority=9), OURS, ["n"]).node_names == ["n"]
 
 
 def test_a_pod_that_is_being_bound_passes_on_its_node_only() -> None:
@@ -169,7 +172,7 @@ def test_a_pod_that_is_being_bound_passes_on_its_node_only() -> None:
     repeated = pod("p", devices=16)
     cluster.assume(attrs.evolve(repeated, node_name="n"), CoreMask((1 << 32) - 1))
 
-    assert filter_nodes(cluster, repeated, OURS, ["m", "n"]) == Filtered([1], {}, {"m": ELSEWHERE})
+    assert filter_nodes(cluster, repeated, OURS, ["m", "n"]) == ExtenderFilterResult(["n"], {}, {"m": ELSEWHERE})
     assert prioritize_nodes(cluster, repeated, OURS, ["m", "n"]) == [0, 0]
 
 
