@@ -196,7 +196,7 @@ async def test_the_page_in_a_browser(users: Users, account_of_ours: Path, empty:
             shown = "those that your token allows" if token else "hidden"
             await tab.until(f"document.querySelector('#names').textContent === '{shown}'")
             await tab.until("document.querySelectorAll('#waiting li').length === 2")
-            await tab.evaluate("document.querySelector('.machine').focus()")
+            await tab.evaluate("document.querySelector('.machine').open = true")
             await tab.until("document.querySelectorAll('.holders li').length === 2")
             text = await tab.evaluate(everything)
             assert [name for name in seen if name not in text] == []

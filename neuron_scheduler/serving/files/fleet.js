@@ -1,4 +1,4 @@
-// The machines: filtered, a part of them at a time, in the order of the answer; and one of them in full.
+// The machines: filtered, a part of them at a time, in the order of the answer; an opened one is shown in full.
 
 import {byId, element, reconcile, say, svg} from "./dom.js";
 import {MARKS, holderKey, keep, legend, picture} from "./machine.js";
@@ -6,7 +6,7 @@ import {count, podName, ranges} from "./words.js";
 
 const AT_ONCE = 24;
 
-let machines = [], shown = AT_ONCE, chosen = "";
+let machines = [], shown = AT_ONCE;
 
 const troubled = (machine) =>
   Boolean(machine.withheld) || machine.setAside || /[ud]/.test(machine.cores);
@@ -68,17 +68,12 @@ function bar({devices, used, withheld}) {
 }
 
 function draw() {
-  const found = matching(), some = found.slice(0, shown), list = byId("machines");
-  const all = machines.length;
+  const found = matching(), some = found.slice(0, shown), all = machines.length;
   say(byId("fleet-count"), found.length === all ? all : `${found.length} of ${all}`);
-  const holds = list.contains(document.activeElement);
-  reconcile(list, some, (machine) => machine.nodeName, option);
-  if (!some.some((machine) => machine.nodeName === chosen)) chosen = some[0]?.nodeName ?? "";
-  rove(holds && !list.contains(document.activeElement));
+  reconcile(byId("machines"), some, (machine) => machine.nodeName, card);
   const left = found.length - some.length, more = byId("more-machines");
   more.hidden = left === 0;
   say(more, `Show ${Math.min(AT_ONCE, left)} more of ${left}`);
-  if (!byId("details").hidden) detail();
 }
 
 /** Return the words for what is unusual about a machine. */
@@ -94,58 +89,31 @@ function sentence(machine) {
   return machine.freeBlocks.length ? `${free}, blocks of ${machine.freeBlocks.join(", ")}` : free;
 }
 
-function option(machine, old) {
+function card(machine, old) {
   const words = marks(machine);
-  const node = old ?? element("div", {role: "option", class: "machine", tabindex: "-1"});
-  node.setAttribute("aria-label", [machine.nodeName, machine.instanceType, sentence(machine), ...words].join("; "));
+  const node = old ?? element("details", {class: "machine"}, element("summary"), element("div"));
+  const [summary, body] = node.children;
+  summary.setAttribute("aria-label", [machine.nodeName, machine.instanceType, sentence(machine), ...words].join("; "));
   node.classList.toggle("trouble", troubled(machine));
-  node.replaceChildren(
+  summary.replaceChildren(
     element("span", {class: "name"}, machine.nodeName),
     element("span", {class: "type"}, machine.instanceType),
     picture(machine),
     element("span", {class: "free-count"}, sentence(machine)),
     element("span", {class: "badges"}, words.map((word) => element("span", {class: "badge"}, word))));
+  body.replaceChildren(...inFull(machine));
   return node;
 }
 
-/** Let exactly one machine be reached with Tab; the arrow keys go on from there. */
-function rove(focus) {
-  for (const node of byId("machines").children) {
-    const is = node.itemKey === chosen;
-    node.tabIndex = is ? 0 : -1;
-    node.setAttribute("aria-selected", String(is && !byId("details").hidden));
-    if (is && focus) node.focus({preventScroll: true});
-  }
-}
-
-function choose(node) {
-  chosen = node.itemKey;
-  byId("details").hidden = false;
-  rove(false);
-  detail();
-  node.scrollIntoView({block: "nearest"});  // on a phone the details would cover it
-}
-
-function close() {
-  byId("details").hidden = true;
-  byId("details").replaceChildren();
-}
-
-function detail() {
-  const machine = machines.find((other) => other.nodeName === chosen), box = byId("details");
-  if (!machine) {
-    close();
-    return;
-  }
+function inFull(machine) {
   const setAside = machine.setAside && "its kubelet has rejected pods; it is used last";
-  const facts = [["Type", machine.instanceType], ["Zone", machine.zone], ["UltraServer", machine.ultraserver],
-    ["Takes no pods", machine.withheld], ["Set aside", setAside], ["Free", sentence(machine)]];
+  const facts = [["Zone", machine.zone], ["UltraServer", machine.ultraserver], ["Takes no pods", machine.withheld],
+    ["Set aside", setAside]];
   const holders = machine.holders.map((holder, index) => held(machine, holder, index));
-  reconcile(box, [machine], () => "machine", () => element("div", {},
-    element("h3", {}, machine.nodeName),
+  return [
     element("dl", {}, facts.filter(([, value]) => value)
       .map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
-    holders.length ? element("ul", {class: "holders"}, holders) : element("p", {}, "No pod holds Neuron here.")));
+    holders.length ? element("ul", {class: "holders"}, holders) : element("p", {}, "No pod holds Neuron here.")];
 }
 
 function held(machine, holder, index) {
@@ -165,33 +133,8 @@ function places(machine, runs) {
   return ranges(runs.map(([first, last]) => [first / each, (last + 1) / each - 1]), "device");
 }
 
-/** Return the machine's neighbour in the grid, as one sees it. */
-function neighbour(node, key) {
-  const nodes = [...byId("machines").children], at = nodes.indexOf(node);
-  const column = nodes.filter((other) => Math.abs(other.offsetLeft - node.offsetLeft) < 4);
-  const row = column.indexOf(node);
-  return {ArrowRight: nodes[at + 1], ArrowLeft: nodes[at - 1], ArrowDown: column[row + 1], ArrowUp: column[row - 1],
-    Home: nodes[0], End: nodes.at(-1)}[key];
-}
-
-/** Listen to the filter, the keyboard and the pointer. */
+/** Listen to the filter and the button, and say what the marks mean. */
 export function listen() {
-  const list = byId("machines");
-  list.addEventListener("focusin", (event) => {
-    const node = event.target.closest(".machine");
-    if (node) choose(node);
-  });
-  list.addEventListener("keydown", (event) => {
-    const node = event.target.closest(".machine");
-    if (event.key === "Escape") {
-      close();
-      rove(false);
-    }
-    const next = node && !event.ctrlKey && !event.altKey && !event.metaKey && neighbour(node, event.key);
-    if (!next) return;
-    event.preventDefault();
-    next.focus();
-  });
   byId("filter").addEventListener("submit", (event) => event.preventDefault());
   byId("filter").addEventListener("input", () => {
     shown = AT_ONCE;
@@ -201,7 +144,7 @@ export function listen() {
     const first = byId("machines").children.length;
     shown += AT_ONCE;
     draw();
-    byId("machines").children[first]?.focus();
+    byId("machines").children[first]?.firstElementChild.focus();
   });
   const samples = [["free", "", "free"], ["held c0", "A", "held by a pod: a letter and a colour for each"],
     ["kept c0", "A", "kept for a pod"], ["unknown", MARKS.unknown, "unknown holder"],
