@@ -22,7 +22,6 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import runs
-from neuron_scheduler.neuron.topology import free_blocks
 
 ROWS_A_STEP: Final = 16
 _WITHHELD, _UNCLEAR = -2 << 16, -1 << 16  # ranks below that of any number of devices outside of a block
@@ -83,7 +82,8 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int
     """Return a machine's rank and its picture: the worst machine has the lowest rank."""
     node, usage = node_info.node, node_info.neuron_usage
     (stock,) = inventory.stock_of(node_info)
-    free, blocks = (0, ()) if withheld else _gettable(machine, node_info)
+    (left,) = inventory.stock_of(node_info.with_nominated(inventory.PLAIN_POD.priority))
+    free, blocks = (0, ()) if withheld else (left.free, left.blocks)
     unclear = usage.unknown_holders > 0
     picture = MachinePicture(
         node_name=node.name,
@@ -104,13 +104,6 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int
     )
     outside = free - max(blocks, default=0)
     return (_WITHHELD if withheld else _UNCLEAR if unclear or usage.double_booked else -outside), picture
-
-
-def _gettable(machine: Machine, node_info: NodeInfo) -> tuple[int, tuple[int, ...]]:
-    """Return how many devices a plain pod can get, with space that is kept for others left out, and in which blocks."""
-    row = node_info.with_nominated(inventory.PLAIN_POD.priority)
-    free = sum(stock.free for stock in inventory.stock_of(row))
-    return free, free_blocks(machine, row.free_cores, free)
 
 
 @memoised(maxsize=4096)

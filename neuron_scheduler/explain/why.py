@@ -7,7 +7,7 @@ whole answer is true of one moment, although the cluster changes in the pauses. 
 filters or change the cluster that it is asked about.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Final
@@ -15,16 +15,15 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, membership, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import (
-    Change,
     Explanation,
     NodeGroup,
     PodSummary,
     Verdict,
 )
-from neuron_scheduler.explain.arithmetic import free_on, sentence_of
+from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
@@ -39,7 +38,6 @@ from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
     Decision,
-    FitError,
     cause_of,
     decide_on,
     diagnosis,
@@ -82,13 +80,39 @@ def explain_pod(
 def _of_pending_pod(
     fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
 ) -> Generator[None, None, Explanation]:
-    outcome, explanation = yield from _decided(fork, pod, profile)
-    suggested: tuple[Change, ...] = ()
-    notes: tuple[str, ...] = ()
-    if isinstance(outcome, FitError):
-        suggested, notes = yield from changes(fork, pod, profile, refused=outcome, budgets=budgets)
-    explanation = attrs.evolve(explanation, changes=suggested, notes=(*notes_on(pod, profile), *notes))
-    return _gated(explanation, pod) if pod.gates else explanation
+    result, live, nodes = select_node(fork, pod, profile), fork.view.live, fork.view.node_count
+    notes = tuple(notes_on(pod, profile))
+    yield
+    if isinstance(result, Decision):
+        fork.clear_nomination(pod.uid)
+        groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile), among=live)
+        answer = Explanation(summary_of(pod), Verdict.FITS, _fits(pod, result), nodes=nodes, groups=groups, notes=notes)
+        answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
+    else:
+        diagnosed = diagnosis(fork, pod, profile, result)
+        error = diagnosed.fit_error
+        fork.clear_nomination(pod.uid)
+        yield
+        if result.pod_refusal is not None:
+            groups = tuple(_of_all_nodes(fork, result.pod_refusal, error.cause))
+        else:
+            groups = yield from groups_of(fork, pod, profile, diagnosed.refusals, among=live)
+        suggested, more = yield from changes(fork, pod, profile, refused=error, budgets=budgets)
+        answer = Explanation(summary_of(pod), Verdict.WAITS, error.text, error.cause, nodes, groups, suggested)
+        answer = attrs.evolve(answer, notes=(*notes, *more))
+    return _gated(answer, pod) if pod.gates else answer
+
+
+def _fits(pod: Pod, decision: Decision) -> str:
+    """Return where a pod would go, in the words of the Event."""
+    return f"{pod.key} fits now: it would be assigned to {decision.node_name}{ids_text(decision.ids, pod)}."
+
+
+def _of_all_nodes(cluster: Cluster, refusal: PodRefusal, cause: Cause) -> Iterator[NodeGroup]:
+    """Yield the group of a pod that is refused whatever the nodes are: all of them."""
+    names = tuple(node_info.node.name for node_info in islice(cluster.view.rows(), MOST_NAMED))
+    if names:
+        yield NodeGroup(cluster.view.node_count, names, plugin=refusal.plugin, reason=refusal.reason, cause=cause)
 
 
 def _gated(explanation: Explanation, pod: Pod) -> Explanation:
@@ -141,7 +165,6 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
     yield from warmed_up(cluster, pod, profile)
     fork = cluster.fork()
     yield
-    yield from warmed_up(fork, pod, profile)
     slot, decision = fork.view.slot(node_name), decide_on(fork, pod, profile, node_name)
     if slot is None:
         return Explanation(summary_of(pod), Verdict.WAITS, f"There is no node {node_name}.")
@@ -170,7 +193,7 @@ def _of_one_node(
         answer = Explanation(summary_of(pod), Verdict.WAITS, f"{name} does not take it: {'; '.join(reasons)}.")
     groups: list[NodeGroup] = []
     for of_plugin in by_plugin.values():
-        groups += yield from groups_of(fork, pod, profile, merged(of_plugin), among=1 << slot)
+        groups += yield from groups_of(fork, pod, profile, of_plugin, among=1 << slot)
     verdict = Verdict.GATED if pod.gates else answer.verdict
     return attrs.evolve(answer, verdict=verdict, nodes=1, groups=tuple(groups), notes=tuple(notes))
 
@@ -222,27 +245,10 @@ MOST_ALIKE: Final = 8
 AT_ONCE: Final = 64
 """Nodes that are looked at before other tasks may run."""
 
-_Key = tuple[str, str, tuple[str, ...]]
-"""What equal nodes have in common: the sentence, the instance type, and the pods for which space is kept."""
-
-
-@attrs.frozen
-class _Part:
-    """Nodes that the same refusals name; none for nodes that take the pod."""
-
-    nodes: NodeSet
-    refusals: tuple[Refusal, ...] = ()
-
-
-def merged(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
-    """Return the refusals with one for each plugin, reason and kind: nominations make two of them."""
-    by_reason: dict[tuple[PluginName, str, bool], Refusal] = {}
-    for refusal in refusals:
-        if refusal.nodes:
-            key = (refusal.plugin, refusal.reason, refusal.unresolvable)
-            known = by_reason.get(key)
-            by_reason[key] = refusal if known is None else attrs.evolve(known, nodes=known.nodes | refusal.nodes)
-    return tuple(by_reason.values())
+_Kind = tuple[tuple[Refusal, ...], str, bool]
+"""What nodes that may become one group have in common: the refusals, the instance type, and whether space is kept."""
+_Figures = tuple[str, tuple[str, ...]]
+"""The sentence, and the pods for which space is kept."""
 
 
 def groups_of(
@@ -255,35 +261,71 @@ def groups_of(
         cluster: one that nobody changes; the pod has no nomination there.
         pod: whom the groups take or refuse.
         profile: whose filters.
-        refusals: all of them (`merged`).
+        refusals: all of them.
         among: which nodes.
     """
-    parts = _parts(among, refusals)
-    kept = less(kept_for_others(cluster, pod, profile), parts[0].nodes)
-    groups = []
-    for part in parts:
-        for kind in (_Part(part.nodes & kept, part.refusals), _Part(less(part.nodes, kept), part.refusals)):
-            if kind.nodes:
-                found = yield from _of_part(cluster, pod, kind, keeps=bool(kind.nodes & kept))
-                groups += [(_promise(cluster, pod, kind, group), group) for group in found]
+    size = among.bit_length()
+    named = [(attrs.evolve(each, nodes=NO_NODES), membership(each.nodes & among, size)) for each in refusals]
+    is_kept = membership(kept_for_others(cluster, pod, profile) & among, size)
+    sentences: dict[PluginName | None, Sentence] = {}
+    kinds: dict[_Kind, dict[_Figures, list[Slot]]] = {}
+    for number, slot in enumerate(slots_of(among), start=1):
+        node_info = cluster.view.row(slot)
+        by = tuple(dict.fromkeys(refusal for refusal, is_named in named if is_named(slot)))  # nominations make two
+        plugin = by[0].plugin if by else None
+        if plugin not in sentences:
+            sentences[plugin] = sentence_of(plugin, cluster.view, pod)
+        kept_for = _nominated(node_info, pod) if by and is_kept(slot) else ()
+        if kept_for:
+            text = f"it would take the pod, but its space is kept for {few_names(kept_for)}"
+        else:
+            reasons = tuple(dict.fromkeys(refusal.reason for refusal in by))
+            text = sentences[plugin](slot, node_info.with_nominated(pod.priority), reasons)
+        figures = kinds.setdefault((by, node_info.node.instance_type, bool(kept_for)), {})
+        figures.setdefault((text, kept_for), []).append(slot)
+        if number % AT_ONCE == 0:
+            yield
+    groups: list[tuple[tuple[float, ...], NodeGroup]] = []
+    for kind, figures in kinds.items():
+        yield
+        for shown, slots in _largest(cluster, figures):
+            group = _group(cluster, pod, kind, shown, slots)
+            groups.append((_promise(cluster, pod, kind[0], group), group))
     return tuple(group for _, group in sorted(groups, key=lambda pair: pair[0]))
 
 
-def _parts(among: NodeSet, refusals: Sequence[Refusal]) -> list[_Part]:
-    """Return the nodes by the refusals that name them, those that no refusal names first."""
-    parts = [_Part(among)]
-    for refusal in refusals:
-        split = []
-        for part in parts:
-            inside = part.nodes & refusal.nodes
-            split.append(attrs.evolve(part, nodes=less(part.nodes, inside)))
-            if inside:
-                split.append(_Part(inside, (*part.refusals, refusal)))
-        parts = [split[0], *(part for part in split[1:] if part.nodes)]
-    return parts
+def _nominated(node_info: NodeInfo, pod: Pod) -> tuple[str, ...]:
+    """Return the pods for which a node keeps space that this pod may not take."""
+    return tuple(nomination.pod.key for nomination in node_info.nominations if nomination.pod.priority >= pod.priority)
 
 
-def _promise(cluster: Cluster, pod: Pod, part: _Part, group: NodeGroup) -> tuple[float, ...]:
+def _largest(cluster: Cluster, figures: dict[_Figures, list[Slot]]) -> Iterator[tuple[_Figures, list[Slot]]]:
+    """Yield the figures that most nodes have, and one of the others for all of these."""
+    order = nsmallest(MOST_ALIKE + 1, figures, key=lambda each: (-len(figures[each]), each))
+    yield from ((each, figures[each]) for each in order[:MOST_ALIKE])
+    if len(figures) > MOST_ALIKE:
+        text, kept_for = example = order[MOST_ALIKE]
+        name = cluster.view.row(figures[example][0]).node.name
+        others = [slot for each in figures.keys() - {*order[:MOST_ALIKE]} for slot in figures[each]]
+        yield (f"different figures, such as on {clipped(name)}: {text}", kept_for), others
+
+
+def _group(cluster: Cluster, pod: Pod, kind: _Kind, figures: _Figures, slots: list[Slot]) -> NodeGroup:
+    (by, instance_type, _), (text, kept_for) = kind, figures
+    oldest = islice(cluster.view.oldest_first(from_slots(slots, max(slots) + 1)), MOST_NAMED)
+    return NodeGroup(
+        nodes=len(slots),
+        names=tuple(cluster.view.row(slot).node.name for slot in oldest),
+        instance_type=instance_type,
+        plugin=by[0].plugin if by else "",
+        reason=by[0].reason if by else "",
+        arithmetic=text,
+        cause=Cause.NOMINATED if kept_for else cause_of(pod, by) if by else "",
+        kept_for=kept_for,
+    )
+
+
+def _promise(cluster: Cluster, pod: Pod, by: Sequence[Refusal], group: NodeGroup) -> tuple[float, ...]:
     """
     Return the order of the groups: nodes that take the pod, those that would, then by how far they came.
 
@@ -293,72 +335,9 @@ def _promise(cluster: Cluster, pod: Pod, part: _Part, group: NodeGroup) -> tuple
     node_info, free = cluster.node(group.names[0]), 0
     if pod.neuron is not None and node_info is not None:
         free = free_units_of(pod.neuron.resource)(node_info)
-    if not part.refusals or group.kept_for:
+    if not by or group.kept_for:
         return (1.0 if group.kept_for else 0.0, 0.0, free, -group.nodes)
-    return (2.0, -max(stage(pod, refusal)[0] for refusal in part.refusals), -free, -group.nodes)
-
-
-def _of_part(cluster: Cluster, pod: Pod, part: _Part, *, keeps: bool) -> Generator[None, None, list[NodeGroup]]:
-    reasons = tuple(dict.fromkeys(refusal.reason for refusal in part.refusals))
-    sentence = sentence_of(part.refusals[0].plugin if part.refusals else None, cluster.view, pod)
-    slots: dict[_Key, list[Slot]] = {}
-    for number, slot in enumerate(slots_of(part.nodes), start=1):
-        node_info = cluster.view.row(slot)
-        kept_for = _nominated(node_info, pod) if keeps else ()
-        with_nominated = node_info.with_nominated(pod.priority)
-        text = _kept_text(kept_for) if kept_for else sentence(slot, with_nominated, reasons)
-        slots.setdefault((text, node_info.node.instance_type, kept_for), []).append(slot)
-        if number % AT_ONCE == 0:
-            yield
-    yield
-    return (yield from _limited(cluster, pod, part, slots))
-
-
-def _nominated(node_info: NodeInfo, pod: Pod) -> tuple[str, ...]:
-    """Return the pods for which a node keeps space that this pod may not take."""
-    return tuple(nomination.pod.key for nomination in node_info.nominations if nomination.pod.priority >= pod.priority)
-
-
-def _kept_text(kept_for: Sequence[str]) -> str:
-    return f"it would take the pod, but its space is kept for {few_names(kept_for)}"
-
-
-def _limited(
-    cluster: Cluster, pod: Pod, part: _Part, slots: dict[_Key, list[Slot]]
-) -> Generator[None, None, list[NodeGroup]]:
-    """Return the largest groups of each instance type, and one with the others."""
-    by_type: dict[str, list[_Key]] = {}
-    for key in slots:
-        by_type.setdefault(key[1], []).append(key)
-    groups = []
-    for instance_type, keys in by_type.items():
-        largest = nsmallest(MOST_ALIKE + 1, keys, key=lambda key: (-len(slots[key]), key))
-        groups += [_group(cluster, pod, part, key, slots[key]) for key in largest[:MOST_ALIKE]]
-        if len(keys) > MOST_ALIKE:
-            text, _, kept_for = largest[MOST_ALIKE]
-            name = cluster.view.row(slots[largest[MOST_ALIKE]][0]).node.name
-            shown = {*largest[:MOST_ALIKE]}
-            others = [slot for key in keys if key not in shown for slot in slots[key]]
-            key = (f"different figures, such as on {clipped(name)}: {text}", instance_type, kept_for)
-            groups.append(_group(cluster, pod, part, key, others))
-        yield
-    return groups
-
-
-def _group(cluster: Cluster, pod: Pod, part: _Part, key: _Key, slots: list[Slot]) -> NodeGroup:
-    text, instance_type, kept_for = key
-    cause = cause_of(pod, part.refusals) if part.refusals else ""
-    oldest = islice(cluster.view.oldest_first(from_slots(slots, max(slots) + 1)), MOST_NAMED)
-    return NodeGroup(
-        nodes=len(slots),
-        names=tuple(cluster.view.row(slot).node.name for slot in oldest),
-        instance_type=instance_type,
-        plugin=part.refusals[0].plugin if part.refusals else "",
-        reason=part.refusals[0].reason if part.refusals else "",
-        arithmetic=text,
-        cause=Cause.NOMINATED if kept_for else cause,
-        kept_for=kept_for,
-    )
+    return (2.0, -max(stage(pod, refusal)[0] for refusal in by), -free, -group.nodes)
 
 
 def all_refusals(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
@@ -378,55 +357,8 @@ def _of_every_filter(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -
     return [refusal for step in steps for refusal in step.refuse(cluster.view, pod, nodes) if refusal.nodes & nodes]
 
 
-def _decided(
-    cluster: Cluster, pod: Pod, profile: Profile
-) -> Generator[None, None, tuple[Decision | FitError, Explanation]]:
-    """
-    Decide a pod and return the outcome with all reasons; yields when other tasks may run.
-
-    Args:
-        cluster: a fork that nobody else uses; the pod's own nomination is removed from it.
-        pod: it need not be pending.
-        profile: whose filters.
-    """
-    yield from warmed_up(cluster, pod, profile)
-    result, nodes = select_node(cluster, pod, profile), cluster.view.node_count
-    yield
-    if isinstance(result, Decision):
-        cluster.clear_nomination(pod.uid)
-        named = merged(refusals(cluster, pod, profile))
-        outcome: Decision | FitError = result
-        answer = Explanation(summary_of(pod), Verdict.FITS, _fits(pod, result), nodes=nodes)
-        answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
-    else:
-        diagnosed = diagnosis(cluster, pod, profile, result)
-        outcome = diagnosed.fit_error
-        answer = Explanation(summary_of(pod), Verdict.WAITS, outcome.text, cause=outcome.cause, nodes=nodes)
-        cluster.clear_nomination(pod.uid)
-        if result.pod_refusal is not None:
-            return outcome, _of_refused_pod(answer, cluster, result.pod_refusal)
-        named = merged(diagnosed.refusals)
-    yield
-    groups = yield from groups_of(cluster, pod, profile, named, among=cluster.view.live)
-    return outcome, attrs.evolve(answer, groups=groups)
-
-
 def warmed_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     """Build the indexes that the decision about a pod and its reasons need; yields when other tasks may run."""
     warmup = IndexWarmup()
     yield from warmup.of(cluster, pod, profile)
     yield from warmup.of_refusal(cluster, pod, profile)
-
-
-def _of_refused_pod(answer: Explanation, cluster: Cluster, refusal: PodRefusal) -> Explanation:
-    """Return the answer about a pod that is refused whatever the nodes are: all of them are one group."""
-    if not answer.nodes:
-        return answer
-    names = tuple(node_info.node.name for node_info in islice(cluster.view.rows(), MOST_NAMED))
-    group = NodeGroup(answer.nodes, names, plugin=refusal.plugin, reason=refusal.reason, cause=answer.cause)
-    return attrs.evolve(answer, groups=(group,))
-
-
-def _fits(pod: Pod, decision: Decision) -> str:
-    """Return where a pod would go, in the words of the Event."""
-    return f"{pod.key} fits now: it would be assigned to {decision.node_name}{ids_text(decision.ids, pod)}."

@@ -310,8 +310,8 @@ ANSWERS: Final = (
     Break(
         "a-gated-pod-is-said-to-fit",
         "neuron_scheduler/explain/why.py",
-        "return _gated(explanation, pod) if pod.gates else explanation",
-        "return explanation",
+        "return _gated(answer, pod) if pod.gates else answer",
+        "return answer",
         "`why` says that a pod waits for its scheduling gates.",
         ("tests/explain/test_why.py",),
     ),
