@@ -254,7 +254,9 @@ def _left_out(part: Part) -> Iterator[str]:
 
 def pod_set(part: Part, name: str, namespace: str) -> PodSet:
     """
-    Return the pods of a part as the API server would fill them in; `name` is that of the workload.
+    Return the pods of a part as the API server would fill them in, which is written into the part's own template.
+
+    `name` is that of the workload.
 
     Raises:
         ValueError: the pod cannot be read.
