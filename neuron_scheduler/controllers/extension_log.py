@@ -7,8 +7,8 @@ every attempt of a pod with Neuron, whether it gets a node or not. For requests 
 the default verbosity. A line is one message, without key/value pairs; klog's header precedes it, as any line here.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain, islice
 from typing import Final, Self
 
 import attrs
@@ -26,8 +26,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain
 from neuron_scheduler.telemetry import logs
 
-MOST_NAMED: Final = 100  # nodes of a cluster in which the lines name all of them
-_NAMED_OF_MANY: Final = 3
+MOST_NAMED: Final = 100  # nodes of a cluster, or of a question, in which the lines name all of them
 
 
 @attrs.frozen
@@ -53,9 +52,8 @@ def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> 
     Write which nodes the pod fits and why it does not fit the others, for an attempt that is not assumed yet.
 
     Up to `MOST_NAMED` nodes in the cluster all are named, as AWS's extension does. In a larger cluster the log would be
-    a list of nodes, so `Filtered nodes` and, for each reason, `Failed nodes` name three nodes and count the others, and
-    `fits in Node` is written for the chosen node only. The filters are run once more for it, which costs about as much
-    as a refusal.
+    a list of nodes, so `Filtered nodes` and, for each reason, `Failed nodes` count them, and `fits in Node` is written
+    for the chosen node only. The filters are run once more for it, which costs about as much as a refusal.
 
     Args:
         cluster: as it was when the attempt was decided.
@@ -67,8 +65,12 @@ def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> 
         return
     fitting, failed = explain(cluster, pod, profile)
     view = cluster.view
-    by_reason = {reason: _Names.of(view, nodes) for reason, nodes in failed.items()}
-    _write(_filters, pod.name, _Names.of(view, fitting), by_reason, chosen)
+    if view.node_count > MOST_NAMED:
+        counts = {reason: nodes.bit_count() for reason, nodes in failed.items()}
+        _write_counts(_filters, pod.name, fitting.bit_count(), counts, chosen)
+    else:
+        reasons = {name: reason for reason, nodes in failed.items() for name in _names(view, nodes)}
+        _write_names(_filters, pod.name, _names(view, fitting), reasons)
 
 
 def answered(pod: Pod, passing: Collection[str], failed: Mapping[str, str]) -> None:
@@ -77,49 +79,34 @@ def answered(pod: Pod, passing: Collection[str], failed: Mapping[str, str]) -> N
 
     Args:
         pod: a pod with Neuron.
-        passing: the names of the nodes that it fits; of more than `MOST_NAMED` nodes in the question, three are named.
+        passing: the names of the nodes that it fits; more than `MOST_NAMED` nodes in the question are counted.
         failed: the reason of each other node, by name.
     """
     if not _answers.enabled:
         return
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in failed.items():
-        by_reason.setdefault(reason, []).append(name)
-    groups = {reason: _Names(names, len(names)) for reason, names in by_reason.items()}
-    _write(_answers, pod.name, _Names(passing, len(passing)), groups)
-
-
-@attrs.frozen
-class _Names:
-    """Names of nodes and their number; of many, only the first are looked at."""
-
-    names: Iterable[str]
-    count: int
-
-    @classmethod
-    def of(cls, view: View, nodes: NodeSet) -> Self:
-        """Return the names of nodes of a cluster."""
-        return cls((view.row(slot).node.name for slot in slots_of(nodes)), nodes.bit_count())
-
-    def some(self, first: str = "") -> str:
-        """Return a few of the names, `first` in front if it is given, and the number of the others."""
-        rest = (name for name in self.names if name != first)
-        named = list(islice(chain(filter(None, (first,)), rest), _NAMED_OF_MANY))
-        more = self.count - len(named)
-        return " ".join(named) + (f" and {more} more" if more > 0 else "")
-
-
-def _write(lines: logs.Logger, pod_name: str, fitting: _Names, failed: Mapping[str, _Names], chosen: str = "") -> None:
-    """Write which nodes a pod fits, and which it does not, by reason; of more than `MOST_NAMED` three are named."""
-    if fitting.count + sum(nodes.count for nodes in failed.values()) > MOST_NAMED:
-        fits = [chosen] if chosen else []
-        filtered_nodes = fitting.some(chosen)
-        refused = [f"{reason}:[{nodes.some()}]" for reason, nodes in sorted(failed.items())]
+    if len(passing) + len(failed) > MOST_NAMED:
+        _write_counts(_answers, pod.name, len(passing), Counter(failed.values()))
     else:
-        fits = list(fitting.names)
-        filtered_nodes = " ".join(fits)
-        by_name = sorted((name, reason) for reason, nodes in failed.items() for name in nodes.names)
-        refused = [f"{name}:{reason}" for name, reason in by_name]
+        _write_names(_answers, pod.name, passing, failed)
+
+
+def _names(view: View, nodes: NodeSet) -> list[str]:
+    return [view.row(slot).node.name for slot in slots_of(nodes)]
+
+
+def _write_names(lines: logs.Logger, pod_name: str, fitting: Collection[str], failed: Mapping[str, str]) -> None:
+    """Write the names of the nodes that a pod fits, and the reason of each other node by its name."""
+    refused = [f"{name}:{failed[name]}" for name in sorted(failed)]
+    _write(lines, pod_name, fitting, " ".join(fitting), refused)
+
+
+def _write_counts(lines: logs.Logger, pod_name: str, fitting: int, failed: Mapping[str, int], chosen: str = "") -> None:
+    """Write how many nodes a pod fits and which one it gets, and how many others there are for each reason."""
+    refused = [f"{reason}:{failed[reason]} nodes" for reason in sorted(failed)]
+    _write(lines, pod_name, [chosen] if chosen else [], f"{fitting} nodes", refused)
+
+
+def _write(lines: logs.Logger, pod_name: str, fits: Iterable[str], filtered_nodes: str, refused: Iterable[str]) -> None:
     for name in fits:
         lines.info(f"POD {pod_name} fits in Node:{name}")
     lines.info(f"Filtered nodes: [{filtered_nodes}]")

@@ -75,7 +75,6 @@ class SchedulingQueue:
     _arrivals: int = 0
     _began: bool = False
     _next_flush: float = 0.0
-    _paused_until: float = 0.0
 
     def __attrs_post_init__(self) -> None:
         self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
@@ -192,20 +191,12 @@ class SchedulingQueue:
             self._events.note(event, pods, on, claim)
             self.on_change()
 
-    def pause(self, until: float) -> None:
-        """Pop no pod before this time: no attempt of any pod can succeed."""
-        self._paused_until = until
-
     def pop(self, now: float) -> QueuedPod | None:
         """
         Return the next pod to schedule, now in flight; None if all wait, or if it is not known yet (`next_time`).
 
         If no pod is active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
         """
-        if self._paused_until:
-            if now < self._paused_until:
-                return None
-            self._paused_until = 0.0
         self._began = True
         if self._unschedulable.to_go_on:
             self._unschedulable.go_on(now)
@@ -272,8 +263,6 @@ class SchedulingQueue:
 
     def next_time(self) -> float | None:
         """Return from when `pop` could return a pod without an event; None if never."""
-        if self._paused_until:
-            return self._paused_until
         if self._unschedulable.to_go_on or not self._unschedulable.evaluated:
             return -math.inf
         times = [time for time in (self._places.backoff.next_time(),) if time is not None]

@@ -294,19 +294,6 @@ def test_nothing_waits_for_nothing() -> None:
     assert (queue.pop(0.0), queue.next_time()) == (None, None)
 
 
-def test_a_paused_queue_gives_nothing_until_then() -> None:
-    """No active pod, no event and no backoff ends the pause, and the next time is its end."""
-    queue = SchedulingQueue()
-    queue.add(pod("waits"), 0.0)
-    queue.pause(5.0)
-    queue.add(pod("comes"), 1.0)
-    queue.note(ClusterEvent.NODE_ADDED)
-    assert (queue.pop(1.0), queue.next_time(), queue.pop(4.9)) == (None, 5.0, None)
-    popped_pods = [queue.pop(5.0), queue.pop(5.0)]
-    assert [queued.pod.name for queued in popped_pods if queued is not None] == ["waits", "comes"]
-    assert queue.next_time() is None
-
-
 def test_a_hint_that_fails_wakes_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A needless attempt is better than a pod that is never woken because of a defect, and the loop does not end."""
     monkeypatch.setattr("neuron_scheduler.scheduling.queue.events.pods_may_help", lambda *_, **__: 1 / 0)
