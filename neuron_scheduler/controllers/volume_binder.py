@@ -28,11 +28,8 @@ log = logs.logger(__name__)
 PREFIX = 'running PreBind plugin "VolumeBinding": '
 
 
-@attrs.frozen
-class _Problem:
+class _UnbindableError(Exception):
     """Why the volumes cannot be bound as decided."""
-
-    message: str
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -98,6 +95,8 @@ class VolumeBinder:
             self.waiting += 1
             try:
                 return await self._bound(pod, plan, versions)
+            except _UnbindableError as error:
+                return _refused(f"binding volumes: {error}")
             finally:
                 self.waiting -= 1
         return _refused(f"binding volumes: not bound within {timeout:g} s: {', '.join(self._unbound(plan))}")
@@ -131,8 +130,6 @@ class VolumeBinder:
             if self.cluster.node_of(pod.uid) is None:
                 return Gone()
             needed = self._missing(plan, versions)
-            if isinstance(needed, _Problem):
-                return _refused(f"binding volumes: {needed.message}")
             if not needed:
                 log.info("All PVCs for pod are bound", v=2, pod=pod.key, node=plan.node_name)
                 return None
@@ -150,67 +147,58 @@ class VolumeBinder:
                 if not self._wakes[name]:
                     del self._wakes[name]
 
-    def _missing(self, plan: VolumePlan, versions: Mapping[str, int]) -> set[str] | _Problem:
-        """Return the names of what must change first, nothing if all is bound (`checkBindings`)."""
+    def _missing(self, plan: VolumePlan, versions: Mapping[str, int]) -> set[str]:
+        """
+        Return the names of what must change first, nothing if all is bound (`checkBindings`).
+
+        Raises:
+            _UnbindableError: the volumes cannot be bound as decided.
+        """
         if self.cluster.node(plan.node_name) is None:
-            return _Problem(f'node "{plan.node_name}" not found')
-        missing: set[str] = set()
-        for result in (
+            raise _UnbindableError(f'node "{plan.node_name}" not found')
+        return set().union(
             *(self._kept(plan, kept, versions[kept.volume.name]) for kept in plan.keep),
             *(self._provisioned(plan, claim, versions[claim.key]) for claim in plan.provision),
-        ):
-            if isinstance(result, _Problem):
-                return result
-            missing |= result
-        return missing
+        )
 
-    def _kept(self, plan: VolumePlan, kept: KeptVolume, version: int) -> set[str] | _Problem:
+    def _kept(self, plan: VolumePlan, kept: KeptVolume, version: int) -> set[str]:
         """Return the names of what must change before a claim is bound to the volume that is kept for it."""
         volumes, name, key = self.cluster.volumes, kept.volume.name, kept.claim.key
         volume, claim = volumes.stored_volumes.get(name), volumes.stored_claims.get(key)
         if volume is None:
-            return _Problem(f'persistentvolume "{name}" not found')
+            raise _UnbindableError(f'persistentvolume "{name}" not found')
         if claim is None or claim.uid != kept.claim.uid:
-            return _Problem(f'persistentvolumeclaim "{kept.claim.name}" not found')
-        older = int(volume.resource_version or 0) < version
-        problem = None if older else self._problem_of_kept(plan, volume, claim)
-        return problem or (set() if claim.fully_bound and not older else {name, key})
-
-    def _problem_of_kept(
-        self, plan: VolumePlan, volume: PersistentVolume, claim: PersistentVolumeClaim
-    ) -> _Problem | None:
-        """Return why a volume that was kept for a claim cannot be bound to it."""
-        if not self._fits(plan, volume):
-            return _unfit(volume, plan)
+            raise _UnbindableError(f'persistentvolumeclaim "{kept.claim.name}" not found')
+        if int(volume.resource_version or 0) < version:
+            return {name, key}
+        self._check_fit(plan, volume)
         if volume.claim is None or not volume.claim.uid or not volume.is_kept_for(claim):
-            return _Problem(f'ClaimRef got reset for pv "{volume.name}"')
+            raise _UnbindableError(f'ClaimRef got reset for pv "{volume.name}"')
         if claim.volume_name not in ("", volume.name):
-            return _Problem(f'persistentvolumeclaim "{claim.name}" was bound to another pv, "{claim.volume_name}"')
-        return None
+            raise _UnbindableError(
+                f'persistentvolumeclaim "{claim.name}" was bound to another pv, "{claim.volume_name}"'
+            )
+        return set() if claim.fully_bound else {name, key}
 
-    def _provisioned(self, plan: VolumePlan, decided: PersistentVolumeClaim, version: int) -> set[str] | _Problem:
+    def _provisioned(self, plan: VolumePlan, decided: PersistentVolumeClaim, version: int) -> set[str]:
         """Return the names of what must change before the claim is bound to a provisioned volume."""
         claim = self.cluster.volumes.stored_claims.get(decided.key)
         if claim is None or claim.uid != decided.uid:
-            return _Problem(f'persistentvolumeclaim "{decided.name}" not found')
+            raise _UnbindableError(f'persistentvolumeclaim "{decided.name}" not found')
         if int(claim.resource_version or 0) < version:
             return {claim.key}
         if claim.selected_node != plan.node_name:
-            return _Problem(f'provisioning failed for PVC "{claim.name}"')
+            raise _UnbindableError(f'provisioning failed for PVC "{claim.name}"')
         volume = self.cluster.volumes.stored_volumes.get(claim.volume_name)
-        if volume is not None and not self._fits(plan, volume):
-            return _unfit(volume, plan)
-        if volume is None or not claim.fully_bound:
+        if volume is None:
             return {claim.key, claim.volume_name}
-        return set()
+        self._check_fit(plan, volume)
+        return set() if claim.fully_bound else {claim.key, claim.volume_name}
 
-    def _fits(self, plan: VolumePlan, volume: PersistentVolume) -> bool:
+    def _check_fit(self, plan: VolumePlan, volume: PersistentVolume) -> None:
         slot = self.cluster.view.slot(plan.node_name)
-        return slot is not None and bool(mountable(self.cluster.view, volume, 1 << slot))
-
-
-def _unfit(volume: PersistentVolume, plan: VolumePlan) -> _Problem:
-    return _Problem(f'pv "{volume.name}" node affinity doesn\'t match node "{plan.node_name}"')
+        if slot is None or not mountable(self.cluster.view, volume, 1 << slot):
+            raise _UnbindableError(f'pv "{volume.name}" node affinity doesn\'t match node "{plan.node_name}"')
 
 
 def _refused(message: str) -> Refused:

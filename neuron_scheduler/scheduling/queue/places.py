@@ -13,6 +13,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, Final
 
 import attrs
@@ -69,20 +70,32 @@ class QueuedPod:
         return -self.pod.priority, self.arrival
 
 
-def matters_for_scheduling(before: Pod, after: Pod) -> bool:
-    """Return whether anything has changed apart from status and metadata that no plugin reads."""
-    return before != attrs.evolve(
-        after,
-        resource_version=before.resource_version,
-        allocation=before.allocation,
-        annotations_size=before.annotations_size,
-        scheduled=before.scheduled,
-        nominated_node_name=before.nominated_node_name,
-        observed_generation=before.observed_generation,
-        started=before.started,
-        preempted=before.preempted,
-        admitted=before.admitted,
+_POD: Final = attrs.fields(Pod)
+IDENTITY_AND_STATUS: Final = frozenset(
+    field.name
+    for field in (
+        _POD.uid,
+        _POD.name,  # pods with generic ephemeral volumes differ by the names of the claims
+        _POD.resource_version,
+        _POD.created,
+        _POD.owner,
+        _POD.allocation,
+        _POD.annotations_size,
+        _POD.scheduled,
+        _POD.started,
+        _POD.admitted,
+        _POD.nominated_node_name,
+        _POD.observed_generation,
+        _POD.preempted,
     )
+)
+"""Fields that no plugin reads to refuse a pod or a node."""
+_read_by_plugins: Final = attrgetter(*(field.name for field in _POD if field.name not in IDENTITY_AND_STATUS))
+
+
+def matters_for_scheduling(before: Pod, after: Pod) -> bool:
+    """Return whether anything has changed that a plugin may read."""
+    return bool(_read_by_plugins(before) != _read_by_plugins(after))
 
 
 _SLACK: Final = 64

@@ -23,31 +23,11 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS, PREFERENCES
 from neuron_scheduler.scheduling.queue.events import LOCAL, Group, PendingEvents, RowOf, WakeUp, any_acceptable
-from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
+from neuron_scheduler.scheduling.queue.places import IDENTITY_AND_STATUS, Place, Places, PodHeap, QueuedPod
 
 Signature = tuple[Any, ...]
 
-_POD: Final = attrs.fields(Pod)
-_IDENTITY_AND_STATUS: Final = frozenset(
-    field.name
-    for field in (
-        _POD.uid,
-        _POD.name,  # pods with generic ephemeral volumes differ by the names of the claims
-        _POD.resource_version,
-        _POD.created,
-        _POD.owner,
-        _POD.allocation,
-        _POD.annotations_size,
-        _POD.scheduled,
-        _POD.started,
-        _POD.admitted,
-        _POD.nominated_node_name,
-        _POD.observed_generation,
-        _POD.preempted,
-    )
-)
-"""Fields that no plugin reads to refuse a pod or a node."""
-_READ_BY_OTHERS: Final = frozenset({_POD.namespace.name, _POD.labels.name})
+_READ_BY_OTHERS: Final = frozenset({attrs.fields(Pod).namespace.name, attrs.fields(Pod).labels.name})
 """Fields by which other pods refer to it, and plugins that look at other pods."""
 _PREFERRED: Final = frozenset(
     field.attribute
@@ -56,7 +36,7 @@ _PREFERRED: Final = frozenset(
     and not any(field in plugin.reads for plugin in PLUGINS)
 )
 """Fields that only preferences read."""
-_LEFT_OUT: Final = _IDENTITY_AND_STATUS | _READ_BY_OTHERS | _PREFERRED
+_LEFT_OUT: Final = IDENTITY_AND_STATUS | _READ_BY_OTHERS | _PREFERRED
 
 _of_pod: Final = attrgetter(*(field.name for field in attrs.fields(Pod) if field.name not in _LEFT_OUT))
 _of_constraints: Final = attrgetter(*(field.name for field in attrs.fields(Constraints) if field.name not in _LEFT_OUT))
