@@ -67,7 +67,7 @@ class Access:
 
     Attributes:
         clock: seconds, monotonic.
-        public: paths that are answered without a token, and then without any name of a pod.
+        public: paths that are answered without a token, and then about no namespace and without any name of a pod.
     """
 
     reviews: UserReviews
@@ -93,7 +93,7 @@ class Access:
         token = bearer_token(request.headers.get("Authorization", ""))
         public = request.path in self.public
         if not token:
-            if public:
+            if public and "namespace" not in request.query:  # so there is one answer, which is kept for all of them
                 return Reader()
             raise RefusedError(401, HOW)
         if not confidential(request):

@@ -89,7 +89,7 @@ class Answering:
         names = await self.access.names(reader, query.get("namespace", ""))
         body = await _body(request) if request.method == "POST" else None  # before the turn: a slow client keeps none
         steps = self._encoded(compute, Question(query, names, body))
-        text = await self._computed((request.path_qs, names, body), steps)
+        text = await self._computed((request.path, *sorted(query.items()), names, body), steps)
         etag = f'W/"{hashlib.blake2b(text, digest_size=12).hexdigest()}"'
         fields = {"ETag": etag, "Cache-Control": "no-store"}
         if request.headers.get("If-None-Match") == etag:

@@ -297,14 +297,12 @@ def open_listening(address: str, port: int, flags: str) -> socket.socket:
     Raises:
         ConfigurationError: the address is taken, or not ours.
     """
-    ip = ipaddress.ip_address(address)
-    ip = getattr(ip, "ipv4_mapped", None) or ip
-    both = ip.is_unspecified and socket.has_dualstack_ipv6()
-    if ip.is_unspecified:
-        ip = ipaddress.IPv6Address(0) if both else ipaddress.IPv4Address(0)
-    family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
+    unspecified = ipaddress.ip_address(address).is_unspecified
+    both = unspecified and socket.has_dualstack_ipv6()
+    host = ("::" if both else "0.0.0.0") if unspecified else address  # noqa: S104 - as the flag says
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        opened = socket.create_server((str(ip), port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        opened = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ConfigurationError(

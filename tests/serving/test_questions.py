@@ -62,6 +62,7 @@ async def test_the_page_needs_no_token_and_shows_no_name(open_desk: Desk) -> Non
     for text in map(json.dumps, answers):
         assert not [name for name in ('"a"', '"p"', '"q"', "waits", "secret") if name in text]
         assert LEFT_OUT in text
+    assert (await open_desk.refusal("/v1/fleet?namespace=a", ""))[0] == 401
     assert {(await open_desk.refusal(path, ""))[0] for path in ("/v1/why?namespace=a&pod=p", "/v1/fit?devices=1")} == {
         401
     }

@@ -26,7 +26,7 @@ export const authorised = () => token !== "";
  * Paths are relative to the page, so that it also works behind a proxy's prefix.
  */
 export async function ask(question, parameters = {}) {
-  const path = `${question}?${new URLSearchParams({...(namespace && {namespace}), ...parameters})}`;
+  const path = `${question}?${new URLSearchParams({...(token && namespace && {namespace}), ...parameters})}`;
   const before = known.get(path), headers = {};
   if (token) headers.Authorization = `Bearer ${token}`;
   if (before) headers["If-None-Match"] = before.tag;
