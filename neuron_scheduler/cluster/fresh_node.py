@@ -42,14 +42,15 @@ _OF_ONE_MACHINE: Final = (
 )
 """Beginnings of the keys of labels that say where one machine is."""
 _INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,17}")
-_PASSING: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-_PASSING_TAINTS: Final = frozenset(
+_OF_A_STATE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "aws-node-termination-handler/")
+_OF_A_STATE_TOO: Final = frozenset(
     {
         "DeletionCandidateOfClusterAutoscaler",
         "ToBeDeletedByClusterAutoscaler",
         "karpenter.sh/disrupted",
         "karpenter.sh/disruption",
         "karpenter.sh/unregistered",
+        "sagemaker.amazonaws.com/node-health-status",
     }
 )
 _DAEMONS: Final = ("DaemonSet", "Node")
@@ -194,15 +195,14 @@ def _named_after(node: Node) -> frozenset[str]:
     return frozenset(key for key, value in node.labels.items() if value in names)
 
 
+def tells_state(taint: Taint) -> bool:
+    """Return whether a taint tells the passing state of a node, and not for whom the node is."""
+    return taint.key.startswith(_OF_A_STATE) or taint.key in _OF_A_STATE_TOO or taint.key.endswith("/agent-not-ready")
+
+
 def _lasting_taints(node: Node) -> tuple[Taint, ...]:
     """Return the taints that a new node of the group would have, too."""
-    return tuple(
-        taint
-        for taint in node.taints
-        if taint.key not in _PASSING_TAINTS
-        and not taint.key.startswith(_PASSING)
-        and not taint.key.endswith("/agent-not-ready")
-    )
+    return tuple(taint for taint in node.taints if not tells_state(taint))
 
 
 def _daemons(node_info: NodeInfo) -> Iterator[Pod]:

@@ -117,16 +117,15 @@ class LeavingPod:
 @attrs.frozen
 class Change:
     """
-    One change after which the pod fits: tried on a copy of the cluster, and no smaller one of its kind would do.
+    One change after which the pod fits, tried with the filters.
 
     Attributes:
         sentence: for people: what to do, and where the pod then goes.
         command: one that does it, with kubectl; empty if there is none.
         node_name: where the pod would go; empty for a node that does not exist yet.
-        counts: legal counts, best first (of COUNT only).
         pods: that have to go (of DEPARTURE only).
         instance_type: of the node, or of the new one.
-        detail: the taint as `key=value:effect`, or the selector as `key=value`.
+        detail: the count as `resource=count`, the taint as `key=value:effect`, or the selector as `key=value`.
         autoscalers: of NEW_NODE only: whether Karpenter and Cluster Autoscaler see from the pod's condition that they
             should add a node.
     """
@@ -135,7 +134,6 @@ class Change:
     sentence: str
     command: str = ""
     node_name: str = ""
-    counts: tuple[int, ...] = ()
     pods: tuple[LeavingPod, ...] = ()
     instance_type: str = ""
     detail: str = ""

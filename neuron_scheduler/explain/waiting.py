@@ -15,6 +15,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Waiting, WaitingPod
 from neuron_scheduler.explain.why import summary_of
+from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.capability import size_of
@@ -65,19 +66,27 @@ def waiting_pods(queue: SchedulingQueue) -> Generator[None, None, WaitingPods]:
 
     The queue may change between two steps: a pod counts as it is when it is looked at.
     """
-    counts: Counter[tuple[Cause, NeuronRequest | None]] = Counter()
-    oldest: dict[NeuronRequest, float] = {}
+    by_cause: Counter[Cause] = Counter()
+    by_size: Counter[tuple[str, str, str]] = Counter()
+    oldest: dict[SizeLabels, float] = {}
+    blocks: set[int] = set()
     for position, queued in enumerate(queue.pods(), start=1):
-        request, since = queued.pod.neuron, queued.first_active
-        if queued.place is not Place.IN_FLIGHT:
-            counts[queue.cause_of(queued), request] += 1
-        if request is not None and since is not None and since < oldest.get(request, since + 1):
-            oldest[request] = since
+        request, since, cause = queued.pod.neuron, queued.first_active, queue.cause_of(queued)
+        counts = queued.place is not Place.IN_FLIGHT
+        by_cause[cause] += counts
+        if request is not None:
+            labels = size_labels(request)
+            by_size[cause.value, *labels] += counts
+            if since is not None:
+                oldest[labels] = min(since, oldest.get(labels, since))
+            if counts and request.unit is Unit.DEVICE and cause in (Cause.CAPACITY, Cause.FRAGMENTATION):
+                blocks.add(size_of(request).total)
         if position % PODS_A_STEP == 0:
             yield
-    return _folded(counts, oldest)
+    return WaitingPods(+by_cause, +by_size, oldest, frozenset(blocks))
 
 
+@memoised(maxsize=1 << 10)
 def size_labels(request: NeuronRequest) -> SizeLabels:
     """Return the labels of a request: its total in its unit; more than 8 cores are rounded up to a power of two."""
     total = request.total
@@ -86,23 +95,6 @@ def size_labels(request: NeuronRequest) -> SizeLabels:
     if total > MOST_CORES:
         return request.unit.value, f"{MOST_CORES + 1}+"
     return request.unit.value, str(total if total <= 8 else 1 << (total - 1).bit_length())
-
-
-def _folded(counts: Counter[tuple[Cause, NeuronRequest | None]], oldest: dict[NeuronRequest, float]) -> WaitingPods:
-    by_cause: Counter[Cause] = Counter()
-    by_size: Counter[tuple[str, str, str]] = Counter()
-    since: dict[SizeLabels, float] = {}
-    blocks: set[int] = set()
-    for (cause, request), count in counts.items():
-        by_cause[cause] += count
-        if request is not None:
-            by_size[cause.value, *size_labels(request)] += count
-            if request.unit is Unit.DEVICE and cause in (Cause.CAPACITY, Cause.FRAGMENTATION):
-                blocks.add(size_of(request).total)
-    for request, first in oldest.items():
-        labels = size_labels(request)
-        since[labels] = min(first, since.get(labels, first))
-    return WaitingPods(by_cause, by_size, since, frozenset(blocks))
 
 
 _EVERY_PLUGIN: Final = frozenset(plugin.name for plugin in PLUGINS)

@@ -301,7 +301,7 @@ ANSWERS: Final = (
     ),
     Break(
         "why-suggests-to-tolerate-a-sick-node",
-        "neuron_scheduler/explain/changes/pod_spec.py",
+        "neuron_scheduler/cluster/fresh_node.py",
         "return taint.key.startswith(_OF_A_STATE) or taint.key in _OF_A_STATE_TOO or",
         "return taint.key in _OF_A_STATE_TOO or",
         "`why` suggests no toleration of a taint that tells the state of a node.",

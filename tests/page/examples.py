@@ -101,7 +101,7 @@ def explanation() -> Explanation:
             NodeGroup(3, ("inf2-a", "inf1-a"), reason="didn't match Pod's node affinity/selector", kept_for=("a/b",)),
         ),
         changes=(
-            Change(ChangeKind.COUNT, "Ask for 4 devices.", "kubectl edit pod train-1", "trn1-a", (4, 1)),
+            Change(ChangeKind.COUNT, "Ask for 4 devices.", "kubectl edit pod train-1", "trn1-a"),
             Change(ChangeKind.DEPARTURE, "ml/train-0 ends.", node_name="trn1-a", pods=(leaving,)),
         ),
         notes=("Budgets could not be read.",),

@@ -107,7 +107,7 @@ def lets_it_in(world: World, change: Change) -> bool:
     """Return whether the pod goes where a change says, once the change is made."""
     match change.kind:
         case ChangeKind.COUNT:
-            world = world.asking_for(change.counts[0])
+            world = world.asking_for(int(change.detail.partition("=")[2]))
         case ChangeKind.DEPARTURE:
             return world.without_pods(f"{pod.namespace}/{pod.name}" for pod in change.pods).takes(change.node_name)
         case ChangeKind.UNCORDON:

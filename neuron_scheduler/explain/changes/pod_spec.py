@@ -23,11 +23,11 @@ from typing import Final, cast
 
 import attrs
 
+from neuron_scheduler.cluster.fresh_node import tells_state
 from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.explain.changes.refused_pod import (
     Found,
     RefusedPod,
-    kubectl,
     requirement_text,
     taint_text,
     with_template,
@@ -58,7 +58,6 @@ def find_count(refused: RefusedPod) -> Iterator[Found]:
     if found is None:
         return
     count, node_name = found
-    by_distance = sorted(legal, key=lambda each: (each != count, abs(each - request.total), each))
     serving = f"; the counts that can be served are {runs_of(legal)}" if len(legal) > 1 else ""
     sentence = (
         f"Ask for {amount(count, request.unit)} instead of {request.total}: it then goes to {node_name}{serving}."
@@ -67,7 +66,6 @@ def find_count(refused: RefusedPod) -> Iterator[Found]:
         ChangeKind.COUNT,
         with_template(sentence, pod),
         node_name=node_name,
-        counts=tuple(by_distance),
         detail=f"{request.resource}={count}",
     )
 
@@ -94,25 +92,6 @@ def _with_count(pod: Pod, request: NeuronRequest, count: int) -> Pod:
     return attrs.evolve(pod, neuron=neuron, requests={name: each for name, each in requests.items() if each})
 
 
-_OF_A_STATE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "aws-node-termination-handler/")
-_OF_A_STATE_TOO: Final = frozenset(
-    {
-        "DeletionCandidateOfClusterAutoscaler",
-        "ToBeDeletedByClusterAutoscaler",
-        "karpenter.sh/disrupted",
-        "karpenter.sh/disruption",
-        "karpenter.sh/unregistered",
-        "node.cilium.io/agent-not-ready",
-        "sagemaker.amazonaws.com/node-health-status",
-    }
-)
-
-
-def says_not_fit(taint: Taint) -> bool:
-    """Return whether a taint tells the state of a node, and not for whom the node is."""
-    return taint.key.startswith(_OF_A_STATE) or taint.key in _OF_A_STATE_TOO or taint.key.endswith("/agent-not-ready")
-
-
 def tolerating(pod: Pod, taints: Collection[Taint]) -> Pod:
     """Return the pod with a toleration for each of the taints and no other."""
     more = (Toleration(each.key, exists=not each.value, value=each.value, effect=each.effect) for each in taints)
@@ -130,7 +109,7 @@ def find_toleration(refused: RefusedPod) -> Iterator[Found]:
         for taints in cast(frozenset[tuple[Taint, ...]], lists.values)
         if lists.get(taints) & nodes
     }
-    fit = sorted((each for each in sets if each and not any(map(says_not_fit, each))), key=lambda s: (len(s), str(s)))
+    fit = sorted((each for each in sets if each and not any(map(tells_state, each))), key=lambda s: (len(s), str(s)))
     found = yield from refused.first_fitting((taints, tolerating(pod, taints)) for taints in fit)
     if found is not None:
         yield _toleration(pod, *found)
@@ -145,21 +124,9 @@ def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> Change:
     return Change(
         ChangeKind.TOLERATION,
         with_template(sentence, pod),
-        command=_patch(pod, [*map(_written, taints)]),
         node_name=node_name,
         detail=", ".join(texts),
     )
-
-
-def _patch(pod: Pod, written: list[dict[str, str]]) -> str:
-    """Return the command that adds tolerations to the pod: of a pod's spec, they are what may grow."""
-    patch = (
-        [{"op": "add", "path": "/spec/tolerations/-", "value": each} for each in written]
-        if pod.tolerations
-        else [{"op": "add", "path": "/spec/tolerations", "value": written}]
-    )
-    of = (pod.name, "--namespace", pod.namespace)
-    return kubectl("patch", "pod", *of, "--type=json", "--patch", json.dumps(patch), names=(pod.name, pod.namespace))
 
 
 def _written(taint: Taint) -> dict[str, str]:

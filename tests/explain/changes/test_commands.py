@@ -9,18 +9,12 @@ import pytest
 from neuron_scheduler.explain.answers import ChangeKind
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_DEVICE
-from neuron_scheduler.model.selectors import Toleration
 from sandbox import fleet
 from sandbox.server import ApiServer
 from tests.control_plane.objects import pod_manifest
-from tests.explain.changes.test_search import DEDICATED, TRN1, answer, trn1, whole
+from tests.explain.changes.test_search import TRN1, answer, trn1, whole
 from tests.support.builders import pod
 from tests.support.kubectl import Kubectl
-
-ADDED = Toleration(NEURON_DEVICE, exists=True)
-"""What the API server adds to a pod that asks for Neuron."""
-TAINT = {"key": "dedicated", "value": "team-a", "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize(
@@ -34,23 +28,16 @@ TAINT = {"key": "dedicated", "value": "team-a", "effect": "NoSchedule"}
             ["node", "n", "--output=jsonpath={.spec.unschedulable}"],
             "",
         ),
-        (
-            ChangeKind.TOLERATION,
-            trn1(taints=(DEDICATED,)),
-            [],
-            ["pod", "p", "--output=jsonpath={.spec.tolerations[*].value}"],
-            "team-a",
-        ),
     ],
 )
 async def test_kubectl_obeys(
     tmp_path: Path, kind: ChangeKind, node: Node, bound: list[Pod], query: list[str], *, want: str
 ) -> None:
-    """A pod is gone, a cordon is lifted, a taint is tolerated."""
-    found, _ = answer([node], bound, pod(devices=4, tolerations=(ADDED,)))
+    """A pod is gone, a cordon is lifted."""
+    found, _ = answer([node], bound, pod(devices=4))
     program, *arguments = shlex.split(found[kind].command)
     assert program == "kubectl"
-    manifest: dict[str, Any] = fleet.node("n", TRN1, taints=[TAINT] if node.taints else [])
+    manifest: dict[str, Any] = fleet.node("n", TRN1)
     if node.unschedulable:
         manifest["spec"]["unschedulable"] = True
     async with ApiServer().serving() as server:
