@@ -377,13 +377,13 @@ OTHERS = {"theirs": "kept"}
 async def test_the_address_of_the_extender_is_in_the_lease_while_it_is_held() -> None:
     """It is written when the Lease is taken and renewed, and removed when it is released; others' annotations stay."""
     memory = Memory()
-    memory.put(Record("", 1, annotations=OTHERS, labels={"a": "b"}))
+    memory.put(Record("", 1, annotations=OTHERS, metadata={"labels": {"a": "b"}}))
     leader = candidate(memory, extender_address="http://10.0.0.7:12345")
     await acquired(leader)
     for _ in range(2):
         assert memory.record is not None
         assert memory.record.annotations == {**OTHERS, EXTENDER_ADDRESS: "http://10.0.0.7:12345"}
-        assert memory.record.labels == {"a": "b"}
+        assert memory.record.metadata == {"labels": {"a": "b"}}
         await leader._renew()
     assert leader.leader_address == ""  # it is for followers
     await leader.release()

@@ -201,7 +201,7 @@ def _connected(
     return Connection(
         server,
         f"{origin}, acting as {chosen.headers[0][1]}" if chosen.headers else origin,
-        chosen.user,
+        chosen.credentials,
         tls,
         read_proxy(settings.proxy, f"{origin}: proxy-url") if settings.proxy else proxy_for(server, environment),
         chosen.headers,

@@ -1,8 +1,8 @@
 """
 A kubeconfig, read by kubernetes-asyncio: it merges files, and knows contexts, certificates, passwords and plugins.
 
-Added here is what it lacks: `as`; with several files the first one's current context, as client-go has it; and that a
-token file is read again, and a plugin is run again, after a 401. Its import takes half a second and 68 MiB, so this
+Added here is what it lacks: `as`; with several files the first one's current context, as client-go has it; a tokenFile
+that is read again; and a plugin that is run again after a 401. Its import takes half a second and 68 MiB, so this
 module is imported where there is a kubeconfig, and never in a cluster.
 """
 
@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, cast
 
 import attrs
@@ -20,7 +21,7 @@ import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
-from neuron_scheduler.kube.http.credentials import printable
+from neuron_scheduler.kube.http.credentials import Credentials, TokenFile, printable
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError, CredentialsError
 
@@ -33,10 +34,10 @@ logging.getLogger(KubeConfigMerger.__module__).setLevel(logging.CRITICAL)  # it 
 
 @attrs.frozen
 class Context:
-    """What a context says: the library's settings, the user, the headers to act as another, and the namespace."""
+    """What a context says: the library's settings, who we are, the headers to act as another, and the namespace."""
 
     settings: Configuration
-    user: "KubeconfigUser"
+    credentials: Credentials
     headers: tuple[tuple[str, str], ...]
     namespace: str
 
@@ -81,8 +82,11 @@ async def read(
         if plugin and shutil.which(plugin.get("command") or "") is None:
             hint = plugin.get("installHint") or "install it, or correct the command"
             raise ConfigurationError(f"credential plugin {plugin.get('command')} cannot be found; {hint}")
-        credentials = KubeconfigUser(partial(_loaded, config, name), clock)
-        settings = await credentials.start()
+        token_file = _token_file_of(user)
+        kept = KubeconfigUser(partial(_loaded, config, name), clock)
+        settings = await kept.start()
+        credentials: Credentials = TokenFile(token_file, clock) if token_file else kept
+        await credentials.authorization()
         headers = tuple(_acting_as(acting_as or user.value))
         return Context(settings, credentials, headers, chosen.safe_get("namespace") or "")
 
@@ -111,6 +115,12 @@ def _entry(config: ConfigNode, kind: str, name: Any) -> ConfigNode:
     return cast(ConfigNode, cast(ConfigNode, config[f"{kind}s"].get_with_name(name))[kind])
 
 
+def _token_file_of(user: ConfigNode) -> str:
+    """Take the path of the tokenFile out of a user's fields; empty for none."""
+    path = user.value.pop("tokenFile", "")
+    return str(Path(cast(str, user.path)).absolute().parent / path) if path else ""
+
+
 def _acting_as(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the headers of impersonation (`client-go/transport/round_trippers.go`)."""
     if not user.get("as"):
@@ -125,7 +135,7 @@ def _acting_as(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 async def _loaded(config: ConfigNode, context: str) -> Configuration:
-    """Return what the library reads: token files and certificates, too, and what a plugin says, which it runs."""
+    """Return what the library reads: certificates, too, and what a plugin says, which it runs."""
     settings = Configuration()
     loader = KubeConfigLoader(config_dict=config, active_context=context, config_base_path=None)
     await loader.load_and_set(settings)
@@ -135,10 +145,10 @@ async def _loaded(config: ConfigNode, context: str) -> Configuration:
 @attrs.define(eq=False)
 class KubeconfigUser:
     """
-    The header of a kubeconfig's user; after a 401 it is read again, by one request for all that were rejected.
+    The header of a kubeconfig's user; after a 401 a plugin is run again, by one request for all that were rejected.
 
     Attributes:
-        load: reads the kubeconfig's files, and runs its plugin; may raise anything.
+        load: runs the plugin, if there is one; may raise anything.
     """
 
     load: Callable[[], Awaitable[Configuration]]

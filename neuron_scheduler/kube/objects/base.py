@@ -2,7 +2,7 @@
 Decode API objects of any kind, one at a time, and say where the objects of a kind are listed and watched.
 
 An object that cannot be read becomes a `Malformed` value with its identity, so that it is counted, logged once, and
-never counts as free. Only `Decoder` handles objects that cannot be read, and it does not raise. A kind's own module
+never counts as free. Only `Resource` handles objects that cannot be read, and it does not raise. A kind's own module
 gives it the fields on the wire and a function from these to a value of `model`, which may raise.
 
 What many objects have in common is kept once: names, labels, amounts, and results of pure functions. Pods of one
@@ -179,21 +179,29 @@ def _unchanged(malformed: Malformed) -> Malformed:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Decoder(Generic[T]):
+class Resource(Generic[T]):
     """
-    Reads objects of one kind. Nothing in the bytes makes it raise: any exception makes the object malformed.
+    A kind that is listed and watched. Nothing in the bytes of an object raises: any exception makes it malformed.
 
     Attributes:
+        path: of list and watch, over all namespaces.
         kind: such as `Pod`.
         shape: the struct that the bytes are decoded into; it has `metadata`.
         read: returns our value for what was decoded, None if the object counts as gone; it may raise.
+        order: key by which the objects of a list are handed over, so that every replica and restart sees one order.
         stand_in: returns the value of an object that cannot be read.
+        same: whether two states of an object differ in nothing that a handler has to know.
+        params: of list and watch alike.
     """
 
+    path: str
     kind: str
     shape: type[Any]
     read: Callable[[Any], T | None]
+    order: Callable[[T], Any]
     stand_in: Callable[[Malformed], T | Malformed] = _unchanged
+    same: Callable[[T, T], bool] = eq
+    params: Mapping[str, str] = attrs.field(factory=dict)
     _object: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
     _change: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
 
@@ -230,24 +238,6 @@ class Decoder(Generic[T]):
         meta = struct.metadata
         key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name  # as `key_of`; a call less a watch line
         return Decoded(key, meta.uid, meta.resource_version, self.read(struct))
-
-
-@attrs.define(eq=False, kw_only=True)
-class Resource(Decoder[T]):
-    """
-    A kind that is listed and watched.
-
-    Attributes:
-        path: of list and watch, over all namespaces.
-        order: key by which the objects of a list are handed over, so that every replica and restart sees one order.
-        same: whether two states of an object differ in nothing that a handler has to know.
-        params: of list and watch alike.
-    """
-
-    path: str
-    order: Callable[[T], Any]
-    same: Callable[[T, T], bool] = eq
-    params: Mapping[str, str] = attrs.field(factory=dict)
 
     def position(self, decoded: Decoded[T]) -> tuple[int, Any]:
         """Return the key by which decoded objects are sorted: those without a value of `model` come last."""

@@ -26,7 +26,7 @@ from neuron_scheduler.kube.http.client import READ_TRIES, Client, Stream
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.status import UNKNOWN_USER, status_error
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Decoded, Decoder, Resource
+from neuron_scheduler.kube.objects.base import Decoded, Resource
 from neuron_scheduler.kube.objects.json_scanner import decoded as decoded_text
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
 from neuron_scheduler.telemetry import logs
@@ -43,13 +43,11 @@ LINE_BYTES: Final = 16 << 10  # of a line that count as one object
 WATCH_SECONDS: Final = 15  # and up to a third more, so that replicas do not reconnect together
 WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
 HEALTHY: Final = 5.0  # a watch that lasted so long may be opened again at once
-MOST_SILENT: Final = 10  # watches in a row without a bookmark, although the server's version moved on
+MOST_SILENT: Final = 10  # watches in a row before the resource is listed: some three minutes
 TRIES: Final = 3  # failures in a row from one version before the resource is listed
 LONGEST_PAUSE: Final = 10.0  # between two tries; with the 15 s of a Lease less than the 30 s of the promise
-SETTLED: Final = 120.0  # a list within so many seconds of the last one waits, as with client-go's backoff manager
 STALE: Final = 120.0  # our view counts as stale after so many seconds without a sign that it is current
 BOOKMARK: Final = "BOOKMARK"
-NOT_FOUND: Final = "404 page not found"  # what the API server sends in place of a Status for an unknown path
 REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
     {
         401: UNKNOWN_USER,
@@ -161,9 +159,9 @@ async def _read_page(resource: Resource[V], body: bytes) -> Page[V]:
     return Page(objects, listed.metadata.resource_version, listed.metadata.continue_ or "")
 
 
-async def read_line(decoder: Decoder[V], line: bytes) -> tuple[str, Decoded[V]] | None:
+async def read_line(resource: Resource[V], line: bytes) -> tuple[str, Decoded[V]] | None:
     """
-    Return what a line of a watch says that `Decoder.decode_change` could not read at once.
+    Return what a line of a watch says that `Resource.decode_change` could not read at once.
 
     It is the type of an event with its object, or BOOKMARK with only a version; None for a blank line.
 
@@ -179,7 +177,7 @@ async def read_line(decoder: Decoder[V], line: bytes) -> tuple[str, Decoded[V]] 
     try:
         event = await decoded_text(line, _EVENT)
         if event.type in ("ADDED", "MODIFIED", "DELETED"):
-            return event.type, _named(decoder.decode(event.object))
+            return event.type, _named(resource.decode(event.object))
         if event.type == BOOKMARK:
             return BOOKMARK, Decoded("", "", _BOOKMARK.decode(event.object).metadata.resource_version, None)
         error = status_error(_STATUS.decode(event.object))
@@ -211,25 +209,16 @@ def _is_dead_end(error: ApiError | UnreachableError) -> bool:
     return 400 <= error.status < 500 and error.status not in (401, 403, 429)
 
 
-def _hint(error: ApiError | UnreachableError) -> str:
-    """Return what is wrong and what to do; empty where that is not known, as after a proxy's page."""
-    if not isinstance(error, ApiError) or not (error.is_status or error.message == NOT_FOUND):
-        return ""
-    return REMEDIES.get(error.status, "")
-
-
 def _in_words(error: ApiError | UnreachableError) -> str:
     """
     Return why a list or watch failed, for a person.
 
-    The words are ours: /readyz shows them to everybody, and the text of an answer may be a proxy's page, which is for
+    The words are ours: /readyz shows them to everybody, and the text of an answer, which may be a proxy's page, is for
     the log.
     """
     if not isinstance(error, ApiError):
         return "no usable answer came; see the log"
-    if error.is_status or error.throttled:
-        return _hint(error) or f"the API server answered {error.status}; see the log"
-    return _hint(error) or f"the answer {error.status} may be a proxy's; see the log"
+    return REMEDIES.get(error.status, f"the answer was {error.status}; see the log")
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -271,10 +260,8 @@ class Informer(Generic[T]):
     version: str = attrs.field(default="", init=False)
     problem: str = attrs.field(default="", init=False)
     _store: ObjectStore[T] = attrs.field(init=False)
-    _relisting: Backoff = attrs.field(init=False)
     _resource_version: str = attrs.field(default="", init=False)
     _opened_at: float | None = attrs.field(default=None, init=False)
-    _listed_at: float | None = attrs.field(default=None, init=False)
     _current_at: float | None = attrs.field(default=None, init=False)
     _opened_from: str = attrs.field(default="", init=False)
     _received: bool = attrs.field(default=False, init=False)
@@ -286,7 +273,6 @@ class Informer(Generic[T]):
     _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._relisting = attrs.evolve(self.backoff)
         self._store = ObjectStore(
             handler=self.handler,
             kind=self.resource.kind,
@@ -350,30 +336,20 @@ class Informer(Generic[T]):
             retry_after = self._failed(error)
         else:
             self._progressed()
-        if not self._resource_version:
-            return max(self._pause(retry_after), self._pause_before_list())
         return self._pause(retry_after)
 
     def _pause(self, retry_after: float | None) -> float:
         """Return the seconds to wait: none after a watch that lasted for a while, unless the server asks for more."""
-        if self._opened_at is not None and self.clock() - self._opened_at >= HEALTHY:
+        lasted = self._opened_at is not None and self.clock() - self._opened_at >= HEALTHY
+        if lasted or self._received:  # else a watch that fails after every list would cause list after list
             self.backoff.reset()
-            return retry_after or 0.0
-        return self.backoff.next(at_least=retry_after)
-
-    def _pause_before_list(self) -> float:
-        """Return the seconds to wait before the next list, so that a bad line does not cause list after list."""
-        if self._listed_at is None or self.clock() - self._listed_at >= SETTLED:
-            self._relisting.reset()
-            return 0.0
-        return self._relisting.next()
+        return (retry_after or 0.0) if lasted else self.backoff.next(at_least=retry_after)
 
     def _progressed(self) -> None:
         """Record that our view is current."""
         self._current_at = self.clock()
         self._failures = 0
         self.problem = ""
-        self.backoff.reset()
 
     def _failed(self, error: ApiError | UnreachableError) -> float | None:
         """Count a failure, give up the version if it may be at fault, and return the wait that the server asks for."""
@@ -385,7 +361,7 @@ class Informer(Generic[T]):
         if _is_dead_end(error) or self._failures % TRIES == 0:
             self._resource_version = ""
         if isinstance(error, ApiError | DeadEndError) or self._failures >= TRIES:
-            known = {"hint": advice} if (advice := _hint(error)) else {}
+            known = {"hint": self.problem} if isinstance(error, ApiError) and error.status in REMEDIES else {}
             log.warning("Watch failed", resource=self.resource.path, failures=self._failures, **known, exc=error)
         else:
             log.v(2).info("Watch broke off", resource=self.resource.path, err=error)
@@ -405,7 +381,6 @@ class Informer(Generic[T]):
             await self._replace(listed)
         self._resource_version = version
         self.lists += 1
-        self._listed_at = self.clock()
         self._silent = 0
         self._progressed()
         self._resynced = answered
@@ -458,7 +433,8 @@ class Informer(Generic[T]):
             raise UnreachableError("the watch was closed at once, without an event")
         else:
             self._silent += 1
-            await self._check_silence()
+            if self._silent == MOST_SILENT:  # not even a bookmark came: nothing happened, or the watch does not work
+                self._resource_version = ""
 
     async def _follow(self, stream: Stream) -> None:
         """Handle all lines until the server closes the watch."""
@@ -472,18 +448,6 @@ class Informer(Generic[T]):
             if handled >= BATCH:
                 handled = 0
                 await checkpoint()
-
-    async def _check_silence(self) -> None:
-        """
-        Raise DeadEndError if silence does not mean that nothing happened: the watch does not work.
-
-        Bookmarks show that a watch works; but if a resource did not change, servers before 1.31 send none for minutes.
-        """
-        if self._silent < MOST_SILENT:
-            return
-        body = await _page(self.client, self.resource, 1, "")
-        if body is None or (await _read_page(self.resource, body)).version != self._resource_version:
-            raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
 
     def _handle(self, event_type: str, decoded: Decoded[T]) -> None:
         self.version = decoded.resource_version

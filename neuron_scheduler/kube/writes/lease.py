@@ -7,7 +7,7 @@ how long, is decided by `leader_elector`.
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import attrs
 import msgspec
@@ -15,8 +15,7 @@ import msgspec
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Decoded, Decoder
-from neuron_scheduler.kube.watch.informer import BOOKMARK, read_line
+from neuron_scheduler.kube.objects.json_scanner import decoded
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.telemetry.errors import UnreachableError
@@ -30,16 +29,14 @@ class _Spec(wire.Wire):
     lease_transitions: int | None = None
 
 
-class _Meta(wire.ObjectMeta):
-    """`metadata` of a Lease, with all that others may have written into it."""
-
-    finalizers: list[str] | None = None
-    owner_references: list[dict[str, Any]] | None = None  # type: ignore[assignment]  # whole, to be written again
-
-
 class _Lease(wire.Wire):
-    metadata: _Meta
+    metadata: dict[str, Any]
     spec: _Spec | None = None
+
+
+T = TypeVar("T")
+_LEASE: Final = msgspec.json.Decoder(_Lease)
+_CHANGE: Final = msgspec.json.Decoder(wire.Change[_Lease])
 
 
 @attrs.frozen
@@ -52,8 +49,8 @@ class Record:
         duration: for how many seconds after its last change it is held.
         acquired, renewed: UTC; None if absent or unreadable. No decision depends on them.
         resource_version: of the object read; a write of this record fails if the object has changed since.
-        labels, annotations: of the object, whoever wrote them; a write keeps them.
-        further: the same of `finalizers` and `ownerReferences`, by these names.
+        annotations: of the object, whoever wrote them; a write keeps them.
+        metadata: what else others have written there, such as labels; a write keeps it, too.
     """
 
     holder: str
@@ -62,9 +59,8 @@ class Record:
     renewed: dt.datetime | None = None
     transitions: int = 0
     resource_version: str = ""
-    labels: Mapping[str, str] = NO_LABELS
     annotations: Mapping[str, str] = NO_LABELS
-    further: Mapping[str, Any] = NO_LABELS
+    metadata: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
 
     @property
     def extender_address(self) -> str:
@@ -101,7 +97,7 @@ class LeaseClient:
     async def get(self, *, within: float) -> Record:
         """Return the Lease as it is now (a consistent read)."""
         answer = await self.client.request("GET", f"{self._collection}/{self.name}", timeout=within, pool=Pool.LEASE)
-        return _record(_DECODER.decode(answer.body))
+        return _as_record(await _read(answer.body, _LEASE))
 
     async def create(self, record: Record, *, within: float) -> Record:
         """Create the Lease; 409 if it exists."""
@@ -122,16 +118,14 @@ class LeaseClient:
         stream = self.client.stream(self._collection, params=params, read_timeout=seconds + 5.0, pool=Pool.LEASE)
         async with stream as lines:
             while line := await lines.next():
-                change = _DECODER.decode_change(line) or await read_line(_DECODER, line)
-                if change is not None and change[0] != BOOKMARK:
-                    kind, decoded = change
-                    if seen(None if kind == "DELETED" else _record(decoded)):
-                        return
+                change = await _read(line, _CHANGE)
+                if seen(None if change.type == "DELETED" else _as_record(change.object)):
+                    return
 
     async def _write(self, method: str, path: str, record: Record, within: float) -> Record:
         body = encode(record, namespace=self.namespace, name=self.name)
         answer = await self.client.request(method, path, body=body, timeout=within, pool=Pool.LEASE)
-        return _record(_DECODER.decode(answer.body))
+        return _as_record(await _read(answer.body, _LEASE))
 
 
 def encode(record: Record, *, namespace: str, name: str) -> bytes:
@@ -140,11 +134,9 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
 
     As by client-go, `strategy` and `preferredHolder` are left out.
     """
-    metadata: dict[str, object] = {"namespace": namespace, "name": name, **record.further}
+    metadata: dict[str, object] = {**record.metadata, "namespace": namespace, "name": name}
     if record.resource_version:
         metadata["resourceVersion"] = record.resource_version
-    if record.labels:
-        metadata["labels"] = record.labels
     if record.annotations:
         metadata["annotations"] = record.annotations
     spec: dict[str, object] = {
@@ -166,33 +158,31 @@ def _as_record(lease: _Lease) -> Record:
     Return the record.
 
     Raises:
-        ValueError: there is no resourceVersion; a write without one would replace the Lease of any holder.
+        UnreachableError: there is no resourceVersion; a write without one would replace the Lease of any holder.
     """
-    meta, spec = lease.metadata, lease.spec or _Spec()
-    further = {"finalizers": meta.finalizers, "ownerReferences": meta.owner_references}
-    if not meta.resource_version:
-        raise ValueError("it has no resourceVersion")
+    metadata, spec = dict(lease.metadata), lease.spec or _Spec()
+    metadata.pop("managedFields", None)  # without them the API server keeps those it has
+    version, annotations = metadata.pop("resourceVersion", ""), metadata.pop("annotations", None)
+    if not version:
+        raise UnreachableError("the Lease cannot be read: it has no resourceVersion")
     return Record(
         holder=spec.holder_identity or "",
         duration=spec.lease_duration_seconds or 0,
         acquired=parse_micro_time(spec.acquire_time),
         renewed=parse_micro_time(spec.renew_time),
         transitions=spec.lease_transitions or 0,
-        resource_version=meta.resource_version,
-        labels=meta.labels or NO_LABELS,
-        annotations=meta.annotations or NO_LABELS,
-        further={name: value for name, value in further.items() if value} or NO_LABELS,
+        resource_version=version,
+        annotations=annotations or NO_LABELS,
+        metadata=metadata,
     )
 
 
-_DECODER: Final = Decoder(kind="Lease", shape=_Lease, read=_as_record)
-
-
-def _record(decoded: Decoded[Record]) -> Record:
-    value = decoded.value
-    if not isinstance(value, Record):
-        raise UnreachableError(f"the Lease cannot be read: {value.reason if value else 'it is gone'}")
-    return value
+async def _read(text: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    """Return what an answer, or a line of a watch, says; raise UnreachableError if it is something else."""
+    try:
+        return await decoded(text, decoder)
+    except (ValueError, RecursionError) as error:
+        raise UnreachableError(f"the Lease cannot be read: {error}") from error
 
 
 def format_micro_time(moment: dt.datetime) -> str:

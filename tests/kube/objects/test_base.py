@@ -20,7 +20,6 @@ from neuron_scheduler.kube.objects.base import (
     LONGEST_NAME,
     OBJECT,
     Decoded,
-    Decoder,
     Malformed,
     Resource,
     byte_bounded_memo,
@@ -31,7 +30,6 @@ from neuron_scheduler.kube.objects.pod_spec import constraints
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.storage import CLAIMS
 from neuron_scheduler.kube.objects.wire import PodSpec
-from neuron_scheduler.kube.writes.lease import _DECODER as LEASE
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolumeClaim
@@ -142,8 +140,7 @@ def watched() -> Iterator[Resource[Any]]:
             )
 
 
-DECODERS: dict[str, tuple[Decoder[Any], dict[str, Any]]] = {
-    "leases": (LEASE, OTHER),
+DECODERS: dict[str, tuple[Resource[Any], dict[str, Any]]] = {
     **{resource.name: (resource, {"pods": POD, "nodes": NODE}.get(resource.name, OTHER)) for resource in watched()},
 }
 DEEP = 20_000  # levels; the decoder follows 1,000 in Python 3.11, and 10,000 in 3.13
@@ -241,7 +238,7 @@ def test_an_error_of_ours_is_reported_with_its_type() -> None:
     def fail(_: Any) -> Any:
         raise LookupError("this")
 
-    decoder = Decoder[Any](kind="Pod", shape=PODS.shape, read=fail)
+    decoder = attrs.evolve(PODS, read=fail)
 
     assert decoder.decode(json.dumps(POD).encode()).value == Malformed("Pod", "d/o", "LookupError: this", "u", "n1")
 
