@@ -57,11 +57,11 @@ def test_a_pod(ask: Ask) -> None:
 
 
 def test_what_waits(ask: Ask) -> None:
-    """Only the namespace's pods, unless all are asked for."""
+    """Only the namespace's pods, unless all are asked for; the scheduler is told whose names are to be shown."""
     for flags, names in ((), ["ml"]), (("-n", "other"), ["other"]), (("-A",), ["ml", "other", ""]):
         command = ("why", "-o", "json", *flags)
-        code, out, _, _ = ask(answer(to_json(WAITING)), command=command)
-        assert code == 1
+        code, out, _, (seen,) = ask(answer(to_json(WAITING)), command=command)
+        assert (code, seen.query) == (1, {"namespace": names[0]})
         assert [line["pod"]["namespace"] for line in json.loads(out)["pods"]] == names
 
 
