@@ -300,6 +300,14 @@ ANSWERS: Final = (
         ("tests/explain/changes/test_search.py::test_pods_that_come_back",),
     ),
     Break(
+        "why-names-too-few-pods",
+        "neuron_scheduler/explain/changes/departure.py",
+        "yield _change(refused, refused.cluster.view.row(best[0]), best[1].pods)",
+        "yield _change(refused, refused.cluster.view.row(best[0]), best[1].pods[:1])",
+        "Each change that `why` offers lets the pod in.",
+        ("tests/explain/changes/test_search_properties.py",),
+    ),
+    Break(
         "why-suggests-to-tolerate-a-sick-node",
         "neuron_scheduler/cluster/fresh_node.py",
         "return taint.key.startswith(_OF_A_STATE) or taint.key in _OF_A_STATE_TOO or",

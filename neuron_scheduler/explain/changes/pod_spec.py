@@ -26,6 +26,8 @@ import attrs
 from neuron_scheduler.cluster.fresh_node import tells_state
 from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.explain.changes.refused_pod import (
+    MOST_TRIED,
+    NOT_ALL,
     Found,
     RefusedPod,
     requirement_text,
@@ -174,7 +176,9 @@ def find_selector(refused: RefusedPod) -> Iterator[Found]:
     decision = (yield from refused.decision(without(pod, dropped))) if dropped else None
     if decision is None:
         return
-    for part in parts(pod.constraints):
+    if len(dropped) > MOST_TRIED:
+        yield NOT_ALL
+    for part in dropped[:MOST_TRIED]:
         fewer = [each for each in dropped if each != part]
         without_fewer = (yield from refused.decision(without(pod, fewer))) if fewer else None
         if without_fewer is not None:
@@ -219,12 +223,12 @@ def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
     decision = (yield from refused.decision(free)) if of_type else None
     node_info = None if decision is None else refused.cluster.node(decision.node_name)
     value = "" if node_info is None else node_info.node.labels.get(INSTANCE_TYPE_LABEL, "")
-    found = (yield from refused.first_fitting([(value, selecting(free, value))])) if value else None
-    if found is not None:
+    selected = (yield from refused.decision(selecting(free, value))) if value else None
+    if selected is not None:
         yield Change(
             ChangeKind.INSTANCE_TYPE,
-            with_template(f"Select the instance type {value}: the pod then goes to {found[1]}.", pod),
-            node_name=found[1],
+            with_template(f"Select the instance type {value}: the pod then goes to {selected.node_name}.", pod),
+            node_name=selected.node_name,
             instance_type=value,
             detail=f"{INSTANCE_TYPE_LABEL}={value}",
         )
