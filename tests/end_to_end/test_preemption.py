@@ -2,15 +2,17 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from tests.control_plane.binaries import RELEASE, before
 from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
-from tests.end_to_end.process import SchedulerProcess
+from tests.end_to_end.process import ACQUIRED, SchedulerProcess, run_scheduler
 from tests.end_to_end.workload import (
     PODS,
     add_nodes,
@@ -24,6 +26,14 @@ from tests.end_to_end.workload import (
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PRIORITIES = {"low": 10, "middle": 50, "high": 100}
 GRACE = 1
+
+
+@pytest.fixture
+async def scheduler(account: Path, empty: RestClient) -> AsyncIterator[SchedulerProcess]:
+    """Run a scheduler for one test: another one's would hold the Lease."""
+    async with run_scheduler(account, "-v=6") as scheduler:
+        await scheduler.line(ACQUIRED)
+        yield scheduler
 
 
 @asynccontextmanager
@@ -55,6 +65,24 @@ async def names(api: RestClient) -> set[str]:
 def disruption_of(pod: Object) -> Mapping[str, str]:
     """Return the DisruptionTarget condition."""
     return next((c for c in pod["status"].get("conditions", []) if c["type"] == "DisruptionTarget"), {})
+
+
+async def test_a_budget_turns_the_choice(empty: RestClient, account: Path) -> None:
+    """The half whose budget allows no disruption stays, though its pod is of lower priority."""
+    selector = {"matchLabels": {"app": "guarded"}}
+    manifest = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guarded"}}
+    await empty.post(BUDGETS, manifest | {"spec": {"minAvailable": 1, "selector": selector}})
+    try:  # the scheduler starts when the budget is there: a watch of another kind could be late
+        async with run_scheduler(account, "-v=6") as scheduler, graceful_kubelets(empty):
+            await scheduler.line(ACQUIRED)
+            await add_priority_classes(empty, **PRIORITIES)
+            await add_nodes(scheduler, empty, trn1="trn1.32xlarge")
+            await running(empty, "guarded", neuron=8, labels={"app": "guarded"}, **prior("low"))
+            await running(empty, "free", neuron=8, **prior("middle"))
+            await placed(empty, "half", neuron=8, **prior("high"))
+            assert await names(empty) == {"guarded", "half"}
+    finally:
+        await empty.delete(f"{BUDGETS}/guarded")
 
 
 async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient, scheduler: SchedulerProcess) -> None:
@@ -89,20 +117,3 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
     metrics = await scheduler.metrics()
     assert metrics["scheduler_preemption_victims_sum"] == 3
     assert metrics["scheduler_preemption_attempts_total"] >= 1
-
-
-async def test_a_budget_turns_the_choice(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """The half whose budget allows no disruption stays, though its pod is of lower priority."""
-    await add_priority_classes(api, **PRIORITIES)
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    async with graceful_kubelets(api):
-        await running(api, "guarded", neuron=8, labels={"app": "guarded"}, **prior("low"))
-        await running(api, "free", neuron=8, **prior("middle"))
-        selector = {"matchLabels": {"app": "guarded"}}
-        manifest = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guarded"}}
-        await api.post(BUDGETS, manifest | {"spec": {"minAvailable": 1, "selector": selector}})
-        try:
-            await placed(api, "half", neuron=8, **prior("high"))
-            assert await names(api) == {"guarded", "half"}
-        finally:
-            await api.delete(f"{BUDGETS}/guarded")
