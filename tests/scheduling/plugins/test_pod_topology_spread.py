@@ -9,7 +9,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selecting_kinds import Workload
-from neuron_scheduler.model.selectors import Effect, LabelSelector, Operator, Requirement, SpreadConstraint, Taint
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement, SpreadConstraint
 from neuron_scheduler.scheduling.plugins import pod_topology_spread
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal, schedule
@@ -17,7 +17,6 @@ from tests.support.harness import cluster_of, refusal, schedule
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 CROWDED = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
-TAINT = Taint("dedicated", Effect.NO_SCHEDULE)
 
 
 def spread(key: str = ZONE_LABEL, *, max_skew: int = 1, hard: bool = True, **rest: Any) -> SpreadConstraint:
@@ -44,43 +43,6 @@ def pods(on: str, **rest: Any) -> list[Pod]:
 
 
 NODES = zones(a="x", b="x", c="y", d="")
-
-
-@pytest.mark.parametrize(
-    ("there", "asked", "want"),
-    [
-        pytest.param(pods("a"), web(spread("rack")), {NO_LABEL: 4}, id="a key that no node has"),
-        pytest.param(pods("aabbc"), web(spread(), node_selector={ZONE_LABEL: "x"}), None, id="the other zone is out"),
-        pytest.param(
-            pods("a"),
-            web(spread(honor_affinity=False), node_selector={ZONE_LABEL: "x"}),
-            {CROWDED: 2},
-            id="unless affinity is ignored",
-        ),
-        pytest.param(
-            pods("a"), web(spread(min_domains=3), node_selector={HOSTNAME_LABEL: "a"}), {CROWDED: 1}, id="minDomains"
-        ),
-        pytest.param(
-            pods("ac"), web(spread(min_domains=3)), {CROWDED: 3, NO_LABEL: 1}, id="too few domains: the least is 0"
-        ),
-        pytest.param(pods("ac"), web(spread(min_domains=2)), None, id="domains enough"),
-        pytest.param([], web(spread(selector=LabelSelector())), None, id="an empty selector still matches the pod"),
-        pytest.param(
-            pods("a"),
-            web(spread(), spread("rack")),
-            {NO_LABEL: 4},
-            id="a domain without all keys counts for no constraint",
-        ),
-    ],
-)
-def test_reasons(there: list[Pod], asked: Pod, want: dict[str, int] | None) -> None:
-    """Nodes without the key are counted apart; other plugins' reasons are left out."""
-    cluster = cluster_of(NODES, there)
-    if want is None:
-        assert isinstance(schedule(cluster, asked), tuple)
-    else:
-        reasons = dict(refusal(cluster, asked).reasons)
-        assert {reason: count for reason, count in reasons.items() if "topology" in reason} == want
 
 
 def test_evicting_pods_gives_no_node_a_label() -> None:
