@@ -361,15 +361,14 @@ def _capacity(shared: _Shared, reporter: PodReporter) -> "CapacityRequester":
     """Return what asks for machines; nothing of it is imported before."""
     from neuron_scheduler.capacity.machines import MachineRequests
     from neuron_scheduler.capacity.requester import CapacityRequester
+    from neuron_scheduler.capacity.writer import PlaceholderWriter
 
     machines = MachineRequests(
         cluster=shared.cluster,
         queue=shared.queue,
         scheduler_names=shared.profiles.keys(),
         policies=shared.config.capacity_requests,
-        client=shared.client,
-        may_send=shared.may_bind,
-        timeout=shared.config.bind_timeout,
+        writer=PlaceholderWriter(client=shared.client, may_send=shared.may_bind, timeout=shared.config.bind_timeout),
         reporter=reporter,
         metrics=shared.metrics,
         clock=time.monotonic,
@@ -458,8 +457,6 @@ def _node_handler(
         volumes.noticed(name)
         loop.fence.node_gone(name)
         rejections.forget(name)
-        if machines is not None:
-            machines.node_gone(name)
 
     def changed(name: str) -> None:
         if not loop.defers(name):
@@ -469,7 +466,7 @@ def _node_handler(
 
     def came(node: Node) -> None:
         if machines is not None:
-            machines.node_came(node)
+            machines.node_changed(node.name)
         if foreign is not None:
             foreign.node_changed(node.name)
 

@@ -95,7 +95,7 @@ def reasons(modules: list[ast.Module]) -> Iterator[str]:
                     for keyword in call.keywords
                     if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
                 )
-            elif method in {"_about_capacity", "capacity_ended"} and isinstance(call.args[1], ast.Constant):
+            elif method == "about_capacity" and isinstance(call.args[1], ast.Constant):
                 yield str(call.args[1].value)
 
 

@@ -1,52 +1,111 @@
+r"""
+The machines that an autoscaler is asked for: a table of placeholders, and the task that makes the API server agree.
+
+    need --asked--> OPEN --a node has come--> ARRIVING --the node takes pods, and has one--> served
+                      \--no pod needs it--> withdrawn     \--too late, or gone again--> given up
+
+The table has every placeholder that is there, as far as answers and the watch have shown, and says whether it is
+wanted: a new leader, a pod that has moved and a deletion in doubt need no path of their own. A placeholder that waits
+after a pod has taken its machine makes the autoscaler buy another one, so the node's appearance ends it, ready or not.
+Handlers call methods that never wait; `look` and the plan do the rest once a round.
 """
-The machines that an autoscaler is asked for, and what happens to them: nodes join, pods leave, the API server refuses.
 
-    a node joins that serves a request, ready or not, or a request has lost its last pod: its placeholder is deleted
-
-A placeholder that waits after a pod has taken its machine makes the autoscaler buy another one. What the watch shows is
-the truth about placeholders: the leader takes over one that is there and not known. Handlers call the methods, which
-never wait.
-"""
-
-from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Final
+import random
+from collections import deque
+from collections.abc import Callable, Container, Mapping
+from itertools import count
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from neuron_scheduler.capacity.placeholders import (
-    is_placeholder,
-    is_seen_by_autoscalers,
-    manifest,
-    need_of,
-    owner_of,
-)
-from neuron_scheduler.capacity.planning.requests import (
-    FIRST_REFUSAL,
-    MachineNeed,
-    MachineRequest,
-    Outcome,
-    Owner,
-    Requests,
-    is_used,
-    takes_pods,
-)
+from neuron_scheduler.capacity.placeholders import asks, is_placeholder, manifest, need_of
+from neuron_scheduler.capacity.planning.need import MachineNeed
 from neuron_scheduler.capacity.writer import PlaceholderWriter
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.controllers.pod_reporter import PodReporter
-from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
+from neuron_scheduler.kube.http.pacing import Backoff
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
-NO_MACHINE: Final = "The autoscaler cannot be asked for a machine for this pod"
+FIRST_PAUSE: Final = 60.0
+"""Seconds after a refusal of the API server until a machine is asked for the same pods again; then twice as long."""
+LONGEST_PAUSE: Final = 4 * 3600.0
+MOST_DELETED: Final = 256
+"""So many uids of deleted placeholders are remembered, because the watch may show these pods later."""
 
 log = logs.logger(__name__)
+
+
+Outcome: TypeAlias = Literal["served", "withdrawn", "given_up"]
+"""How a request ended: a pod is on its machine; no pod needs it any more; its pods have waited in vain."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class MachineRequest:
+    """
+    One machine that is asked for, and its placeholder.
+
+    Attributes:
+        name: of the placeholder.
+        since: when it was asked for, or adopted.
+        manifest: the placeholder that is to be created; None if an earlier leader has created it.
+        uid: of the placeholder; empty until it is known. Without it no autoscaler sees the placeholder.
+        created: when the API server created it, Unix time.
+        asks: the placeholder is complete.
+        gone: the placeholder is deleted.
+        pods: uids of the pods that its machine serves, as last planned.
+        node_name: the node that has come for it.
+        ended: nobody needs it any more; it counts for the limits until its placeholder is gone.
+    """
+
+    name: str
+    need: MachineNeed
+    since: float
+    backoff: Backoff
+    manifest: Mapping[str, Any] | None = None
+    uid: str = ""
+    created: float = float("inf")
+    asks: bool = False
+    gone: bool = False
+    pods: frozenset[str] = frozenset()
+    node_name: str = ""
+    ended: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the placeholder is to be there."""
+        return not (self.ended or self.node_name)
+
+    def seen(self, placeholder: Pod) -> None:
+        """Note which object the placeholder is."""
+        self.uid, self.created = placeholder.uid, placeholder.created
+
+
+@attrs.frozen(eq=False)
+class Pause:
+    """
+    Why and until when no machine is asked for some pods.
+
+    Attributes:
+        reason: a sentence for people, without its full stop.
+        refused: the API server has refused; else a machine was given up.
+        seconds: how long it is; the next one is twice as long.
+    """
+
+    reason: str
+    refused: bool
+    until: float
+    seconds: float
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -58,9 +117,7 @@ class MachineRequests:
         scheduler_names: the profiles; placeholders of others belong to another installation.
         policies: the settings of the profiles that ask for machines, by scheduler name.
         clock: seconds that never jump, the queue's time.
-        may_send, timeout: as in `PlaceholderWriter`.
-        table: the requests.
-        writer: their placeholders.
+        requests: by name, the oldest first; also those that have ended and whose placeholder is there.
     """
 
     cluster: Cluster
@@ -71,97 +128,100 @@ class MachineRequests:
     metrics: Metrics
     clock: Callable[[], float]
     errors: UnexpectedErrors
-    client: Client
-    may_send: Callable[[], bool]
-    timeout: float
-    table: Requests = attrs.field(factory=Requests, init=False)
-    writer: PlaceholderWriter = attrs.field(init=False)
-    _leading: bool = attrs.field(default=False, init=False)
-    _seen: dict[str, Pod] = attrs.field(factory=dict, init=False)  # placeholders by uid
-    _ended: dict[str, tuple[Owner, MachineNeed]] = attrs.field(factory=dict, init=False)  # not deleted yet, by name
-    _young: dict[str, float] = attrs.field(factory=dict, init=False)  # when nodes joined during requests, by name
-    _given: set[str] = attrs.field(factory=set, init=False)  # names of nodes that have joined for a request
-    _refusals: logs.Once = attrs.field(factory=logs.Once, init=False)
-    _told: logs.Once = attrs.field(factory=logs.Once, init=False)  # about placeholders, by uid
+    writer: PlaceholderWriter
+    requests: dict[str, MachineRequest] = attrs.field(factory=dict, init=False)
+    _seen: dict[str, Pod] = attrs.field(factory=dict, init=False)  # placeholders as the watch shows them, by uid
+    _deleted: deque[str] = attrs.field(factory=lambda: deque(maxlen=MOST_DELETED), init=False)  # uids
+    _pauses: dict[str, Pause] = attrs.field(factory=dict, init=False)  # by uid; one that is over decides the next one
+    _turns: DelayingQueue[str] = attrs.field(init=False)  # names of requests whose placeholder may have to be written
+    _told: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.writer = PlaceholderWriter(
-            client=self.client,
-            may_send=self.may_send,
-            timeout=self.timeout,
-            clock=self.clock,
-            declined=self.declined,
-            gone=self._deleted,
-            errors=self.errors,
-        )
+        self._turns = DelayingQueue(clock=self.clock, share=1)
+
+    async def run(self) -> None:
+        """Create and delete placeholders until cancelled."""
+        await self._turns.serve(self._settle)
 
     @property
-    def outstanding(self) -> list[tuple[Owner, MachineNeed]]:
-        """
-        What counts for the limits: requests, and ended ones as long as their placeholder may be there.
+    def coming(self) -> dict[str, MachineNeed]:
+        """The machines that are still to come, or do not take pods yet, by the names of their requests."""
+        return {request.name: request.need for request in self._present() if self._ready_node(request) is None}
 
-        The autoscaler goes on buying for what cannot be deleted.
-        """
-        return [*self.table.outstanding, *self._ended.values()]
+    @property
+    def served(self) -> frozenset[str]:
+        """The uids of the pods whose machine takes pods: they are about to be tried there."""
+        ready = (request for request in self._present() if self._ready_node(request) is not None)
+        return frozenset[str]().union(*(request.pods for request in ready))
 
-    def lead(self) -> None:
-        """Take over the requests of the last leader."""
-        self._leading = True
-        for pod in [*self._seen.values()]:
-            try:
-                self._adopt(pod)
-            except Exception as error:  # noqa: BLE001 - what one object says must not end a leader
-                self.errors.report(error, task="capacity request", pod=pod.key)
+    def request_for(self, uid: str) -> MachineRequest | None:
+        """Return the request whose machine serves a pod."""
+        return next((request for request in self._present() if uid in request.pods), None)
+
+    def pause_of(self, uid: str) -> Pause | None:
+        """Return why no machine is asked for a pod now; None if nothing is in the way."""
+        pause = self._pauses.get(uid)
+        return pause if pause is not None and self.clock() < pause.until else None
+
+    def counts(self) -> dict[str, int]:
+        """Return how many machines are asked for, are arriving, and are refused."""
+        arriving = [bool(request.node_name) for request in self._present()]
+        refused = {pause for uid in self._pauses if (pause := self.pause_of(uid)) is not None and pause.refused}
+        return {"open": arriving.count(False), "arriving": arriving.count(True), "refused": len(refused)}
 
     def ask(self, need: MachineNeed) -> None:
         """Ask for a machine, and report that to the owners of its pods."""
-        taken = {*self.writer.names, *(pod.name for pod in self._seen.values())}
-        request = self.table.ask(need, self.clock(), taken)
-        try:
-            placeholder = manifest(request, self.policies[request.owner.scheduler_name].image)
-        except ValueError as error:
-            self.declined(request.name, str(error))
-            return
-        self.writer.ask(request.name, placeholder)
+        taken = {*self.requests, *(pod.name for pod in self._seen.values())}
+        name = next(name for number in count() if (name := f"capacity-{need.pods[0].uid}-{number}") not in taken)
+        request = self.requests[name] = self._new(name, need)
+        request.pods = frozenset(pod.uid for pod in need.pods)
+        request.manifest = manifest(name, need, self.policies[need.owner.scheduler_name].image)
+        self._turn(request)
         log.info(
             "Asked the autoscaler for a machine",
-            machine=request.machine,
-            name=request.name,
+            machine=need.instance_type,
+            name=name,
             pod=need.pods[0].key,
             pods=len(need.pods),
-            why=need.shortage,
         )
         for pod in need.pods:
-            self.reporter.capacity_requested(pod, request.machine, need.shortage)
+            note = f"Asked the autoscaler for 1 {need.instance_type}"
+            self.reporter.about_capacity(pod, "NeuronCapacityRequested", note, type="Normal")
 
     def end(self, request: MachineRequest, outcome: Outcome) -> None:
         """End a request: its placeholder is deleted."""
-        if self.table.end(request.name) is None:
-            return
-        self._withdraw(request.name, request.owner, request.need)
-        self.metrics.capacity_request_ended(outcome.value)
-        log.info("Request for a machine has ended", machine=request.machine, name=request.name, outcome=outcome.value)
-        if not len(self.table):
-            self._young.clear()
+        self._drop(request)
+        self.metrics.capacity_request_ended(outcome)
+        log.info(
+            "Request for a machine has ended", machine=request.need.instance_type, name=request.name, outcome=outcome
+        )
 
     def look(self) -> None:
-        """End the requests that take too long: not served in time, or with other pods on their machine."""
-        now = self.clock()
-        for request in self.table.overdue(now, {name: policy.give_up for name, policy in self.policies.items()}):
-            bound = self.policies[request.owner.scheduler_name].give_up
-            came = f"node {request.node_name} has joined for it" if request.node_name else "no node has joined for it"
-            self._give_up(request, f"it has not served its pods within {span(bound)}: {came}", first=bound)
-        for request in self.table.all():
-            since = request.usable_since
-            if since is None or now - since < self.policies[request.owner.scheduler_name].wait:
-                continue
-            node_info = self.cluster.node(request.node_name)
-            if node_info is not None and is_used(node_info, but=request.pods):
-                self.end(request, Outcome.WITHDRAWN)  # its pods are planned for again
-
-    def report(self) -> None:
-        """Let the messages of all pods that a machine is asked for say so."""
-        self.reporter.capacity_asked({uid: request.machine for request in self.table.all() for uid in request.pods})
+        """Bring the table up to date with placeholders and nodes; end requests that are served, or take too long."""
+        self._pauses = {uid: pause for uid, pause in self._pauses.items() if uid in self.queue}
+        for placeholder in [*self._seen.values()]:
+            try:
+                self._look_at_placeholder(placeholder)
+            except Exception as error:  # noqa: BLE001 - what one object says must not end the round
+                self.errors.report(error, task="capacity request", pod=placeholder.key)
+        for request in self._present():
+            policy, ready = self.policies[request.need.owner.scheduler_name], self._ready_node(request)
+            bound = policy.give_up
+            if ready is not None and _is_used(ready):
+                left = Pause("a machine has come for it", False, self.clock() + policy.wait, 0.0)
+                self._pauses |= dict.fromkeys(request.pods, left)  # those of them for which others have left no room
+                self.end(request, "served")
+            elif ready is not None and not any(uid in self.queue for uid in request.pods):
+                self.end(request, "withdrawn")
+            elif request.node_name and self.cluster.node(request.node_name) is None:
+                self._give_up(request, f"its node {request.node_name} is gone again", first=FIRST_PAUSE)
+            elif self.clock() - request.since >= bound:
+                came = f"node {request.node_name} has joined" if request.node_name else "no node has joined"
+                self._give_up(request, f"it has not served its pods within {span(bound)}: {came} for it", first=bound)
+            elif request.wanted:
+                view = self.cluster.view
+                for slot in slots_of(view.labelled(INSTANCE_TYPE_LABEL).get(request.need.instance_type)):
+                    self._look_at(view.row(slot))
 
     # Called by the handlers of pods and nodes
 
@@ -169,156 +229,177 @@ class MachineRequests:
         """Note the present state of a pod that is not ours to place."""
         if is_placeholder(pod):
             self._seen[pod.uid] = pod
-            if self._leading:
-                self._adopt(pod)
-
-    def pod_gone(self, uid: str) -> None:
-        """Note that a pod is gone."""
-        placeholder = self._seen.pop(uid, None)
-        if placeholder is not None and self.writer.vanished(placeholder.name, uid):
-            request = self.table.get(placeholder.name)
-            if request is not None:
-                self._give_up(request, "what asked for it was deleted", first=FIRST_REFUSAL)
-        self._left(uid)
 
     def pod_bound(self, uid: str) -> None:
         """Note that a pod is bound."""
         pod_info = self.cluster.pod_info(uid)
         if pod_info is not None:
             self.pod_seen(pod_info.pod)
-        self._left(uid)
 
-    def node_came(self, node: Node) -> None:
-        """Note that a node has joined."""
-        self._given.discard(node.name)
-        if len(self.table):
-            self._young[node.name] = self.clock()
-            self._look_at(node)
+    def pod_gone(self, uid: str) -> None:
+        """Note that a pod is gone."""
+        placeholder = self._seen.pop(uid, None)
+        request = None if placeholder is None else self.requests.get(placeholder.name)
+        if request is not None and request.uid == uid:
+            request.gone = True
+            if request.wanted:
+                self._give_up(request, "what asked for it was deleted", first=FIRST_PAUSE)
+            self._forget_if_over(request)
 
     def node_changed(self, name: str) -> None:
-        """Note that a node has changed: it may have got its labels, or may take pods now."""
-        node_info = self.cluster.node(name) if name in self._young else None
+        """Note that a node has joined, or has changed: it may have got its labels."""
+        node_info = self.cluster.node(name) if self.requests else None
         if node_info is not None:
-            self._look_at(node_info.node)
+            self._look_at(node_info)
 
-    def node_gone(self, name: str) -> None:
-        """Note that a node is gone."""
-        self._young.pop(name, None)
-        self._given.discard(name)
-        request = self.table.of_node(name)
-        if request is not None:
-            self._give_up(request, f"its node {name} is gone again", first=FIRST_REFUSAL)
-
-    def _look_at(self, node: Node) -> None:
-        """Stop asking for the machine that has come with a node."""
-        request = self.table.of_node(node.name)
-        if request is None and node.name not in self._given:
-            request = self.table.joined(node, self._young[node.name])
-        if request is None:
+    def _look_at(self, node_info: NodeInfo) -> None:
+        """Stop asking for the machine that has come: an empty node serves the first request that it is younger than."""
+        node = node_info.node
+        if _is_used(node_info) or any(request.node_name == node.name for request in self._present()):
             return
-        self._given.add(node.name)
-        self.writer.withdraw(request.name)
-        if takes_pods(node, request.need) and not request.usable:
-            request.usable_since = self.clock()
-            log.info(
-                "Machine that was asked for takes pods", machine=request.machine, name=request.name, node=node.name
-            )
-            if not request.pods:
-                self.end(request, Outcome.SERVED)
+        for request in self._present():
+            if request.wanted and request.created <= node.created and request.need.is_met_by(node):
+                request.node_name = node.name
+                self._turn(request)
+                log.info("Machine that was asked for has come", name=request.name, node=node.name)
+                return
 
-    # Called by the writer
+    def _present(self) -> list[MachineRequest]:
+        return [request for request in self.requests.values() if not request.ended]
 
-    def declined(self, name: str, message: str) -> None:
-        """The API server refuses to let a machine be asked for: its pods wait, and their owners are told."""
-        request = self.table.end(name)
+    def _ready_node(self, request: MachineRequest) -> NodeInfo | None:
+        """Return the node that has come for a request once it takes pods."""
+        node_info = self.cluster.node(request.node_name) if request.node_name else None
+        return node_info if node_info is not None and request.need.is_ready(node_info.node) else None
+
+    def _look_at_placeholder(self, pod: Pod) -> None:
+        """Note that a placeholder is there; one that is not known is taken over, or removed."""
+        request = self.requests.get(pod.name)
+        if pod.uid in self._deleted or (request is not None and request.uid not in ("", pod.uid)):
+            return  # the watch shows it as it was before
+        if pod.node_name and self._told(pod.uid, "bound"):
+            log.error("A placeholder was bound to a node, deleting it", pod=pod.key, node=pod.node_name)
         if request is None:
+            self._adopt(pod)
             return
-        self._withdraw(name, request.owner, request.need)
-        message = message.replace(name, "...")
-        self.table.wait(request.pods, f"the API server refused it: {message}", self.clock(), refused=True)
-        if self._refusals(request.owner.scheduler_name, message):
-            log.error(
-                "The API server refuses a request for a machine; it is tried again, and scheduling goes on",
-                machine=request.machine,
-                pods=len(request.pods),
-                err=message,
-            )
-        for pod in self._waiting(request.pods):
-            self.reporter.capacity_ended(pod, "NeuronCapacityRefused", f"{NO_MACHINE}: {message}")
-
-    def _deleted(self, name: str) -> None:
-        self._ended.pop(name, None)
-
-    def _withdraw(self, name: str, owner: Owner, need: MachineNeed) -> None:
-        """Delete a placeholder, which counts for the limits until it is gone."""
-        if name in self.writer.names:
-            self._ended[name] = owner, need
-            self.writer.withdraw(name)
-
-    def _give_up(self, request: MachineRequest, reason: str, *, first: float) -> None:
-        """End a request in vain: its pods ask for nothing for a while, `first` seconds at the first time."""
-        self.table.wait(request.pods, reason, self.clock(), first=first)
-        log.warning("Gave up a machine that was asked for", machine=request.machine, name=request.name, err=reason)
-        message = f"Gave up the {request.machine} that the autoscaler was asked for: {reason}"
-        for pod in self._waiting(request.pods):
-            self.reporter.capacity_ended(pod, "NeuronCapacityGivenUp", message)
-        self.end(request, Outcome.GIVEN_UP)
+        request.seen(pod)
+        if pod.node_name and request.wanted:
+            self._give_up(request, "what asked for it was bound to a node", first=FIRST_PAUSE)
 
     def _adopt(self, pod: Pod) -> None:
         """Take over a placeholder that is not known; remove it if no autoscaler can have seen it, or none is wanted."""
-        if self.writer.has_deleted(pod.uid):
-            return  # the watch shows it as it was before
-        if pod.name in self.writer.names:
-            self.writer.seen(pod.name, pod.uid)
-            if pod.node_name:
-                self._was_bound(pod)
-            return
-        owner, need = owner_of(pod), need_of(pod)
-        if owner.scheduler_name not in self.scheduler_names:
+        need = need_of(pod)
+        scheduler_name = need.owner.scheduler_name
+        if scheduler_name not in self.scheduler_names:
             if self._told(pod.uid, "left alone"):
                 log.warning(
                     "A placeholder is left alone: no profile has its scheduler name",
                     pod=pod.key,
-                    schedulerName=owner.scheduler_name,
+                    schedulerName=scheduler_name,
                     hint="delete it, unless another installation serves this name",
                 )
             return
-        self.writer.adopt(pod.name, pod.uid)
-        if owner.scheduler_name in self.policies and need is not None and is_seen_by_autoscalers(pod):
-            request = self.table.adopt(pod.name, owner, need, self.clock())
-            log.info("Took over a request for a machine", machine=request.machine, name=request.name)
-            self._look_at_nodes_since(pod, need)
+        request = self.requests[pod.name] = self._new(pod.name, need)
+        request.seen(pod)
+        if scheduler_name in self.policies and asks(pod):
+            request.asks = True
+            log.info("Took over a request for a machine", machine=need.instance_type, name=request.name)
             return
-        if pod.node_name:
-            self._was_bound(pod)
-        else:
-            log.info("Removing a placeholder that is not needed", pod=pod.key)
-        if need is not None:
-            self._ended[pod.name] = owner, need
-        self.writer.withdraw(pod.name)
+        log.info("Removing a placeholder that is not needed", pod=pod.key)
+        self._drop(request)
 
-    def _look_at_nodes_since(self, placeholder: Pod, need: MachineNeed) -> None:
-        """Look at the nodes that have joined since an earlier leader created a placeholder."""
-        view = self.cluster.view
-        of_types = view.labelled(INSTANCE_TYPE_LABEL).any_of(need.instance_types)
-        for node in [view.row(slot).node for slot in slots_of(of_types)]:
-            if node.created > placeholder.created:  # times are whole seconds
-                self._young[node.name] = self.clock()
-                self._look_at(node)
+    def _new(self, name: str, need: MachineNeed) -> MachineRequest:
+        backoff = Backoff(random.random, first=0.2, most=30.0)
+        return MachineRequest(name=name, need=need, since=self.clock(), backoff=backoff)
 
-    def _was_bound(self, placeholder: Pod) -> None:
-        """Give up the machine of a placeholder that somebody has bound: it holds a machine, and asks for none."""
-        if self._told(placeholder.uid, "bound"):
-            log.error("A placeholder was bound to a node, deleting it", pod=placeholder.key, node=placeholder.node_name)
-        request = self.table.get(placeholder.name)
-        if request is not None:
-            self._give_up(request, "what asked for it was bound to a node", first=FIRST_REFUSAL)
+    def _turn(self, request: MachineRequest) -> None:
+        """Let the placeholder be written: whether it is wanted has changed."""
+        request.backoff.reset()
+        self._turns.add(request.name, "", self.clock())
 
-    def _left(self, uid: str) -> None:
-        """Forget a pod that waits no more, and end the requests that were for no other one."""
-        for request in self.table.left(uid):
-            self.end(request, Outcome.SERVED if request.usable else Outcome.WITHDRAWN)
+    def _drop(self, request: MachineRequest) -> None:
+        request.ended, request.pods = True, frozenset()
+        self._turn(request)
+        self._forget_if_over(request)
 
-    def _waiting(self, uids: Iterable[str]) -> list[Pod]:
-        """Return those of the pods that wait; in one order, because sets have none."""
-        return [queued.pod for queued in map(self.queue.get, sorted(uids)) if queued is not None]
+    def _forget_if_over(self, request: MachineRequest) -> None:
+        if request.ended and request.gone:
+            self.requests.pop(request.name, None)
+
+    def _pause(self, request: MachineRequest, reason: str, *, first: float, refused: bool = False) -> list[Pod]:
+        """Ask for no machine for the pods of a request for a while; return those that wait, whose owners are told."""
+        before = max((self._pauses[uid].seconds for uid in request.pods if uid in self._pauses), default=0.0)
+        seconds = min(max(first, 2 * before), LONGEST_PAUSE)
+        self._pauses |= dict.fromkeys(request.pods, Pause(reason, refused, self.clock() + seconds, seconds))
+        waiting = map(self.queue.get, sorted(request.pods))  # in one order, because sets have none
+        return [queued.pod for queued in waiting if queued is not None]
+
+    def _give_up(self, request: MachineRequest, reason: str, *, first: float) -> None:
+        """End a request in vain: its pods ask for nothing for a while, `first` seconds at the first time."""
+        machine = request.need.instance_type
+        log.warning("Gave up a machine that was asked for", machine=machine, name=request.name, err=reason)
+        message = f"Gave up the {machine} that the autoscaler was asked for: {reason}"
+        for pod in self._pause(request, reason, first=first):
+            self.reporter.about_capacity(pod, "NeuronCapacityGivenUp", message)
+        self.end(request, "given_up")
+
+    def _refused(self, request: MachineRequest, message: str) -> None:
+        """End a request that the API server refuses: its pods wait, and their owners are told."""
+        message = message.replace(request.name, "...")
+        if self._told(request.need.owner.scheduler_name, message):
+            log.error(
+                "The API server refuses a request for a machine; it is tried again, and scheduling goes on",
+                machine=request.need.instance_type,
+                pods=len(request.pods),
+                err=message,
+            )
+        note = f"The autoscaler cannot be asked for a machine for this pod: {message}"
+        for pod in self._pause(request, f"the API server refused it: {message}", first=FIRST_PAUSE, refused=True):
+            self.reporter.about_capacity(pod, "NeuronCapacityRefused", note)
+        self._drop(request)
+
+    # The task
+
+    async def _settle(self, name: str) -> None:
+        """Make the API server agree about one placeholder."""
+        request = self.requests.get(name)
+        if request is None or request.gone or (request.wanted and request.asks):
+            return
+        try:
+            await (self._create(request) if request.wanted else self._delete(request))
+        except Exception as error:  # noqa: BLE001 - it is one request's error
+            if not request.gone:
+                self._failed(request, error)
+
+    async def _create(self, request: MachineRequest) -> None:
+        """Create a placeholder, unless it is there, and let autoscalers see it."""
+        if not request.uid and request.manifest is not None:
+            request.seen(await self.writer.create(request.name, request.manifest))
+        if request.wanted and not request.gone:
+            await self.writer.mark(request.name, request.uid)
+            request.asks = True
+
+    async def _delete(self, request: MachineRequest) -> None:
+        """Delete a placeholder. The watch shows one whose uid is not known yet: as long, no autoscaler sees it."""
+        if request.uid:
+            await self.writer.delete(request.name, request.uid)
+            self._deleted.append(request.uid)
+        request.gone = True
+        self._forget_if_over(request)
+
+    def _failed(self, request: MachineRequest, error: Exception) -> None:
+        """Give up what the API server refuses for good; all else is tried again later."""
+        if not isinstance(error, (ApiError, FencedError, UnreachableError)):
+            self.errors.report(error, task="capacity request", pod=request.name)
+        if request.wanted and isinstance(error, ApiError) and error.refused and error.status not in (401, 409):
+            self._refused(request, error.message or str(error))
+            return
+        if self._told(request.name, str(error)):
+            log.warning("Request for a machine cannot be written, trying again", name=request.name, err=str(error))
+        pause = request.backoff.next(at_least=error.retry_after if isinstance(error, ApiError) else None)
+        self._turns.add(request.name, "", self.clock() + pause)
+
+
+def _is_used(node_info: NodeInfo) -> bool:
+    """Return whether a pod with Neuron is on a node."""
+    return any(pod_info.cores != 0 for pod_info in node_info.pod_infos.values())

@@ -3,13 +3,13 @@ A placeholder on the wire: a pod that asks an autoscaler for one whole machine, 
 
 It has the scheduler name of no scheduler, asks for the silicon of the machine, and carries what the waiting pods
 require of their node, so that an autoscaler buys a node that they can use. A new leader reads back from it what
-decides: types, zones and amounts. Which pods it is for, the next plan says.
+decides: type, zones and amounts. Which pods it is for, the next plan says.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from neuron_scheduler.capacity.planning.requests import MachineNeed, MachineRequest, Owner
+from neuron_scheduler.capacity.planning.need import MachineNeed, Owner
 from neuron_scheduler.model.annotations import CAPACITY_REQUEST_PODS
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -32,24 +32,18 @@ MOST_NAMED: Final = 64
 _NOBODY: Final = 65535
 
 
-def manifest(request: MachineRequest, image: str) -> dict[str, Any]:
-    """
-    Return the placeholder of a request that was just made, which the policy `restricted` of Pod Security admits.
-
-    Raises:
-        ValueError: no new node can match what the pods require.
-    """
-    need = request.need
+def manifest(name: str, need: MachineNeed, image: str) -> dict[str, Any]:
+    """Return the placeholder that asks for a machine, which the policy `restricted` of Pod Security admits."""
     amounts = {name: quantity(name, amount) for name, amount in sorted(add(need.silicon, need.host).items()) if amount}
     metadata = {
-        "name": request.name,
+        "name": name,
         "namespace": NAMESPACE,
         "labels": {
             "app.kubernetes.io/name": "neuron-scheduler",
             "app.kubernetes.io/component": "capacity-request",
             MARKER: "true",
-            REQUESTED_BY: request.owner.scheduler_name,
-            FOR_NAMESPACE: request.owner.namespace,
+            REQUESTED_BY: need.owner.scheduler_name,
+            FOR_NAMESPACE: need.owner.namespace,
         },
         "annotations": {CAPACITY_REQUEST_PODS: ",".join(pod.uid for pod in need.pods[:MOST_NAMED])},
     }
@@ -89,41 +83,33 @@ def is_placeholder(pod: Pod) -> bool:
     return pod.namespace == NAMESPACE and pod.scheduler_name == SCHEDULER_NAME and pod.labels.get(MARKER) == "true"
 
 
-def owner_of(placeholder: Pod) -> Owner:
-    """Return for whose pods a placeholder asks."""
-    labels = placeholder.labels
-    return Owner(labels.get(REQUESTED_BY, ""), labels.get(FOR_NAMESPACE, ""))
-
-
-def need_of(placeholder: Pod) -> MachineNeed | None:
-    """Return what a placeholder asks for; None if it asks for no machine that could be recognised."""
-    silicon = {name: placeholder.requests[name] for name in NEURON_NAMES if placeholder.requests.get(name)}
-    types = _values(placeholder, INSTANCE_TYPE_LABEL)
-    if not (silicon and types):
-        return None
+def need_of(placeholder: Pod) -> MachineNeed:
+    """Return what a placeholder asks for; of what cannot be recognised, type or silicon is empty."""
     return MachineNeed(
-        instance_types=types,
-        silicon=silicon,
+        owner=Owner(placeholder.labels.get(REQUESTED_BY, ""), placeholder.labels.get(FOR_NAMESPACE, "")),
+        instance_type=next(iter(_values(placeholder, INSTANCE_TYPE_LABEL)), ""),
+        silicon={name: placeholder.requests[name] for name in NEURON_NAMES if placeholder.requests.get(name)},
         host={name: amount for name, amount in placeholder.requests.items() if name not in NEURON_NAMES},
         zones=_values(placeholder, ZONE_LABEL),
-        pods=(placeholder,),
+        pods=(),
+        pattern=placeholder,
     )
 
 
-def is_seen_by_autoscalers(placeholder: Pod) -> bool:
-    """Return whether a placeholder asks: it is complete, not about to go, and nobody has bound it."""
-    return placeholder.scheduled is not None and not placeholder.terminating and not placeholder.node_name
+def asks(placeholder: Pod) -> bool:
+    """Return whether an autoscaler sees a placeholder: it is complete, not about to go, and nobody has bound it."""
+    need = need_of(placeholder)
+    is_complete = placeholder.scheduled is not None and need.instance_type and need.silicon
+    return bool(is_complete) and not placeholder.terminating and not placeholder.node_name
 
 
 def _terms(need: MachineNeed) -> dict[str, Any]:
-    """Return the pattern's required terms, each with the machine's types and zones."""
-    machine = [_wire(Requirement(INSTANCE_TYPE_LABEL, Operator.IN, need.instance_types))]
+    """Return the pattern's required terms, each with the machine's type and zones."""
+    machine = [_wire(Requirement(INSTANCE_TYPE_LABEL, Operator.IN, (need.instance_type,)))]
     if need.zones:
         machine.append(_wire(Requirement(ZONE_LABEL, Operator.IN, need.zones)))
     required = need.pattern.constraints.required_terms
     own = [[]] if required is None else [list(map(_wire, term.expressions)) for term in required if _for_any(term)]
-    if not own:
-        raise ValueError("no new node can match the required node affinity of the pod")
     return {"nodeSelectorTerms": [{"matchExpressions": [*expressions, *machine]} for expressions in own]}
 
 

@@ -8,8 +8,7 @@ reason is reported at once. A new leader may find thousands of bound pods with a
 those of attempts, so only some are written.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -33,9 +32,6 @@ OBSERVED_AT_ONCE: Final = 200
 """Events about bound pods with a problem; above this rate they are only in the log and the metrics."""
 OBSERVED_PER_SECOND: Final = 2.0
 
-_ASKED: Final = re.compile(r" Asked the autoscaler for 1 \S+\.\Z")
-"""The end of a condition's message while an autoscaler is asked for a machine for the pod."""
-
 
 @attrs.define(eq=False, kw_only=True)
 class PodReporter:
@@ -51,7 +47,6 @@ class PodReporter:
     clock: Callable[[], float]
     leads: Callable[[], bool]
     _last: dict[str, tuple[tuple[str, tuple[str, ...]], str, float]] = attrs.field(factory=dict, init=False)
-    _machines: dict[str, str] = attrs.field(factory=dict, init=False)  # that are asked for, by the pod's uid
     _observed: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -130,24 +125,9 @@ class PodReporter:
         """Warn that the Binding is in doubt; the condition stays as it is, because the pod may be bound."""
         self.recorder.record(pod, type="Warning", reason="FailedBinding", action="Binding", note=message)
 
-    def capacity_asked(self, machines: Mapping[str, str]) -> None:
-        """From now on end the messages of these pods, by uid, with the instance type that is asked for."""
-        self._machines = dict(machines)
-
-    def capacity_requested(self, pod: Pod, machine: str, shortage: str) -> None:
-        """Report that an autoscaler is asked for a machine of a type, and why."""
-        self._machines[pod.uid] = machine
-        note = f"Asked the autoscaler for 1 {machine}: {shortage}"
-        self._about_capacity(pod, "NeuronCapacityRequested", note, type="Normal")
-
-    def capacity_ended(self, pod: Pod, reason: str, message: str) -> None:
-        """Warn that a machine is not asked for any more: it was given up, or the API server has refused it."""
-        self._machines.pop(pod.uid, None)
-        self._about_capacity(pod, reason, message)
-
-    def capacity_limited(self, pod: Pod, message: str) -> None:
-        """Warn that a limit keeps a machine from being asked for."""
-        self._about_capacity(pod, "NeuronCapacityLimited", message)
+    def about_capacity(self, pod: Pod, reason: str, note: str, *, type: str = "Warning") -> None:  # noqa: A002 - the field's name
+        """Report that an autoscaler is asked for a machine for the pod, or why it is not asked any more."""
+        self.recorder.record(pod, type=type, reason=reason, action="Scheduling", note=note)
 
     def withdraw(self, uid: str) -> None:
         """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
@@ -156,11 +136,10 @@ class PodReporter:
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
         self._last.pop(uid, None)
-        self._machines.pop(uid, None)
         self.conditions.forget(uid)
 
     def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
-        self.conditions.set(pod, reason=reason, message=f"{message}{self._asked(pod)}", nomination=nomination)
+        self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
         now, content = self.clock(), (reason, shape(message))
         last_content, last_message, told_at = self._last.get(pod.uid, (None, "", 0.0))
         pause = REPEATED_PAUSE if message == last_message else NUMBERS_PAUSE
@@ -168,18 +147,6 @@ class PodReporter:
             return
         self._last[pod.uid] = (content, message, now)
         self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
-
-    def _asked(self, pod: Pod) -> str:
-        machine = self._machines.get(pod.uid)
-        return "" if machine is None else f" Asked the autoscaler for 1 {machine}."
-
-    def _about_capacity(self, pod: Pod, reason: str, note: str, *, type: str = "Warning") -> None:  # noqa: A002 - the field's name
-        """Queue an Event, and bring the end of the condition's message up to date."""
-        self.recorder.record(pod, type=type, reason=reason, action="Scheduling", note=note)
-        last = self.conditions.last(pod)
-        if last is not None and last.reason == UNSCHEDULABLE:
-            message = f"{_ASKED.sub('', last.message)}{self._asked(pod)}"
-            self.conditions.set(pod, reason=last.reason, message=message)
 
 
 def _with_ids(pod: Pod, placement: Placement | None) -> str:

@@ -30,9 +30,6 @@ class CapacityRequests:
         parse=duration,
         check=lasting("0s", "24h"),
     )
-    pause: float = setting(
-        60.0, "Between two rounds in which machines are asked for.", parse=duration, check=lasting("100ms", "24h")
-    )
     give_up: float = setting(
         1200.0,
         "A machine that has not served its pods within this time is given up, and they wait before the next one.",

@@ -114,8 +114,8 @@ class State:
     """They wait until another pod of the node has been admitted."""
     capacity_requests: Mapping[str, int] = _shown(
         "neuron_scheduler_capacity_requests",
-        "Machines that waiting pods need and an autoscaler does not see, by state: waiting (for the pause between two"
-        " rounds), open (it is asked), arriving (the node has joined), limited, refused (by the API server).",
+        "Machines that waiting pods need and an autoscaler does not see, by state: open (it is asked), arriving (the"
+        " node has joined), limited, refused (by the API server).",
         "state",
     )
     log_lines_dropped: int = _shown(

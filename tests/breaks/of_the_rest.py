@@ -369,10 +369,10 @@ PROCESS: Final = (
     Break(
         "one-machine-beyond-the-limit",
         "neuron_scheduler/capacity/requester.py",
-        "if machines[whose] >= most:",
-        "if machines[whose] > most:",
+        "if machines[whose] >= most_machines:",
+        "if machines[whose] > most_machines:",
         "No more machines are asked for than the profile allows.",
-        ("tests/capacity/planning/test_requests.py",),
+        ("tests/capacity/planning/test_need.py",),
     ),
     Break(
         "a-lease-shorter-than-its-deadline-is-accepted",

@@ -98,27 +98,37 @@ class Model:
         self.nodes[new.name] = new
         self.shown["nodes"].append(lambda scheduler: scheduler.node_came(new))
 
-    async def create(self, name: str, manifest: Mapping[str, Any]) -> str:
-        """Create a placeholder when the deed comes; return its uid."""
+    async def create(self, name: str, manifest: Mapping[str, Any]) -> Pod:
+        """Create a placeholder when the deed comes; return it."""
 
-        def create(*, late: bool = False) -> str:
+        def create() -> Pod:
             there = self.pods_by_name().get(name)
             if there is None:
                 self.numbers += 1
                 there = placeholder(manifest, f"uid-{name}-{self.numbers}", self.now)
                 self.put_pod(there)
-            if there.scheduled is None and not late:
-                self.put_pod(attrs.evolve(there, scheduled=SEEN))
-            return there.uid
+            return there
 
-        return str(await self._called(create))
+        created = await self._called(create)
+        assert isinstance(created, Pod)
+        return created
+
+    async def mark(self, name: str, uid: str) -> None:
+        """Let autoscalers see a placeholder when the deed comes."""
+
+        def mark() -> None:
+            there = self.pods_by_name().get(name)
+            if there is not None and there.uid == uid:
+                self.put_pod(attrs.evolve(there, scheduled=SEEN))
+
+        await self._called(mark)
 
     async def delete(self, name: str, uid: str) -> None:
         """Delete a placeholder when the deed comes."""
 
-        def delete(*, late: bool = False) -> None:
+        def delete() -> None:
             there = self.pods_by_name().get(name)
-            if there is not None and uid in ("", there.uid):
+            if there is not None and there.uid == uid:
                 self.remove_pod(there.uid)
 
         await self._called(delete)
@@ -159,7 +169,7 @@ class Model:
     def commit_late(self) -> None:
         """Let a request take effect to which there was no answer."""
         if self.late:
-            self.late.pop(0)(late=True)
+            self.late.pop(0)()
 
     def show(self) -> None:
         """Let a watch show its next event."""
@@ -185,12 +195,12 @@ class Model:
 
     async def plan(self) -> None:
         """Make a round."""
-        await self.scheduler.rounds._round_of(self.now)
+        await self.scheduler.rounds.round()
 
     def wait(self) -> None:
         """Let time pass."""
         self.now += self.dice.choice((0.5, 5.0, 60.0))
-        self.scheduler.machines.writer._turns._wake_all()
+        self.scheduler.machines._turns._wake_all()
 
     def buy(self) -> None:
         """Let the autoscaler look at the pods and nodes, as they are on the server."""
@@ -267,14 +277,13 @@ class Model:
             self.scheduler.node_came(each)
         for listed in self.pods.values():
             self.scheduler.pod_came(listed)
-        self.scheduler.machines.lead()
         self._writes = anyio.CancelScope()
         self.tasks.start_soon(self._write, self.scheduler, self._writes)
         await self.settled()
 
     async def _write(self, scheduler: Scheduler, scope: anyio.CancelScope) -> None:
         with scope:
-            await scheduler.machines.writer.run()
+            await scheduler.machines.run()
 
     async def settled(self) -> None:
         """Let all tasks do what they can do now."""

@@ -1,13 +1,11 @@
 """A replica that leads in the model of a cluster in which machines are asked for: all that it knows dies with it."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from neuron_scheduler.capacity.machines import MachineRequests
 from neuron_scheduler.capacity.requester import CapacityRequester
-from neuron_scheduler.capacity.writer import PlaceholderWriter
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
@@ -48,6 +46,7 @@ class Scheduler:
     def __attrs_post_init__(self) -> None:
         """Build the real parts."""
         this: Any = self
+        model: Any = self.model
         errors = UnexpectedErrors(self.model.surprises.append)
         clock = self.model.clock
         self.machines = MachineRequests(
@@ -55,24 +54,11 @@ class Scheduler:
             queue=self.queue,
             scheduler_names={"my-scheduler"},
             policies={"my-scheduler": SETTINGS},
-            client=this,
-            may_send=lambda: True,
-            timeout=4.0,
+            writer=model,
             reporter=this,
             metrics=this,
             clock=clock,
             errors=errors,
-        )
-        self.machines.writer = Writer(
-            model=self.model,
-            client=this,
-            may_send=lambda: True,
-            timeout=4.0,
-            clock=clock,
-            declined=self.machines.declined,
-            gone=self.machines._deleted,
-            errors=errors,
-            random=lambda: 0.0,
         )
         self.rounds = CapacityRequester(
             machines=self.machines, profiles={"my-scheduler": PROFILE}, may_ask=lambda: True
@@ -80,10 +66,8 @@ class Scheduler:
 
     # What the reporter and the metrics are told
 
-    def capacity_asked(self, *_: Any) -> None:
+    def about_capacity(self, *_: Any, **__: Any) -> None:
         """Ignore it."""
-
-    capacity_requested = capacity_ended = capacity_limited = capacity_asked
 
     def capacity_request_ended(self, outcome: str) -> None:
         """Remember it."""
@@ -114,16 +98,12 @@ class Scheduler:
 
     def node_came(self, new: Node) -> None:
         """Do what the handler of nodes does."""
-        known = self.cluster.node(new.name)
         self.cluster.put_node(new)
-        if known is None:
-            self.machines.node_came(new)
         self.machines.node_changed(new.name)
 
     def node_went(self, name: str) -> None:
         """Do what the handler of nodes does."""
         self.cluster.remove_node(name)
-        self.machines.node_gone(name)
 
     # Attempts
 
@@ -142,16 +122,3 @@ class Scheduler:
                 annotations = {AWS_NEURON_IDS: ",".join(map(str, ids))}
                 commitment = Commitment(requester, waiting, annotations, decision, self.model.now)
                 self.sent.append(commitment)
-
-
-@attrs.define(eq=False, kw_only=True)
-class Writer(PlaceholderWriter):
-    """Sends its requests to the model."""
-
-    model: "Model"
-
-    async def _create(self, name: str, manifest: Mapping[str, Any]) -> str:
-        return await self.model.create(name, manifest)
-
-    async def _delete(self, name: str, uid: str) -> None:
-        await self.model.delete(name, uid)

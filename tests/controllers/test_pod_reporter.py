@@ -208,45 +208,7 @@ def test_a_rival_of_another_namespace_is_not_named(reports: Reports, reporter: P
     assert reports.related == ["default/b"]
 
 
-REFUSED = (
-    "0/2 nodes are available. Fragmentation: 24 Neuron devices free on 2 nodes, largest free block 1, pod needs 4."
-)
-ASKED = " Asked the autoscaler for 1 trn1.32xlarge."
-
-
-def test_a_machine_that_is_asked_for(reports: Reports, reporter: PodReporter) -> None:
-    """The Event says why; the condition's message ends with it, then and at each later refusal, but no Event does."""
-    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
-    reporter.capacity_requested(pod(), "trn1.32xlarge", "24 Neuron devices free")
-    assert reports.events[-1] == (
-        "p: NeuronCapacityRequested",
-        "Asked the autoscaler for 1 trn1.32xlarge: 24 Neuron devices free",
-    )
-    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED)
-    reports.now = 300.0
-    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
-    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED)
-    assert reports.events[-1] == ("p: FailedScheduling", REFUSED)
-    reporter.capacity_requested(pod(), "trn1.32xlarge", "again")
-    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED + ASKED), "the end is there once"
-
-
-def test_a_machine_that_is_not_asked_for_any_more(reports: Reports, reporter: PodReporter) -> None:
-    """The Event says why, and the condition's message loses its end."""
-    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
-    reporter.capacity_requested(pod(), "trn1.32xlarge", "why")
-    reporter.capacity_ended(pod(), "NeuronCapacityGivenUp", "a sentence")
-    assert reports.events[-1] == ("p: NeuronCapacityGivenUp", "a sentence")
-    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED)
-
-
-def test_machines_of_an_earlier_leader(reports: Reports, reporter: PodReporter) -> None:
-    """The messages of pods that a plan has given to a machine say so from the next refusal on; no Event is written."""
-    reporter.capacity_asked({pod().uid: "trn1.32xlarge"})
-    reporter.capacity_limited(pod("b"), "a limit")
-    assert reports.events == [("b: NeuronCapacityLimited", "a limit")]
-    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
-    assert reports.conditions == [("p: Unschedulable", REFUSED + ASKED)]
-    reporter.forget(pod().uid)
-    reporter.unschedulable(pod(), REFUSED, new_node_cannot_help=False)
-    assert reports.conditions[-1] == ("p: Unschedulable", REFUSED)
+def test_what_is_said_about_a_machine(reports: Reports, reporter: PodReporter) -> None:
+    """It is an Event, and the condition stays as it is."""
+    reporter.about_capacity(pod(), "NeuronCapacityGivenUp", "a sentence")
+    assert (reports.events, reports.conditions) == ([("p: NeuronCapacityGivenUp", "a sentence")], [])

@@ -42,7 +42,7 @@ async def grant_capacity(api: RestClient) -> None:
 @asynccontextmanager
 async def asking(account: Path, folder: Path, *flags: str, **settings: Any) -> AsyncIterator[SchedulerProcess]:
     """Run a scheduler that asks for machines with short waits, and with these settings."""
-    group = {"wait": "100ms", "pause": "100ms", **settings}
+    group = {"wait": "100ms", **settings}
     config = folder / f"config-{uuid4()}.yaml"  # several may run
     profiles = [{"schedulerName": "my-scheduler", "capacityRequests": group}]
     kind = {"apiVersion": "neuron-scheduler/v1", "kind": "NeuronSchedulerConfiguration", "profiles": profiles}

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from neuron_scheduler.capacity.placeholders import manifest
-from tests.capacity.asked import asked
+from tests.capacity.asked import NAME, asked
 from tests.control_plane.binaries import require
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end.asking import PLACEHOLDERS
@@ -31,7 +31,7 @@ async def test_what_was_asked_for_is_gone(tmp_path: Path) -> None:
     async with run_control_plane(with_controller_manager=True) as plane:
         await kubectl(plane, "apply", "-k", "manifests/lease-watch")
         await kubectl(plane, "apply", "-k", str(customized(".", tmp_path / "asking", "capacity-requests")))
-        await plane.admin.post(PLACEHOLDERS, manifest(asked(), "registry.example/pause"))
+        await plane.admin.post(PLACEHOLDERS, manifest(NAME, asked(), "registry.example/pause"))
         await reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig")).run(commands)
         kinds = "namespaces,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,roles,pods"
         left = await kubectl(plane, "get", kinds, "--all-namespaces", "--output=name")

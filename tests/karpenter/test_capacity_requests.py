@@ -99,8 +99,7 @@ async def test_one_machine_for_a_pod_that_fits_by_count(
         assert await machines(karpenter_api) == {four["spec"]["nodeName"]: "trn1.32xlarge"}
         assert ids_of(four) == (0, 1, 2, 3)
         (event,) = await events_of(karpenter_api, "four", "NeuronCapacityRequested")
-        assert event["note"].startswith("Asked the autoscaler for 1 trn1.32xlarge: 24 Neuron devices ")
-        assert event["note"].endswith(" free on 2 nodes, largest free block 1, pod needs 4")
+        assert event["note"] == "Asked the autoscaler for 1 trn1.32xlarge"
         await placeholders(karpenter_api, 0)
         assert await karpenter.bought() == ["trn1.32xlarge"]
         assert await scheduler.stop() == 0

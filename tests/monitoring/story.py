@@ -18,7 +18,6 @@ from typing import Final
 import aiohttp
 import attrs
 
-from neuron_scheduler.capacity.planning.requests import Outcome, State as RequestState
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
 from sandbox import fleet
@@ -121,9 +120,11 @@ def every_event() -> str:
         metrics.unhandled("pods")
         metrics.rejected("UnexpectedAdmissionError")
         metrics.fence_stale()
-        metrics.capacity_request_ended(Outcome.GIVEN_UP)
+        metrics.capacity_request_ended("given_up")
 
-    return counted(count, State(leader=False, capacity_requests=dict.fromkeys(RequestState, 0)))
+    return counted(
+        count, State(leader=False, capacity_requests=dict.fromkeys(("open", "arriving", "limited", "refused"), 0))
+    )
 
 
 async def told(folder: Path) -> Story:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from neuron_scheduler.capacity.planning.requests import Outcome as Ended, State as RequestState
 from neuron_scheduler.telemetry.state_metrics import State
 from tests.monitoring.engine import RULES, STEP, Outcome, Query, Scrape, evaluated
 from tests.monitoring.story import Story, counted, lasting
@@ -82,18 +81,18 @@ SCENES: dict[str, tuple[Callable[[Story], list[Scrape]], set[str]]] = {
         {"NeuronNodesRejectPods"},
     ),
     "machines that cannot be asked for": (
-        lambda _: [Scrape(counted(state=State(leader=True, capacity_requests=dict.fromkeys(RequestState, 2))))],
+        lambda _: [Scrape(counted(state=State(leader=True, capacity_requests={"refused": 2})))],
         {"NeuronCapacityRequestsRefused"},
     ),
     "machines that are asked for": (
         lambda _: after(
-            counted(state=State(leader=True, capacity_requests={RequestState.OPEN: 2, RequestState.REFUSED: 0})),
-            counted(lambda metrics: metrics.capacity_request_ended(Ended.SERVED)),
+            counted(state=State(leader=True, capacity_requests={"open": 2, "refused": 0})),
+            counted(lambda metrics: metrics.capacity_request_ended("served")),
         ),
         set(),
     ),
     "a machine that does not come": (
-        lambda _: after(counted(), counted(lambda metrics: metrics.capacity_request_ended(Ended.GIVEN_UP))),
+        lambda _: after(counted(), counted(lambda metrics: metrics.capacity_request_ended("given_up"))),
         {"NeuronMachinesDoNotCome"},
     ),
     "a stale fence": (

@@ -16,7 +16,7 @@ import pytest
 from neuron_scheduler.capacity import placeholders as wire
 from neuron_scheduler.kube.objects.pods import PODS as PODS_RESOURCE
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
+from neuron_scheduler.model.resources import CPU
 from tests.capacity.asked import asked
 from tests.control_plane.objects import pod_manifest
 from tests.control_plane.rest import Object, RestClient
@@ -33,8 +33,7 @@ QUOTA: Final = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/machines"
 
 def placeholder(name: str = "placeholder", **spec: Any) -> Object:
     """Return the placeholder for a trn1.32xlarge as the scheduler writes it, with some fields of its spec changed."""
-    request = asked(name, silicon={NEURON_DEVICE: 16}, host={CPU: 1001})
-    written = wire.manifest(request, "registry.example/pause")
+    written = wire.manifest(name, asked(host={CPU: 1001}), "registry.example/pause")
     return written | {"spec": written["spec"] | spec}
 
 

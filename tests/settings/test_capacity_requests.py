@@ -28,11 +28,10 @@ def group(tmp_path: Path, text: str) -> CapacityRequests | None:
         pytest.param("  capacityRequests:\n", None, id="an empty key is off"),
         pytest.param("  capacityRequests: {}\n", CapacityRequests(), id="on with the defaults"),
         pytest.param(
-            "  capacityRequests: {wait: 5s, pause: 1m, giveUp: 1h, maxMachines: 1, maxDevices: 16,"
+            "  capacityRequests: {wait: 5s, giveUp: 1h, maxMachines: 1, maxDevices: 16,"
             " maxMachinesPerNamespace: 1, maxDevicesPerNamespace: 16, image: 'r.example/pause:1'}\n",
             CapacityRequests(
                 wait=5.0,
-                pause=60.0,
                 give_up=3600.0,
                 max_machines=1,
                 max_devices=16,

@@ -7,10 +7,10 @@ order is Karpenter's (`pkg/controllers/provisioning/scheduling`): descending by 
 requirements, such as preferences, is not counted: for a pod with some it may buy a machine of its own.
 
 Packing follows the real rules: each pod is decided and assumed on a fork. Machines are filled one after the other. The
-next one is opened for the first pod that is left: of those that could be added and take this pod it is the one that
-serves most together, and the smallest of several. Requests are packed large ones first, which needs the fewest machines
-where the sizes divide each other, as blocks of a torus do. No other order is tried: for runs of any length on a line it
-is first-fit-decreasing, with its known bound.
+next one is opened for the first pod that is left: the smallest that takes it and would hold all that are like it, else
+the largest. Requests are packed large ones first, which needs the fewest machines where the sizes divide each other, as
+blocks of a torus do. No other order is tried: for runs of any length on a line it is first-fit-decreasing, with its
+known bound.
 """
 
 from collections import deque
@@ -30,7 +30,6 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZON
 from neuron_scheduler.model.pod import Constraints, Pod, placed
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
-from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -68,9 +67,9 @@ class Line:
         """The size of the request, to be compared with others; twice the devices, or the cores."""
         return self.request.total * (_CORES_PER_DEVICE if self.request.unit is Unit.DEVICE else 1)
 
-    def leave(self, uids: "Iterable[str]") -> None:
+    def leave(self, pods: Iterable[Pod]) -> None:
         """Take pods out, wherever they stand."""
-        gone = {*uids}
+        gone = {pod.uid for pod in pods}
         self.pods = deque(pod for pod in self.pods if pod.uid not in gone)
 
 
@@ -94,16 +93,19 @@ def lines_of(
     return sorted(lines.values(), key=lambda line: -line.size)  # stable: urgency decides among equals
 
 
-def is_seen(pod: Pod) -> bool:
+def is_seen(cluster: Cluster, pod: Pod) -> bool:
     """
-    Return whether autoscalers look at a waiting pod at all (Karpenter: `IsProvisionable`).
+    Return whether a pod with Neuron waits for a place, and autoscalers look at it (Karpenter: `IsProvisionable`).
 
     The condition's reason decides; a pod with a nominated node has a place, and pods of nodes come with their node.
     """
     condition = pod.scheduled
-    if condition is None or condition.reason != UNSCHEDULABLE or pod.node_name or pod.nominated_node_name:
+    if pod.neuron is None or condition is None or condition.reason != UNSCHEDULABLE:
         return False
-    return not (pod.gates or pod.refusal or pod.terminating or (pod.owner is not None and pod.owner.kind in _OF_NODES))
+    if pod.gates or pod.refusal or pod.terminating or (pod.owner is not None and pod.owner.kind in _OF_NODES):
+        return False
+    has_place = pod.nominated_node_name or cluster.node_of(pod.uid) or cluster.nomination(pod.uid)
+    return not has_place
 
 
 def hidden(
@@ -159,16 +161,15 @@ def names_a_node(constraints: Constraints) -> bool:
     )
 
 
-def counts_pods(pod: Pod) -> bool:
-    """Return whether a filter asks about other pods for this one."""
-    constraints = pod.constraints
+def looks_at_pods(constraints: Constraints) -> bool:
+    """Return whether a filter asks about other pods."""
     return bool(constraints.affinity or constraints.anti_affinity or constraints.spread)
 
 
 def _key_of(cluster: Cluster, pod: Pod, profile: Profile) -> Signature:
     """Return what decides which nodes take a pod; its namespace and labels count only where a filter may read them."""
     apart = cluster.view.has_terms(TermKind.ANTI_AFFINITY)
-    looks_further = apart or counts_pods(pod) or pod.constraints.volume_claims
+    looks_further = apart or looks_at_pods(pod.constraints) or pod.constraints.volume_claims
     return signature_of(pod, frozenset(profile.plugins) if looks_further else _NO_PLUGINS)
 
 
@@ -179,12 +180,7 @@ def _packing_order(pod: Pod) -> tuple[int, int, float, str]:
 
 MOST_NAMED: Final = 32
 """Types that pods name and no node has; more are not tried."""
-_MOST_TRIED: Final = 16
-"""Machines that are compared for one pod."""
 _LATE: Final = float(1 << 50)
-
-Load = tuple[tuple[Line, Pod], ...]
-"""The pods that a machine got, in that order."""
 
 
 @attrs.frozen(eq=False)
@@ -215,16 +211,6 @@ class Offer:
         allocatable = self.fresh.node.allocatable
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
 
-    @property
-    def machine(self) -> Machine | None:
-        """Its devices and cores."""
-        return machine_of(self.fresh.node)
-
-    @property
-    def size(self) -> object:
-        """Machines of one size take as many pods, wherever they are."""
-        return frozenset(self.silicon.items()), self.row.free(CPU), self.row.free(MEMORY)
-
 
 def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator[None, None, tuple[Offer, ...]]:
     """
@@ -247,26 +233,15 @@ def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator
 @attrs.frozen(eq=False)
 class Packed:
     """
-    A machine with its pods.
+    A machine with its pods, in the order in which it got them.
 
     Attributes:
-        node_name: on the fork.
-        alike: the offers of this machine's silicon of which each takes each of the pods; the first pod takes no others.
+        alike: the offers of this machine's type of which each takes each of the pods; the first pod takes no others.
     """
 
     offer: Offer
-    node_name: str
     alike: tuple[Offer, ...]
-    load: Load
-
-    @property
-    def served(self) -> int:
-        """How much of the machine's Neuron its pods use, in devices, rounded up for each pod."""
-        cores = 1 if self.offer.machine is None else self.offer.machine.cores_per_device
-        return sum(
-            line.request.total if line.request.unit is Unit.DEVICE else -(-line.request.total // cores)
-            for line, _ in self.load
-        )
+    pods: tuple[Pod, ...]
 
 
 @attrs.define(eq=False)
@@ -304,7 +279,7 @@ class Packing:
             if takes(self.fork, offer.fresh, pod, line.profile):
                 found.append(offer)
             yield
-        if not (counts_pods(pod) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
+        if not (looks_at_pods(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
             self._taking[line.key] = tuple(found)
         return tuple(found)
 
@@ -320,56 +295,34 @@ class Packing:
 
     def opened(self, lines: Sequence[Line]) -> Generator[None, None, Packed | None]:
         """
-        Add the machine for the first pod of the first line; None if there is none.
+        Add the machine for the first pod of the first line, with those pods of the lines that fit.
 
-        Its pods are taken from their lines.
+        The pods are taken from their lines; the first refusal answers for the others of a line. What is asked for is
+        any machine of `alike`, so a pod comes along only if each of them takes it. None if no machine takes the first.
         """
         first = lines[0]
         taking = yield from self.taking(first, first.pods[0])
-        offer = yield from self._best(taking, lines)
-        if offer is None:
+        if not taking:
             return None
-        packed = yield from self._filled(offer, taking, lines)
-        for line, _ in packed.load:
-            line.pods.popleft()
-        return packed if packed.load else None
-
-    def _best(self, taking: Sequence[Offer], lines: Sequence[Line]) -> Generator[None, None, Offer | None]:
-        """Return the offer that serves most pods together, the smallest of several."""
-        sizes = [*{offer.size: offer for offer in reversed(taking)}.values()][::-1]
-        if len(sizes) < 2:
-            return sizes[0] if sizes else None
-        best: Packed | None = None
-        most = (0, 0)
-        for offer in sizes[:_MOST_TRIED]:
-            trial = Packing(self.fork.fork(), self.offers, joined=self._joined, taking=self._taking)
-            yield
-            packed = yield from trial._filled(offer, taking, lines)
-            score = (packed.served, 0 if offer.machine is None else -offer.machine.devices)
-            if packed.load and (best is None or score > most):
-                best, most = packed, score
-        return None if best is None else best.offer
-
-    def _filled(self, offer: Offer, taking: Sequence[Offer], lines: Iterable[Line]) -> Generator[None, None, Packed]:
-        """
-        Add a machine with those pods of the lines that fit; the first refusal answers for the others of a line.
-
-        What is asked for is any machine of `alike`, so a pod comes along only if each of them takes it.
-        """
+        name, total = first.request.resource, first.request.total * len(first.pods)
+        in_order = sorted(taking, key=lambda offer: offer.silicon.get(name, 0))
+        offer = next((offer for offer in in_order if offer.silicon.get(name, 0) >= total), in_order[-1])
+        alike = tuple(each for each in taking if each.instance_type == offer.instance_type)
         node_name = self.join(offer)
-        alike = tuple(each for each in taking if each.silicon == offer.silicon)
-        load: Load = ()
+        pods: tuple[Pod, ...] = ()
         yield
         for line in lines:
-            for pod in line.pods:
+            while line.pods:
+                pod = line.pods[0]
                 row = self.fork.node(node_name)
                 if row is None or row.free(line.request.resource) < line.request.total:
                     break
-                if load and not {*alike} <= {*(yield from self.taking(line, pod))}:
+                if pods and not {*alike} <= {*(yield from self.taking(line, pod))}:
                     break
                 fits = self.place_on(line, pod, node_name)
                 yield
                 if not fits:
                     break
-                load = (*load, (line, pod))
-        return Packed(offer, node_name, alike, load)
+                line.pods.popleft()
+                pods = (*pods, pod)
+        return Packed(offer, alike, pods) if pods else None

@@ -69,7 +69,7 @@ def some_pods(dice: Random, most: int = 10) -> list[WaitingPod]:
         WaitingPod(
             waiting(f"w{number}", **dice.choice(kinds), created=float(number)),
             may_ask=dice.random() < 0.9,
-            expects_own=dice.random() < 0.6,
+            overdue=dice.random() < 0.4,
         )
         for number in range(dice.randint(1, most))
     ]

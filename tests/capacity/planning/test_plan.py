@@ -5,15 +5,14 @@ from typing import Any, Final
 import attrs
 import pytest
 
+from neuron_scheduler.capacity.planning.need import MachineNeed
 from neuron_scheduler.capacity.planning.plan import (
     CROWDED,
     NAMED_NODE,
     NO_TYPE,
     SHARED,
     WaitingPod,
-    planned,
 )
-from neuron_scheduler.capacity.planning.requests import MachineNeed
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
@@ -46,7 +45,7 @@ from tests.capacity.planning.worlds import (
     in_zone,
     machines,
     plan_for,
-    situation_of,
+    steps_for,
     waiting,
 )
 from tests.support.builders import GI, node, pod
@@ -71,19 +70,11 @@ def test_one_pod_that_no_free_block_serves() -> None:
     """Two nodes have 12 free devices each, in pieces: one whole machine of their type is asked for."""
     plan = plan_for(cluster_of(broken("a"), broken("b")), [waiting("p", 4)])
     (need,) = plan.needs
-    assert need.instance_types == (TRN1,)
+    assert need.instance_type == TRN1
     assert need.silicon == {NEURON_DEVICE: 16}
     assert need.zones == ()
     assert names(need) == ["p"]
-    assert need.shortage == "24 Neuron devices free on 2 nodes, largest free block 1, pod needs 4"
-    assert (plan.serving, plan.surplus, plan.hopeless) == ({}, (), {})
-
-
-def test_nothing_is_expected_of_an_autoscaler_that_did_not_come() -> None:
-    """Pods that do not fit by count are never asked for; what they were to bring along is not counted upon."""
-    pods = [WaitingPod(waiting(f"p{i}", 4), expects_own=False) for i in range(8)]
-    plan = plan_for(cluster_of(broken("a"), broken("b")), pods)
-    assert [len(need.pods) for need in plan.needs] == [4, 2]
+    assert (plan.serving, plan.hopeless) == ({}, {})
 
 
 def test_a_pod_that_has_waited_too_long_counts_on_nobody() -> None:
@@ -94,49 +85,34 @@ def test_a_pod_that_has_waited_too_long_counts_on_nobody() -> None:
     """
     cluster = cluster_of(broken("a"))
     other = waiting("other", 8, node_selector={INSTANCE_TYPE_LABEL: "trn2.48xlarge"})
-    pods = [WaitingPod(waiting("p", 4), expects_own=False), WaitingPod(other)]
+    pods = [WaitingPod(waiting("p", 4), overdue=True), WaitingPod(other)]
     (need,) = plan_for(cluster, pods).needs
     assert names(need) == ["p"]
-    plan = plan_for(cluster, [WaitingPod(waiting("q", 4), expects_own=False), *pods], open_requests={"r": need})
+    plan = plan_for(cluster, [WaitingPod(waiting("q", 4), overdue=True), *pods], coming={"r": need})
     assert (plan.needs, plan.serving) == ((), {"r": ("uid-p", "uid-q")})
-    patient = [attrs.evolve(each, expects_own=True) for each in pods]
+    patient = [attrs.evolve(each, overdue=False) for each in pods]
     assert plan_for(cluster, patient).hopeless == {"uid-p": SHARED}
 
 
 def test_the_smallest_machine_that_serves_the_most() -> None:
     """Three pods of 4 fill an inf2.48xlarge; one alone gets an inf2.24xlarge."""
     cluster = cluster_of(broken("a", INF2, EVERY_OTHER), broken("b", "inf2.24xlarge", (2,)))
-    assert machines(plan_for(cluster, [waiting("p", 4)])) == [("inf2.24xlarge",)]
-    more = [WaitingPod(waiting(f"p{i}", 4), expects_own=False) for i in range(2)]
-    assert machines(plan_for(cluster, more)) == [(INF2,)]
-
-
-def test_types_of_one_size_are_asked_for_together() -> None:
-    """The autoscaler chooses between trn1 and trn1n, but not a type that only looks alike to a pod of 4."""
-    cluster = cluster_of(broken("a"), broken("b", "trn1n.32xlarge"), broken("c", INF2, EVERY_OTHER))
-    pods = [WaitingPod(waiting(f"p{i}", 4), expects_own=False) for i in range(4)]
-    (need,) = plan_for(cluster, pods).needs
-    assert set(need.instance_types) == {TRN1, "trn1n.32xlarge"}
-
-
-def test_a_type_whose_host_is_too_small_is_left_out() -> None:
-    """All pods of a machine have room on each of its types."""
-    cluster = cluster_of(broken("a"), broken("b", "trn1n.32xlarge", cpu=30_000))
-    pods = [WaitingPod(waiting(f"p{i}", 4, cpu=10_000), expects_own=False) for i in range(4)]
-    assert machines(plan_for(cluster, pods)) == [(TRN1,)]
+    assert machines(plan_for(cluster, [waiting("p", 4)])) == ["inf2.24xlarge"]
+    more = [WaitingPod(waiting(f"p{i}", 4), overdue=True) for i in range(2)]
+    assert machines(plan_for(cluster, more)) == [INF2]
 
 
 def test_the_type_is_the_value_of_the_label() -> None:
     """HyperPod's nodes have a prefix."""
-    assert machines(plan_for(cluster_of(broken("a", f"ml.{TRN1}")), [waiting("p", 4)])) == [(f"ml.{TRN1}",)]
+    assert machines(plan_for(cluster_of(broken("a", f"ml.{TRN1}")), [waiting("p", 4)])) == [f"ml.{TRN1}"]
 
 
 def test_a_type_that_no_node_has_any_more() -> None:
     """A pod that names it gets it, as far as the catalog knows it; others get what the cluster has."""
     cluster = cluster_of(broken("a", "inf2.24xlarge", (1, 3, 5)), broken("b"))
     named = waiting("p", 8, required_terms=(term(INSTANCE_TYPE_LABEL, "trn1n.32xlarge", TRN1),))
-    assert set(machines(plan_for(cluster, [named]))[0]) == {"trn1n.32xlarge", TRN1}
-    assert machines(plan_for(cluster, [waiting("p", 8)])) == [(TRN1,)]
+    assert machines(plan_for(cluster, [named])) == [TRN1]
+    assert machines(plan_for(cluster, [waiting("p", 8)])) == [TRN1]
 
 
 @pytest.mark.parametrize(
@@ -216,18 +192,14 @@ def test_a_pod_that_a_draining_pod_makes_room_for() -> None:
 
 
 def test_a_namespace_with_many_pods_does_not_hide_the_others() -> None:
-    """Large requests are packed first, and no more machines are looked at than are of interest in all."""
-    cluster = cluster_of(*(broken(f"n{number}") for number in range(6)))
-    crowd = [WaitingPod(waiting(f"x{number}", 8, namespace="crowd"), expects_own=False) for number in range(6)]
-    other = WaitingPod(waiting("other", 4, created=1.0), expects_own=False)
-    assert [names(need) for need in plan_for(cluster, [*crowd, other], most_needs=3).needs] == [
-        ["x0", "x1"],
-        ["x2", "x3"],
-        ["x4", "x5"],
-    ]
-    plan = plan_for(cluster, [*crowd, other], most_needs=3, most_of=lambda _: 2)
-    assert [names(need) for need in plan.needs] == [["x0", "x1"], ["x2", "x3"], ["other"]]
-    assert plan.hopeless == {"uid-x4": CROWDED, "uid-x5": CROWDED}
+    """One plan asks for four machines for its pods; the next one goes on."""
+    cluster = cluster_of(*(broken(f"n{number}") for number in range(8)))
+    crowd = [WaitingPod(waiting(f"x{number}", 8, namespace="crowd"), overdue=True) for number in range(8)]
+    more = [WaitingPod(waiting(f"y{number}", 4, namespace="crowd"), overdue=True) for number in range(4)]
+    other = WaitingPod(waiting("other", 4, created=1.0), overdue=True)
+    plan = plan_for(cluster, [*crowd, *more, other])
+    assert [names(need) for need in plan.needs] == [*([f"x{i}", f"x{i + 1}"] for i in range(0, 8, 2)), ["other"]]
+    assert plan.hopeless == {f"uid-y{number}": CROWDED for number in range(4)}
 
 
 def test_pods_that_need_cores() -> None:
@@ -237,7 +209,6 @@ def test_pods_that_need_cores() -> None:
     (need,) = plan_for(cluster, [waiting("p", cores=8)]).needs
     assert need.silicon == {NEURON_CORE: 32}
     assert need.devices == 16
-    assert need.shortage == "16 Neuron cores free on 1 node, largest free block 1, pod needs 8"
 
 
 def test_devices_that_are_in_use_as_cores() -> None:
@@ -245,7 +216,6 @@ def test_devices_that_are_in_use_as_cores() -> None:
     held = [pod(f"h{core}", cores=2, on="a", ids=(core, core + 1)) for core in range(0, 32, 2)]
     (need,) = plan_for(cluster_of((node("a", TRN1), held)), [waiting("p", 4)]).needs
     assert need.silicon == {NEURON_DEVICE: 16, NEURON_CORE: 32}
-    assert need.shortage == "0 Neuron devices free on 1 node, largest free block 0, pod needs 4"
 
 
 def test_the_old_name_of_devices() -> None:
@@ -259,13 +229,13 @@ def test_the_old_name_of_devices() -> None:
 def test_cpu_and_memory() -> None:
     """They are the sum of the pods', with more cpu than any pod that waits, whoever that is."""
     cluster = cluster_of(broken("a", cpu=128_000))
-    pods = [WaitingPod(waiting(f"p{i}", 4, cpu=2_000, memory=GI), expects_own=False) for i in range(2)]
+    pods = [WaitingPod(waiting(f"p{i}", 4, cpu=2_000, memory=GI), overdue=True) for i in range(2)]
     (need,) = plan_for(cluster, pods).needs
     assert need.host == {CPU: 4_000, MEMORY: 2 * GI}
     (need,) = plan_for(cluster, pods[:1]).needs
     assert need.host == {CPU: 2_001, MEMORY: GI}
-    others = [pod("web", cpu=50_000, scheduled=UNSCHEDULABLE), pod("vast", cpu=500_000, scheduled=UNSCHEDULABLE)]
-    assert plan_for(cluster, [*pods, *others]).needs[0].host[CPU] == 50_001
+    web = pod("web", cpu=50_000, scheduled=UNSCHEDULABLE)
+    assert plan_for(cluster, [*pods, web]).needs[0].host[CPU] == 50_001
     (need,) = plan_for(cluster, [*pods, pod("half", cpu=127_000, scheduled=UNSCHEDULABLE)]).needs
     assert need.host[CPU] == 115_200  # nine tenths: Karpenter's own estimate of the machine may be lower
 
@@ -275,7 +245,7 @@ def test_other_resources_than_neuron() -> None:
     amounts = {"vpc.amazonaws.com/efa": 2, "hugepages-2Mi": GI, EPHEMERAL_STORAGE: 10 * GI}
     cluster = cluster_of(broken("a", allocatable={name: 4 * amount for name, amount in amounts.items()}))
     plain = [waiting(f"p{i}", 4) for i in range(2)]
-    pods = [WaitingPod(attrs.evolve(each, requests={**each.requests, **amounts}), expects_own=False) for each in plain]
+    pods = [WaitingPod(attrs.evolve(each, requests={**each.requests, **amounts}), overdue=True) for each in plain]
     (need,) = plan_for(cluster, pods).needs
     assert need.host == {CPU: 1, **{name: 2 * amount for name, amount in amounts.items()}}
     assert need.silicon == {NEURON_DEVICE: 16}
@@ -310,36 +280,6 @@ def test_no_type_holds_the_pod() -> None:
     assert (plan.needs, plan.hopeless) == ((), {"uid-p": NO_TYPE})
 
 
-def test_unknown_holders_are_for_people() -> None:
-    """A node that has a block, if only it were known which devices are held, needs a look and not a machine."""
-    foreign = pod("foreign", devices=2, on="a")
-    plan = plan_for(cluster_of((node("a", TRN1), [foreign])), [waiting("p", 4)])
-    assert plan.needs == ()
-    assert plan.hopeless == {"uid-p": "a new machine is not the remedy for what it waits for (unknown holder)"}
-
-
-def test_unknown_holders_on_one_node_among_others_in_pieces() -> None:
-    """One pod that somebody has placed by hand does not keep every other pod from a machine."""
-    by_hand = (node("x", TRN1), [pod("foreign", devices=2, on="x")])
-    (need,) = plan_for(cluster_of(broken("a"), by_hand), [waiting("p", 4)]).needs
-    assert (names(need), need.shortage) == (
-        ["p"],
-        "12 Neuron devices free on 1 node, largest free block 1, pod needs 4",
-    )
-    full = (node("b", TRN1), [pod("holder", devices=16, on="b", ids=range(16))])
-    assert plan_for(cluster_of(full, by_hand), [waiting("p", 4)]).needs == ()
-
-
-def test_an_unhealthy_node_hides_the_pod() -> None:
-    """Its devices count for the autoscaler; where others are in pieces as well, a machine is asked for."""
-    cluster = cluster_of(broken("a", neuron_unhealthy=True), broken("b"))
-    assert len(plan_for(cluster, [waiting("p", 4)]).needs) == 1
-    sick = cluster_of(broken("a", neuron_unhealthy=True))
-    assert plan_for(sick, [waiting("p", 4)]).hopeless == {
-        "uid-p": "a new machine is not the remedy for what it waits for (unhealthy)"
-    }
-
-
 def test_pods_that_may_not_share_a_machine() -> None:
     """A request speaks for all of its pods: one that goes to a tainted group is not asked for with one that cannot."""
     taint = Taint("team", Effect.NO_SCHEDULE, "a")
@@ -367,7 +307,7 @@ def test_a_pod_with_very_many_terms() -> None:
     terms = tuple(term("group", f"g{number}") for number in range(2000))
     pods = [waiting("many", 4, required_terms=(*terms, term("group", "a"))), waiting("p", 4)]
     cluster = cluster_of(*(broken(name, labels=in_zone(name, group="a")) for name in "xyz"))
-    steps = list(planned(situation_of(cluster, pods)))
+    steps = list(steps_for(cluster, pods))
     assert len(steps) < 200
     (need,) = plan_for(cluster, pods).needs
     assert names(need) == ["many", "p"]
@@ -385,24 +325,15 @@ def test_a_request_without_pods_is_surplus() -> None:
     """Its pods are gone, or have places."""
     cluster = cluster_of(broken("a"))
     (need,) = plan_for(cluster, [waiting("p", 4)]).needs
-    assert plan_for(cluster, [], open_requests={"r": need}).surplus == ("r",)
+    assert plan_for(cluster, [], coming={"r": need}).serving == {"r": ()}
     other = WaitingPod(waiting("q", 8, node_selector={INSTANCE_TYPE_LABEL: INF2}))
-    assert plan_for(cluster, [other], open_requests={"r": need}).surplus == ("r",)
+    assert plan_for(cluster, [other], coming={"r": need}).serving == {"r": ()}
 
 
 def test_an_adopted_request_takes_whoever_fits() -> None:
     """Of a request that was read back only the terms are known, and not its pods."""
     cluster = cluster_of(broken("a"))
     (need,) = plan_for(cluster, [waiting("p", 4)]).needs
-    adopted = attrs.evolve(need, pods=(pod("placeholder"),), pattern=pod("placeholder"))
-    plan = plan_for(cluster, [waiting("p", 4)], open_requests={"r": adopted})
-    assert (plan.serving, plan.needs, plan.surplus) == ({"r": ("uid-p",)}, (), ())
-
-
-def test_a_request_for_a_type_that_nobody_knows() -> None:
-    """It is believed to serve the pods that it was asked for."""
-    cluster = cluster_of(broken("a"))
-    (need,) = plan_for(cluster, [waiting("p", 4)]).needs
-    unknown = attrs.evolve(need, instance_types=("future.32xlarge",))
-    plan = plan_for(cluster, [waiting("p", 4)], open_requests={"r": unknown})
+    adopted = attrs.evolve(need, pods=(), pattern=pod("placeholder"))
+    plan = plan_for(cluster, [waiting("p", 4)], coming={"r": adopted})
     assert (plan.serving, plan.needs) == ({"r": ("uid-p",)}, ())

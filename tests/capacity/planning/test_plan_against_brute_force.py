@@ -37,7 +37,7 @@ class World:
     key: str
 
     def plan(self) -> Plan:
-        """Return the package's plan, with an autoscaler of which nothing is expected for its own pods."""
+        """Return the package's plan, for pods that count on no machine that the autoscaler adds for others."""
         there = [
             broken(
                 f"n{number}",
@@ -60,7 +60,7 @@ class World:
             )
             for number, want in enumerate(self.wants)
         ]
-        return plan_for(cluster_of(*there), [WaitingPod(each, expects_own=False) for each in pods])
+        return plan_for(cluster_of(*there), [WaitingPod(each, overdue=True) for each in pods])
 
     @property
     def empty(self) -> list[Room]:

@@ -6,9 +6,9 @@ from typing import Final
 import attrs
 import pytest
 
-from neuron_scheduler.capacity.planning.packing import counts_pods
+from neuron_scheduler.capacity.planning.need import MachineNeed
+from neuron_scheduler.capacity.planning.packing import looks_at_pods
 from neuron_scheduler.capacity.planning.plan import Plan, WaitingPod
-from neuron_scheduler.capacity.planning.requests import MachineNeed
 from neuron_scheduler.cluster.cluster import Cluster
 from tests.capacity.planning.random_worlds import some_cluster, some_pods
 from tests.capacity.planning.worlds import plan_for
@@ -20,14 +20,14 @@ MOST_ROUNDS: Final = 4
 
 def rounds(cluster: Cluster, pods: list[WaitingPod]) -> list[Plan]:
     """Ask for what each plan needs, and withdraw what it does not, until nothing changes; the last plan is empty."""
-    open_requests: dict[str, MachineNeed] = {}
+    coming: dict[str, MachineNeed] = {}
     plans: list[Plan] = []
-    while not plans or plans[-1].needs or plans[-1].surplus:
+    while not plans or plans[-1].needs or not all(plans[-1].serving.values()):
         assert len(plans) < MOST_ROUNDS
-        plan = plan_for(cluster, pods, open_requests=open_requests)
+        plan = plan_for(cluster, pods, coming=coming)
         plans.append(plan)
-        open_requests = {name: need for name, need in open_requests.items() if name not in plan.surplus}
-        open_requests |= {f"{len(plans)}-{number}": need for number, need in enumerate(plan.needs)}
+        coming = {name: need for name, need in coming.items() if plan.serving[name]}
+        coming |= {f"{len(plans)}-{number}": need for number, need in enumerate(plan.needs)}
     return plans
 
 
@@ -44,7 +44,7 @@ def test_what_was_asked_for_stays(seed: int) -> None:
     """Once the needs are asked for, nothing more is needed, and nothing is surplus; pods that look at no others."""
     dice = Random(seed)
     cluster = some_cluster(dice)
-    pods = [waiting for waiting in some_pods(dice) if not counts_pods(waiting.pod)]
+    pods = [waiting for waiting in some_pods(dice) if not looks_at_pods(waiting.pod.constraints)]
     assert len(rounds(cluster, pods)) <= 2
 
 
@@ -78,9 +78,9 @@ def test_a_pod_that_goes_is_no_reason_to_ask(seed: int) -> None:
     """With fewer pods nothing more is asked for beside the open requests; pods that look at no others."""
     dice = Random(seed)
     cluster = some_cluster(dice)
-    pods = [attrs.evolve(each, expects_own=False) for each in some_pods(dice) if not counts_pods(each.pod)]
+    pods = [attrs.evolve(each, overdue=True) for each in some_pods(dice) if not looks_at_pods(each.pod.constraints)]
     needs = plan_for(cluster, pods).needs
     served = {pod.uid for need in needs for pod in need.pods}
     fewer = [waiting for waiting in pods if waiting.pod.uid in served and dice.random() < 0.5]
-    plan = plan_for(cluster, fewer, open_requests={f"r{number}": need for number, need in enumerate(needs)})
+    plan = plan_for(cluster, fewer, coming={f"r{number}": need for number, need in enumerate(needs)})
     assert plan.needs == ()

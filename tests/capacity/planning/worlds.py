@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from neuron_scheduler.capacity.planning.plan import MOST_NEEDS, Plan, Situation, WaitingPod, planned
-from neuron_scheduler.capacity.planning.requests import MachineNeed
+from neuron_scheduler.capacity.planning.need import MachineNeed
+from neuron_scheduler.capacity.planning.plan import Plan, WaitingPod, planned
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod, PodCondition
@@ -43,32 +43,18 @@ def waiting(name: str, devices: int = 0, **fields: Any) -> Pod:
 
 
 def plan_for(
-    cluster: Cluster,
-    pods: Iterable[Pod | WaitingPod],
-    *,
-    open_requests: Mapping[str, MachineNeed] | None = None,
-    **fields: Any,
+    cluster: Cluster, pods: Iterable[Pod | WaitingPod], *, coming: Mapping[str, MachineNeed] | None = None
 ) -> Plan:
     """Return the plan; pods may ask unless something else is said."""
-    return to_the_end(planned(situation_of(cluster, pods, open_requests=open_requests, **fields)))
+    return to_the_end(steps_for(cluster, pods, coming=coming))
 
 
-def situation_of(
-    cluster: Cluster,
-    pods: Iterable[Pod | WaitingPod],
-    *,
-    open_requests: Mapping[str, MachineNeed] | None = None,
-    **fields: Any,
-) -> Situation:
-    """Return what a plan is asked; pods may ask unless something else is said."""
+def steps_for(
+    cluster: Cluster, pods: Iterable[Pod | WaitingPod], *, coming: Mapping[str, MachineNeed] | None = None
+) -> Generator[None, None, Plan]:
+    """Return the steps of a plan."""
     in_order = [each if isinstance(each, WaitingPod) else WaitingPod(each) for each in pods]
-    return Situation(
-        cluster=cluster,
-        waiting=in_order,
-        profile_of=lambda _: PROFILE,
-        open=open_requests or {},
-        **{"most_of": lambda _: MOST_NEEDS, **fields},
-    )
+    return planned(cluster, in_order, coming or {}, lambda _: PROFILE)
 
 
 def to_the_end(steps: Generator[None, None, T]) -> T:
@@ -80,9 +66,9 @@ def to_the_end(steps: Generator[None, None, T]) -> T:
             return cast(T, end.value)
 
 
-def machines(plan: Plan) -> list[tuple[str, ...]]:
-    """Return the types of each need."""
-    return [need.instance_types for need in plan.needs]
+def machines(plan: Plan) -> list[str]:
+    """Return the type of each need."""
+    return [need.instance_type for need in plan.needs]
 
 
 def in_zone(zone: str, **labels: str) -> dict[str, str]:
