@@ -298,7 +298,13 @@ def _volume_binder(shared: _Shared) -> VolumeBinder:
     config = shared.config
     return VolumeBinder(
         cluster=shared.cluster,
-        writer=VolumeWriter(client=shared.client, may_send=shared.may_bind, timeout=config.bind_timeout),
+        writer=VolumeWriter(
+            client=shared.client,
+            volumes=shared.cluster.volumes.stored_volumes.get,
+            claims=shared.cluster.volumes.stored_claims.get,
+            may_send=shared.may_bind,
+            timeout=config.bind_timeout,
+        ),
         metrics=shared.metrics,
         timeouts={profile.scheduler_name: profile.volume_bind_timeout for profile in config.profiles},
         clock=time.monotonic,

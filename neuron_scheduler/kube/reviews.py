@@ -61,11 +61,7 @@ class Right:
 
 _SINGLE_OBJECTS: Final = (
     *(Right(verb, "pods") for verb in ("get", "delete")),
-    *(
-        Right(verb, volumes)
-        for volumes in ("persistentvolumes", "persistentvolumeclaims")
-        for verb in ("get", "update")
-    ),
+    *(Right("patch", volumes) for volumes in ("persistentvolumes", "persistentvolumeclaims")),
     Right("create", "pods/binding"),
     Right("patch", "pods/status"),
     Right("create", "events", "events.k8s.io"),

@@ -58,8 +58,8 @@ REQUESTS: Final = {
     "condition": Request("PATCH", "pods/status"),
     "disruption": Request("PATCH", "pods/status", "victim-", {"priorityClassName": "urgent"}, shares=False),
     "eviction": Request("DELETE", "pods", "victim-", {"priorityClassName": "urgent"}, shares=False),
-    "volume": Request("PUT", "persistentvolumes"),
-    "claim": Request("PUT", "persistentvolumeclaims"),
+    "volume": Request("PATCH", "persistentvolumes"),
+    "claim": Request("PATCH", "persistentvolumeclaims"),
 }
 WITH_DEVICES: Final = ("binding", "read-back", "event", "condition")
 WITH_VICTIMS: Final = ("disruption", "eviction")

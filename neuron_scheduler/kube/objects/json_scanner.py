@@ -43,7 +43,12 @@ async def decoded(text: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     except msgspec.ValidationError:
         raise
     except (RecursionError, msgspec.DecodeError):
-        return decoder.decode(await readable(text))
+        parts = []
+        for part in shallow(text):
+            parts.append(part)
+            if not part:
+                await checkpoint()
+        return decoder.decode(_whole_characters(b"".join(parts)))
 
 
 def decoded_at_once(text: bytes | msgspec.Raw | mmap.mmap, decoder: "msgspec.json.Decoder[T]") -> T:
@@ -54,16 +59,6 @@ def decoded_at_once(text: bytes | msgspec.Raw | mmap.mmap, decoder: "msgspec.jso
         raise
     except (RecursionError, msgspec.DecodeError):
         return decoder.decode(_whole_characters(b"".join(shallow(bytes(text)))))
-
-
-async def readable(text: bytes) -> bytes:
-    """Return a text that the decoder reads, if it is correct JSON; other tasks run meanwhile."""
-    parts = []
-    for part in shallow(text):
-        parts.append(part)
-        if not part:
-            await checkpoint()
-    return _whole_characters(b"".join(parts))
 
 
 def shallow(text: bytes, most: int = MOST_LEVELS) -> Iterator[bytes]:

@@ -1,6 +1,5 @@
 """Text that is deep, long or no JSON at all."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.json_scanner import decoded, readable, shallow
+from neuron_scheduler.kube.objects.json_scanner import decoded, decoded_at_once, shallow
 from neuron_scheduler.kube.objects.pods import stored_pod
 
 JSON = st.recursive(
@@ -97,7 +96,7 @@ def test_only_escapes_are_replaced(before: str, half: str, after: str) -> None:
     """What looks like one after a backslash is none."""
     texts = (json.dumps(part, ensure_ascii=False) for part in (before + chr(92), chr(92) + "ud800" + after))
     text = f"[{', '.join(texts)}".encode(errors="replace")
-    read = json.loads(asyncio.run(readable(text + f', "{half}"]'.encode())))
+    read = decoded_at_once(text + f', "{half}"]'.encode(), msgspec.json.Decoder())
 
     assert read[:2] == json.loads(text + b"]")
     assert "\ufffd" in read[2]

@@ -74,7 +74,7 @@ MUTANTS: Final = (
             Edit(
                 "kube.objects.json_scanner",
                 """
-                return decoder.decode(await readable(text))
+                return decoder.decode(_whole_characters(b"".join(parts)))
                 """,
                 """
                 raise
