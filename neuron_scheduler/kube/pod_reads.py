@@ -13,7 +13,7 @@ import msgspec
 
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.json_scanner import decoded
-from neuron_scheduler.kube.objects.wire import Wire
+from neuron_scheduler.kube.objects.wire import Identity, Wire
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.errors import UnreachableError
 
@@ -28,10 +28,6 @@ class Failure:
     message: str
 
 
-class _Meta(Wire):
-    uid: str = ""
-
-
 class _Status(Wire):
     phase: str | None = None
     reason: str | None = None
@@ -39,7 +35,7 @@ class _Status(Wire):
 
 
 class _Pod(Wire):
-    metadata: _Meta
+    metadata: Identity
     status: _Status = msgspec.field(default_factory=_Status)
 
 

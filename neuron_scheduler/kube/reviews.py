@@ -156,12 +156,10 @@ async def missing(client: Client, rights: tuple[Right, ...]) -> list[str]:
 
 
 async def _allowed(client: Client, right: Right) -> bool:
-    kind = "SelfSubjectAccessReview"
-    body = _encoded(_ACCESS, kind, {"resourceAttributes": right.attributes})
+    spec = {"resourceAttributes": right.attributes}
     while True:
         try:
-            answer = await client.request("POST", _path(_ACCESS, kind), body=body, timeout=_TIMEOUT)
-            return _status(answer.body).allowed
+            return (await _reviewed(client, _ACCESS, "SelfSubjectAccessReview", spec, within=_TIMEOUT)).allowed
         except ApiError as error:
             if error.unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
@@ -182,7 +180,7 @@ class UserReviews:
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a bearer token; None if the API server does not accept it."""
-        status = await self._post(_TOKENS, "TokenReview", {"token": token})
+        status = await _reviewed(self.client, _TOKENS, "TokenReview", {"token": token}, within=TIMEOUT)
         return status.user if status.authenticated and status.user.username else None
 
     async def may_get(self, user: User, path: str) -> bool:
@@ -199,32 +197,17 @@ class UserReviews:
         return await self._is_allowed({"user": username, "groups": [*groups], "resourceAttributes": attributes})
 
     async def _is_allowed(self, spec: object) -> bool:
-        status = await self._post(_ACCESS, "SubjectAccessReview", spec)
+        status = await _reviewed(self.client, _ACCESS, "SubjectAccessReview", spec, within=TIMEOUT)
         return status.allowed and not status.denied
 
-    async def _post(self, group: str, kind: str, spec: object) -> _Status:
-        path = _path(group, kind)
-        try:
-            answer = await self.client.request("POST", path, body=_encoded(group, kind, spec), timeout=TIMEOUT)
-        except ApiError as error:
-            if error.refused or error.status not in (401, 403):
-                raise
-            raise UnreachableError(f"POST {path}: {error.status}, and not from an API server") from error
-        return _status(answer.body)
 
-
-def _path(group: str, kind: str) -> str:
-    return f"/apis/{group}/{kind.lower()}s"
-
-
-def _encoded(group: str, kind: str, spec: object) -> bytes:
-    return msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
-
-
-def _status(body: bytes) -> _Status:
+async def _reviewed(client: Client, group: str, kind: str, spec: object, *, within: float) -> _Status:
+    """Return the status of a review; an error is ApiError or UnreachableError."""
+    body = msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
+    answer = await client.request("POST", f"/apis/{group}/{kind.lower()}s", body=body, timeout=within)
     try:
-        return _REVIEW.decode(body).status
-    except (msgspec.MsgspecError, ValueError) as error:
+        return _REVIEW.decode(answer.body).status
+    except (ValueError, RecursionError) as error:
         raise UnreachableError(f"the answer cannot be read: {error}") from error
 
 

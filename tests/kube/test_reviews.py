@@ -154,17 +154,6 @@ async def test_whether_an_account_has_a_right() -> None:
     }
 
 
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_proxys_refusal_is_no_answer(status: int) -> None:
-    """Only the API server says that a right is missing, or that it does not know us; `check` would repeat it."""
-    async with scripted(answer("<html/>", status=status), refuse(status)) as (_, client):
-        reviews = UserReviews(client)
-        with pytest.raises(UnreachableError, match=f"{status}, and not from an API server"):
-            await reviews.may("system:serviceaccount:a:b", (), Right("create", "pods/binding").attributes)
-        with pytest.raises(ApiError):
-            await reviews.may("system:serviceaccount:a:b", (), Right("create", "pods/binding").attributes)
-
-
 async def test_no_answer() -> None:
     """A refusal, garbage or a proxy's answer is an error, never a yes or a no."""
     foreign = answer("[]"), answer("cut")

@@ -8,11 +8,10 @@ errors: the password is removed here first. SOCKS is refused: aiohttp does not s
 
 import ipaddress
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed lacks it
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from neuron_scheduler.kube.http.kubeconfig import Context
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_USERINFO: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
 
 
 def split_server(url: str) -> SplitResult | None:
@@ -40,11 +38,6 @@ def split_server(url: str) -> SplitResult | None:
     return parts if good and url.isprintable() and " " not in url and not (parts.query or parts.fragment) else None
 
 
-def without_password(url: str) -> str:
-    """Return a URL, valid or not, for a message: with `***` for user and password."""
-    return _USERINFO.sub(r"\1***@", url)
-
-
 def read_proxy(url: str, origin: str) -> yarl.URL:
     """
     Return the proxy's URL; `origin` says in an error where the URL comes from.
@@ -53,9 +46,7 @@ def read_proxy(url: str, origin: str) -> yarl.URL:
         ConfigurationError: it is not the URL of an HTTP proxy.
     """
     if split_server(url) is None:
-        raise ConfigurationError(
-            f"{origin}: {without_password(url)!r} is not the URL of an HTTP proxy; write http://HOST:PORT"
-        )
+        raise ConfigurationError(f"{origin} is not the URL of an HTTP proxy; write http://HOST:PORT")
     return yarl.URL(url)
 
 
@@ -150,9 +141,7 @@ def _check(server: str, origin: str) -> bool:
     """Return whether the server is reached over TLS."""
     parts = split_server(server)
     if parts is None or "@" in parts.netloc:
-        raise ConfigurationError(
-            f"{origin}: {without_password(server)!r} is not the URL of an API server; write https://HOST:PORT"
-        )
+        raise ConfigurationError(f"{origin} names no URL of an API server; write https://HOST:PORT")
     return parts.scheme == "https"
 
 

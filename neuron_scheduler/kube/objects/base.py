@@ -43,34 +43,29 @@ def byte_bounded_memo(*, most: int = MOST, longest: int = LONGEST) -> Callable[[
     """
 
     def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
-        return _Results(function, most // 2, longest).__getitem__
+        return _Results(function, most, longest).__getitem__
 
     return decorate
 
 
 class _Results(dict[K, V]):
-    """
-    Results by argument, in two generations.
+    """Results by argument; when there are too many, all are dropped."""
 
-    When the young one is full it becomes the old one, and the old one is dropped. A result that is used becomes young.
-    """
-
-    __slots__ = ("_bytes", "_function", "_longest", "_most", "_old")
+    __slots__ = ("_bytes", "_function", "_longest", "_most")
 
     def __init__(self, function: Callable[[K], V], most: int, longest: int) -> None:
         self._function = function
         self._most = most
         self._longest = longest
         self._bytes = 0
-        self._old: dict[K, V] = {}
 
     def __missing__(self, key: K) -> V:
-        value = self._old[key] if key in self._old else self._function(key)
+        value = self._function(key)
         weight = weight_of(key, self._longest)
         if weight <= self._longest:
             if self._bytes + weight > self._most:
-                self._old, self._bytes = dict(self), 0
                 self.clear()
+                self._bytes = 0
             self[key] = value
             self._bytes += weight
         return value

@@ -32,14 +32,6 @@ JITTER: Final = 0.1
 log = logs.logger(__name__)
 
 
-@attrs.frozen
-class _Request:
-    method: str
-    path: str
-    body: bytes
-    content_type: str
-
-
 @attrs.define(eq=False)
 class Eviction:
     """
@@ -52,6 +44,7 @@ class Eviction:
         needless: it has not been evicted because it does not have to leave any more.
         in_doubt: a DELETE was sent that may have succeeded although it did not say so.
         gone: it was gone, or another pod had its name, before a DELETE of ours can have ended it.
+        tries: of the next request.
     """
 
     victim: Pod
@@ -62,18 +55,12 @@ class Eviction:
     needless: bool = attrs.field(default=False, init=False)
     in_doubt: bool = attrs.field(default=False, init=False)
     gone: bool = attrs.field(default=False, init=False)
-    _body: bytes = attrs.field(default=b"", init=False)
-    _tries: int = attrs.field(default=0, init=False)
+    tries: int = attrs.field(default=0, init=False)
 
-    def request(self, now: float) -> _Request:
-        """Return the next request, the same for all of its tries."""
-        self._tries += 1
-        path = f"/api/v1/namespaces/{self.victim.namespace}/pods/{self.victim.name}"
-        if self.explained:
-            options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": self.victim.uid}}
-            return _Request("DELETE", path, msgspec.json.encode(options), JSON)
-        self._body = self._body or disruption_patch(self.victim, scheduler_name=self.scheduler_name, now=now)
-        return _Request("PATCH", f"{path}/status", self._body, STRATEGIC_MERGE_PATCH)
+    @property
+    def path(self) -> str:
+        """Of the victim in the API."""
+        return f"/api/v1/namespaces/{self.victim.namespace}/pods/{self.victim.name}"
 
     def permits(self) -> bool:
         """Return whether the victim still has to leave, and note it."""
@@ -83,12 +70,12 @@ class Eviction:
     def succeeded(self) -> None:
         """Note that the request need not be sent again."""
         self.evicted = True if self.explained else None
-        self.explained, self._tries = True, 0
+        self.explained, self.tries = True, 0
 
     @property
     def pause(self) -> float | None:
         """Seconds before the next try, without jitter; None if there is none."""
-        return FIRST_PAUSE * FACTOR ** (self._tries - 1) if self._tries < TRIES else None
+        return FIRST_PAUSE * FACTOR ** (self.tries - 1) if self.tries < TRIES else None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -114,55 +101,63 @@ class Evictor:
         """Send what is to be sent now; return the seconds after which to call it again, if the outcome is not known."""
         pause = 0.0
         while eviction.evicted is None and not pause:
-            request = eviction.request(self.wall_clock())
+            eviction.tries += 1
             try:
-                await self._send(request, permit=lambda: eviction.permits() and self.may_send())
+                await self._send(eviction)
             except FencedError:
                 eviction.evicted = False
             except (ApiError, UnreachableError) as error:
-                pause = self._failed(eviction, request, error)
+                pause = self._failed(eviction, error)
             else:
                 eviction.succeeded()
         return pause
 
-    def _failed(self, eviction: Eviction, request: _Request, error: ApiError | UnreachableError) -> float:
+    async def _send(self, eviction: Eviction) -> None:
+        victim, path = eviction.victim, eviction.path
+        if eviction.explained:
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+            method, body, content_type = "DELETE", msgspec.json.encode(options), JSON
+        else:
+            body = disruption_patch(victim, scheduler_name=eviction.scheduler_name, now=self.wall_clock())
+            method, path, content_type = "PATCH", f"{path}/status", STRATEGIC_MERGE_PATCH
+        await self.client.request(
+            method,
+            path,
+            body=body,
+            content_type=content_type,
+            timeout=self.timeout,
+            pool=Pool.BIND,
+            permit=lambda: eviction.permits() and self.may_send(),
+        )
+
+    def _failed(self, eviction: Eviction, error: ApiError | UnreachableError) -> float:
         """Return the seconds before the next try; 0 if the request needs none."""
         answered = error if isinstance(error, ApiError) else None
-        if answered is not None and _is_gone(answered, request.path.removesuffix("/status")):
+        if answered is not None and _is_gone(answered, eviction.victim.name):
             eviction.evicted, eviction.gone = True, not eviction.in_doubt
             return 0.0
         eviction.in_doubt |= eviction.explained
         if answered is not None and answered.too_large and not eviction.explained:
             log.warning(
                 "Pod is too large for the condition DisruptionTarget; deleting it without the condition",
-                path=request.path,
+                path=eviction.path,
             )
             eviction.succeeded()
             return 0.0
         pause = eviction.pause
         if pause is None or (answered is not None and answered.refused and answered.status != 409):
-            log.error("Pod could not be preempted", exc=error, method=request.method, path=request.path)
+            method = "DELETE" if eviction.explained else "PATCH"
+            log.error("Pod could not be preempted", exc=error, method=method, path=eviction.path)
             eviction.evicted = False
             return 0.0
         self.on_retry("eviction")
         retry_after = answered.retry_after if answered is not None else None
         return max(retry_after or 0.0, pause * (1 + JITTER * self.random()))
 
-    async def _send(self, request: _Request, *, permit: Callable[[], bool]) -> None:
-        await self.client.request(
-            request.method,
-            request.path,
-            body=request.body,
-            content_type=request.content_type,
-            timeout=self.timeout,
-            pool=Pool.BIND,
-            permit=permit,
-        )
 
-
-def _is_gone(error: ApiError, path: str) -> bool:
+def _is_gone(error: ApiError, name: str) -> bool:
     """Return whether the pod is gone, or another one has its name: the uid is a precondition."""
-    if error.gone("pods", path.rpartition("/")[2]):
+    if error.gone("pods", name):
         return True
     message = error.message.lower()
     return error.refused and (

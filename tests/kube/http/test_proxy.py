@@ -53,22 +53,22 @@ def test_a_password_is_not_shown() -> None:
     assert "ss%2Fword" not in repr(Connection("https://api", "a test", proxy=proxy))
 
 
-UNUSABLE = {
-    "socks5://me:secret@h:1080": "not the URL of an HTTP proxy",
-    "proxy:3128": "write http://HOST:PORT",
-    "http://": "'http://'",
-    "http://me:secret@h:0": "h:0",
-    "http://me:secret\n@h": "HTTP proxy",
-}
+UNUSABLE = (
+    "socks5://me:secret@h:1080",
+    "proxy:3128",
+    "http://",
+    "http://me:secret@h:0",
+    "http://me:secret\n@h",
+)
 
 
 @pytest.mark.parametrize("url", UNUSABLE)
 def test_proxies_that_cannot_be_used(url: str) -> None:
     """One sentence says what is wrong, where, and what to write, without the password."""
-    with pytest.raises(ConfigurationError, match=UNUSABLE[url]) as caught:
+    with pytest.raises(ConfigurationError, match="write http://HOST:PORT") as caught:
         read_proxy(url, "kubeconfig x: proxy-url")
 
-    assert str(caught.value).startswith("kubeconfig x: proxy-url: ")
+    assert str(caught.value).startswith("kubeconfig x: proxy-url is not")
     assert "secret" not in str(caught.value)
     if "://" in url:
         with pytest.raises(ConfigurationError, match="HTTPS_PROXY"):
