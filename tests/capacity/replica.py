@@ -1,6 +1,6 @@
 """A replica that leads in the model of a cluster in which machines are asked for: all that it knows dies with it."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -19,10 +19,6 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
-if TYPE_CHECKING:
-    from tests.capacity.model import Model
-
-
 SEEN: Final = PodCondition("False", "Unschedulable")
 PROFILE: Final = default_profile("my-scheduler")
 SETTINGS: Final = CapacityRequests(
@@ -33,11 +29,22 @@ NAMESPACE: Final = "neuron-scheduler-capacity"
 
 @attrs.define(eq=False)
 class Scheduler:
-    """One replica that leads: all that it knows dies with it."""
+    """
+    One replica: all that it knows dies with it.
 
-    model: "Model"
+    Attributes:
+        api: creates, marks and deletes placeholders; has the time, and takes unexpected errors.
+        told: Events by pod and reason.
+        ended: outcomes of requests.
+    """
+
+    api: Any
+    settings: CapacityRequests = SETTINGS
+    asks: bool = True
+    leads: bool = True
     cluster: Cluster = attrs.field(factory=Cluster)
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    told: list[tuple[str, str, str]] = attrs.field(factory=list)
     ended: list[str] = attrs.field(factory=list)
     sent: list[Commitment] = attrs.field(factory=list)
     machines: MachineRequests = attrs.field(init=False)
@@ -46,32 +53,34 @@ class Scheduler:
     def __attrs_post_init__(self) -> None:
         """Build the real parts."""
         this: Any = self
-        model: Any = self.model
-        errors = UnexpectedErrors(self.model.surprises.append)
-        clock = self.model.clock
         self.machines = MachineRequests(
             cluster=self.cluster,
             queue=self.queue,
             scheduler_names={"my-scheduler"},
-            policies={"my-scheduler": SETTINGS},
-            writer=model,
+            policies={"my-scheduler": self.settings} if self.asks else {},
+            writer=self.api,
             reporter=this,
             metrics=this,
-            clock=clock,
-            errors=errors,
+            clock=self.api.clock,
+            errors=UnexpectedErrors(self.api.surprises.append),
         )
-        self.rounds = CapacityRequester(
-            machines=self.machines, profiles={"my-scheduler": PROFILE}, may_ask=lambda: True
-        )
+        profiles = {"my-scheduler": PROFILE}
+        self.rounds = CapacityRequester(machines=self.machines, profiles=profiles, may_ask=lambda: self.leads)
 
-    # What the reporter and the metrics are told
-
-    def about_capacity(self, *_: Any, **__: Any) -> None:
-        """Ignore it."""
+    def about_capacity(self, pod: Pod, reason: str, note: str, **_: Any) -> None:
+        """Remember an Event."""
+        self.told.append((pod.name, reason.removeprefix("NeuronCapacity"), note))
 
     def capacity_request_ended(self, outcome: str) -> None:
         """Remember it."""
         self.ended.append(outcome)
+
+    def refuse(self, new: Pod, cause: Cause = Cause.FRAGMENTATION) -> None:
+        """Add a pod to the queue, and refuse it."""
+        self.queue.add(new, self.api.clock())
+        queued = self.queue.pop(self.api.clock())
+        assert queued is not None
+        self.queue.unschedulable(queued, frozenset({"NeuronTopology"}), self.api.clock(), cause=cause)
 
     # What the watches show
 
@@ -84,11 +93,7 @@ class Scheduler:
         elif new.namespace == NAMESPACE:
             self.machines.pod_seen(new)
         elif new.uid not in self.queue and not self.cluster.is_assumed(new.uid):
-            self.queue.add(new, self.model.now)
-            queued = self.queue.pop(self.model.now)
-            assert queued is not None
-            cause = Cause.FRAGMENTATION
-            self.queue.unschedulable(queued, frozenset({"NeuronTopology"}), self.model.now, cause=cause)
+            self.refuse(new)
 
     def pod_went(self, uid: str) -> None:
         """Do what the handler does with a pod that is gone."""
@@ -120,5 +125,5 @@ class Scheduler:
                 requester: Any = attrs.make_class("Requester", ["pod", "waits"])(waiting, True)
                 ids = decision.placement.ids if decision.placement else ()
                 annotations = {AWS_NEURON_IDS: ",".join(map(str, ids))}
-                commitment = Commitment(requester, waiting, annotations, decision, self.model.now)
+                commitment = Commitment(requester, waiting, annotations, decision, self.api.clock())
                 self.sent.append(commitment)

@@ -119,8 +119,3 @@ def test_tolerations_and_selector_read_back(carried: list[Toleration], selector:
     for mine, its in zip(carried, placeholder.tolerations, strict=True):
         assert (its.key, its.exists, its.effect) == (mine.key, mine.exists, mine.effect)
         assert its.value == ("" if mine.exists else mine.value)
-
-
-def test_a_toleration_that_cannot_be_read_is_left_out() -> None:
-    """It tolerates nothing."""
-    assert read_back(pattern=pod("p", tolerations=(Toleration("k", unreadable=True),))).tolerations == ()

@@ -6,22 +6,19 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from neuron_scheduler.capacity.machines import MachineRequest, MachineRequests
+from neuron_scheduler.capacity.machines import MachineRequest
 from neuron_scheduler.capacity.planning.plan import Plan
-from neuron_scheduler.capacity.requester import CapacityRequester
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
-from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
-from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.capacity.asked import asked
 from tests.capacity.model import placeholder as stored
 from tests.capacity.planning.worlds import TRN1, UNSCHEDULABLE, broken, cluster_of
+from tests.capacity.replica import Scheduler
 from tests.support.builders import node, pod
 
 WIDE: Final = CapacityRequests(
@@ -33,47 +30,26 @@ BOUND: Final = "A placeholder was bound to a node, deleting it"
 
 
 @attrs.define(eq=False)
-class World:
+class World(Scheduler):
     """
-    Three nodes in pieces, with stand-ins for what writes and reports.
+    Three nodes in pieces, with a stand-in for the API server.
 
     Attributes:
         there: the placeholders on the API server by name, and whether autoscalers see them.
         failing: what the API server answers to every write; None if it accepts them.
-        told: Events by pod and reason.
-        ended: outcomes of requests.
     """
 
+    api: Any = attrs.Factory(lambda self: self, takes_self=True)
     settings: CapacityRequests = WIDE
-    asks: bool = True
-    leads: bool = True
-    now: float = 0.0
     cluster: Cluster = attrs.field(factory=lambda: cluster_of(broken("a"), broken("b"), broken("c")))
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    now: float = 0.0
+    surprises: list[str] = attrs.field(factory=list)
     there: dict[str, bool] = attrs.field(factory=dict)
     failing: Exception | None = None
-    told: list[tuple[str, str, str]] = attrs.field(factory=list)
-    ended: list[str] = attrs.field(factory=list)
-    machines: MachineRequests = attrs.field(init=False)
-    rounds: CapacityRequester = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        """Build what is tested."""
-        world: Any = self
-        metrics: Any = attrs.make_class("Counts", ["capacity_request_ended"])(self.ended.append)
-        self.machines = MachineRequests(
-            cluster=self.cluster,
-            queue=self.queue,
-            scheduler_names={"my-scheduler"},
-            policies={"my-scheduler": self.settings} if self.asks else {},
-            writer=world,
-            reporter=world,
-            metrics=metrics,
-            clock=lambda: self.now,
-            errors=UnexpectedErrors(),
-        )
-        profiles = {"my-scheduler": default_profile("my-scheduler")}
-        self.rounds = CapacityRequester(machines=self.machines, profiles=profiles, may_ask=lambda: self.leads)
+    def clock(self) -> float:
+        """Return the time."""
+        return self.now
 
     async def create(self, name: str, manifest: Mapping[str, Any]) -> Pod:
         """Create a placeholder."""
@@ -96,18 +72,11 @@ class World:
         if self.failing is not None:
             raise self.failing
 
-    def about_capacity(self, pod: Pod, reason: str, note: str, **_: Any) -> None:
-        """Remember an Event."""
-        self.told.append((pod.name, reason.removeprefix("NeuronCapacity"), note))
-
-    def refuse(self, *names: str, cause: Cause = Cause.FRAGMENTATION, **fields: Any) -> None:
-        """Add pods of 4 devices, and refuse them."""
+    def wait(self, *names: str, cause: Cause = Cause.FRAGMENTATION, **fields: Any) -> None:
+        """Let pods of 4 devices wait."""
         for name in names:
-            waits = pod(name, **{"devices": 4, "scheduler_name": "my-scheduler", "scheduled": UNSCHEDULABLE, **fields})
-            self.queue.add(waits, self.now)
-            queued = self.queue.pop(self.now)
-            assert queued is not None
-            self.queue.unschedulable(queued, frozenset({"NeuronTopology"}), self.now, cause=cause)
+            own = {"devices": 4, "scheduler_name": "my-scheduler", "scheduled": UNSCHEDULABLE, **fields}
+            self.refuse(pod(name, **own), cause)
 
     async def round(self, at: float) -> int:
         """Make a round at a time; return how many placeholders autoscalers see then."""
@@ -123,7 +92,7 @@ class World:
 
     async def ask(self, *names: str) -> MachineRequest:
         """Ask for a machine for pods that have waited, and return the request."""
-        self.refuse(*names)
+        self.wait(*names)
         await self.round(self.now + 60.0)
         return next(request for request in self.machines.requests.values() if not request.ended)
 
@@ -161,7 +130,7 @@ def placeholder(name: str = "capacity-x-0", *, by: str = "my-scheduler", **field
 
 async def test_a_pod_waits_before_a_machine_is_asked_for(world: World) -> None:
     """60 s after it came, one machine is asked for, and not a second one in the next rounds."""
-    world.refuse("four")
+    world.wait("four")
     for at, count in ((59.0, 0), (60.0, 1), (65.0, 1), (130.0, 1)):
         assert await world.round(at) == count
     assert world.said("four") == f"Asked the autoscaler for 1 {TRN1}."
@@ -186,7 +155,7 @@ async def test_a_pod_waits_before_a_machine_is_asked_for(world: World) -> None:
 )
 async def test_for_whom_a_machine_is_asked(world: World, fields: dict[str, Any], count: int) -> None:
     """For pods that fit by count, and wait for a block."""
-    world.refuse("other", **fields)
+    world.wait("other", **fields)
     assert await world.round(1000.0) == count
     world.leads = False
     assert (await world.round(1001.0), world.ended) == (count, []), "a replica that may not write changes nothing"
@@ -195,7 +164,7 @@ async def test_for_whom_a_machine_is_asked(world: World, fields: dict[str, Any],
 async def test_limits_are_told_once() -> None:
     """The second machine waits for the first; an Event on each of its pods says why, once."""
     world = World(settings=attrs.evolve(WIDE, max_machines=1))
-    world.refuse(*(f"p{i}" for i in range(8)))
+    world.wait(*(f"p{i}" for i in range(8)))
     for at in (60.0, 120.0, 180.0):
         assert await world.round(at) == 1
         assert world.rounds.counts()["limited"] == 1
@@ -208,7 +177,7 @@ async def test_limits_are_told_once() -> None:
 @pytest.mark.parametrize("gone", [1, 4])
 async def test_pods_that_get_a_place_while_the_plan_is_made(world: World, gone: int) -> None:
     """A plan takes a while: a machine is asked for only for those that still wait."""
-    world.refuse(*(f"p{i}" for i in range(4)))
+    world.wait(*(f"p{i}" for i in range(4)))
     pods = tuple(queued.pod for queued in world.queue.pods())
     for each in pods[:gone]:
         world.cluster.put_pod(attrs.evolve(each, node_name="a"))
@@ -220,7 +189,7 @@ async def test_pods_that_get_a_place_while_the_plan_is_made(world: World, gone: 
 async def test_pauses_after_refusals_and_vain_waits_double(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Both are told, and when it is asked again; refusals of one kind are one line; 4 hours are the most."""
     world.failing = ApiError(403, reason="Forbidden", message="exceeded quota", is_status=True)
-    world.refuse("four")
+    world.wait("four")
     at, refused = 60.0, "The autoscaler cannot be asked for a machine for this pod: exceeded quota"
     for pause in (60.0, 120.0, 240.0):
         assert await world.round(at) == 0
@@ -263,6 +232,14 @@ async def test_a_node_joins_and_serves(world: World) -> None:
     assert [await world.round(at) for at in (194.0, 195.0)] == [0, 1], "others were faster"
 
 
+async def test_a_machine_that_does_not_take_its_pods(world: World) -> None:
+    """No further one is bought for them before it is given up: the next one may be the same."""
+    await world.ask("a", "b")
+    await world.join(node("new", TRN1, created=NEW, labels={"group": "small"}, pods=0))
+    assert [await world.round(at) for at in (125.0, 1259.0, 1260.0, 2459.0)] == [0, 0, 0, 0]
+    assert (world.ended, world.told[-1][2].rpartition("20m: ")[2]) == (["given_up"], "node new has joined for it")
+
+
 async def test_a_node_that_goes_again(world: World) -> None:
     """The machine is given up at once."""
     await world.ask("a")
@@ -294,7 +271,7 @@ async def test_what_cannot_be_deleted_counts_for_the_limits() -> None:
     world.failing = UnreachableError("no answer")
     world.queue.remove("uid-p")
     await world.round(65.0)
-    world.refuse("q")
+    world.wait("q")
     await world.round(125.0)
     assert (world.ended, world.rounds.counts()["limited"]) == (["withdrawn"], 1)
     world.failing = None
@@ -311,7 +288,7 @@ async def test_a_takeover(world: World) -> None:
         world.there[f"capacity-{name}-0"] = True
         world.machines.pod_seen(placeholder(f"capacity-{name}-0"))
     world.machines.pod_seen(placeholder("not-ours", namespace="default"))
-    world.refuse("five", "six", "seven", "eight", "nine")
+    world.wait("five", "six", "seven", "eight", "nine")
     world.cluster.put_node(node("young", TRN1, devices=0, created=101.0))
     await world.round(0.0)
     assert world.there == {"capacity-y-0": True}
@@ -335,7 +312,7 @@ async def test_a_takeover(world: World) -> None:
 async def test_what_is_not_taken_over(found: Pod, caplog: pytest.LogCaptureFixture, *, asks: bool, left: bool) -> None:
     """What is ours and of no use is deleted; the rest is left alone, and one line says so."""
     world = World(asks=asks, there={found.name: True})
-    world.refuse("four")
+    world.wait("four")
     world.machines.pod_seen(found)
     for _ in range(2):
         await world.round(0.0)

@@ -5,8 +5,8 @@ Its limits, the death of a leader, and what is withdrawn are here too, each with
 """
 
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,64 +15,30 @@ import anyio
 import pytest
 
 from tests.control_plane.objects import create_pod, pod_manifest
-from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
 from tests.end_to_end.asking import asking, fragment, grant_capacity, placeholders
-from tests.end_to_end.fence import in_force
-from tests.end_to_end.process import ACQUIRED, SchedulerProcess, until
+from tests.end_to_end.process import SchedulerProcess
 from tests.end_to_end.workload import all_placed, events_of, ids_of, placed, refused, remove
 from tests.karpenter.cloud import PRICES, TYPE, node_pool
 from tests.karpenter.karpenter import Karpenter, unschedulable
 from tests.karpenter.kubelets import KARPENTERS, NODES
-from tests.support.kustomize import customized, rendered
 
 POOL: Final = node_pool("neuron", list(PRICES))
 FRAGMENTED: Final = "Fragmentation: "
-
-
-@pytest.fixture
-async def account(karpenter_api: RestClient, karpenter_plane: ControlPlane, tmp_path: Path) -> Path:
-    """Return a kubeconfig of the ServiceAccount with the rights of `manifests/`, with those to ask for machines."""
-    await rights.grant(karpenter_api)
-    await grant_capacity(karpenter_api)
-    token = await karpenter_plane.token_for("kube-system", "neuron-scheduler")
-    return karpenter_plane.kubeconfig(tmp_path / "kubeconfig", token=token)
-
-
-@pytest.fixture(scope="module")
-def policies(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """
-    Return the admission policies of `manifests/` with the component, as users install them, and their bindings.
-
-    Not the one that looks at the Lease: an API server that has lost it once, as at the end of each test, sees an old
-    Lease when it comes again (kubernetes/kubernetes#130887).
-    """
-    items = rendered(customized(".", tmp_path_factory.mktemp("installed"), "capacity-requests"))
-    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    names = [(kind, name) for kind, name in (key.split("/") for key in items) if name != "neuron-scheduler-leader"]
-    return [items[f"{kind}/{name}"] for kind, name in names if kind in kinds]
 
 
 Asking = Callable[..., AbstractAsyncContextManager[SchedulerProcess]]
 
 
 @pytest.fixture
-async def installed(
-    karpenter_api: RestClient, karpenter_plane: ControlPlane, account: Path, policies: list[Object], tmp_path: Path
-) -> Asking:
-    """Return `asking` with the policies in force, which let nobody claim devices: fragment machines before."""
-
-    @asynccontextmanager
-    async def run(**settings: Any) -> AsyncIterator[SchedulerProcess]:
-        for item in policies:
-            await karpenter_api.apply(item)
-        await until(partial(in_force, karpenter_plane))
-        async with asking(account, tmp_path, **settings) as scheduler:
-            await scheduler.line(ACQUIRED)
-            yield scheduler
-
-    return run
+async def installed(karpenter_api: RestClient, karpenter_plane: ControlPlane, tmp_path: Path) -> Asking:
+    """Return `asking` with the rights of `manifests/`, and with those of the component."""
+    await rights.grant(karpenter_api)
+    await grant_capacity(karpenter_api)
+    token = await karpenter_plane.token_for("kube-system", "neuron-scheduler")
+    return partial(asking, karpenter_plane.kubeconfig(tmp_path / "kubeconfig", token=token), tmp_path)
 
 
 async def waiting(api: RestClient, *names: str, neuron: int = 4, cpu: str = "2", **fields: Any) -> None:
@@ -223,20 +189,4 @@ async def test_a_machine_that_never_comes_is_given_up(
         await placeholders(karpenter_api, 0)
         await refused(karpenter_api, "four", saying=FRAGMENTED)
         assert await karpenter.bought() == []
-        assert await scheduler.stop() == 0
-
-
-async def test_the_machine_goes_when_its_pods_have_gone(
-    karpenter_api: RestClient, karpenter: Karpenter, installed: Asking
-) -> None:
-    """Karpenter removes the empty machine, and nothing is asked for again."""
-    await karpenter_api.apply(node_pool("neuron", list(PRICES), consolidate_after="0s", policy="WhenEmpty"))
-    await fragment(karpenter_api, "a", "b")
-    async with installed() as scheduler:
-        await waiting(karpenter_api, "four")
-        await placed(karpenter_api, "four")
-        await remove(karpenter_api, "four")
-        await karpenter_api.wait_until(NODES, lambda nodes: not nodes, labelSelector=KARPENTERS)
-        await placeholders(karpenter_api, 0)
-        assert await karpenter.bought() == ["trn1.32xlarge"]
         assert await scheduler.stop() == 0

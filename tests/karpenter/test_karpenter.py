@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.control_plane.objects import bind, create_node, node_manifest, pod_manifest
+from tests.control_plane.objects import bind, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.asking import fragment
 from tests.karpenter.cloud import PRICES, TYPE, node_pool
@@ -68,20 +68,3 @@ async def test_a_pod_with_more_cpu_takes_the_place_of_the_one_that_asked(
     await unschedulable(karpenter_api, whole_machine(cpu="1"))
     await machine(karpenter_api)
     assert await karpenter.bought() == ["trn1.32xlarge"] * 2
-
-
-async def test_a_pod_that_names_a_host_gets_nothing(karpenter_api: RestClient, karpenter: Karpenter) -> None:
-    """Karpenter ignores a pod with the label kubernetes.io/hostname in its requirements: no request may carry it."""
-    await karpenter_api.apply(POOL)
-    await unschedulable(karpenter_api, waiting("pinned", neuron=16, nodeSelector={"kubernetes.io/hostname": "gone"}))
-    assert await karpenter.bought() == []
-
-
-async def test_a_preference_is_first_a_requirement(karpenter_api: RestClient, karpenter: Karpenter) -> None:
-    """A pod that would rather not be where it fits is not hidden: Karpenter buys what it prefers by itself."""
-    await karpenter_api.apply(POOL)
-    await create_node(karpenter_api, node_manifest("free"))
-    other = {"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["inf2.48xlarge"]}]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": other}]}
-    await unschedulable(karpenter_api, waiting("choosy", affinity={"nodeAffinity": preferred}))
-    assert await karpenter.bought() == ["inf2.48xlarge"]

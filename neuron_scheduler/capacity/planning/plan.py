@@ -36,6 +36,7 @@ from neuron_scheduler.capacity.planning.packing import (
 )
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_NAMES, Resources, add
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -139,9 +140,8 @@ def _prepared(
     """Look at the cluster, and count what the autoscaler counts."""
     leaving, units = yield from _surveyed(base.view)
     pods = [waiting.pod for waiting in seen]
-    units |= {pod.neuron.resource for pod in pods if pod.neuron is not None}
-    types = [need.instance_type for need in coming.values()]
-    offers = yield from offers_of(base.view, pods, types)
+    units |= {("", pod.neuron.resource) for pod in pods if pod.neuron is not None}
+    offers = yield from offers_of(base.view, pods, [need.instance_type for need in coming.values()])
     unseen_need = yield from hidden(base.fork(), pods, profile_of)
     groups: dict[str, list[Pod]] = {}
     for waiting in seen:
@@ -163,20 +163,21 @@ _GROUPS: Final = (*_HIDDEN, "others")
 """Pods for which the autoscaler adds nothing, overdue or not, and those for which it adds machines by itself."""
 
 
-def _surveyed(view: View) -> Generator[None, None, tuple[list[str], set[str]]]:
+def _surveyed(view: View) -> Generator[None, None, tuple[list[str], set[tuple[str, str]]]]:
     """
     Look at all nodes, a few at a time; the cluster must not change meanwhile.
 
-    Returns the uids of the pods that are about to go, and the resources by which pods ask for Neuron.
+    Returns the uids of the pods that are about to go, and instance types with the resources that pods there ask for.
     """
     leaving: list[str] = []
-    units: set[str] = set()
+    units: set[tuple[str, str]] = set()
     for position, node_info in enumerate(view.rows(), start=1):
+        instance_type = node_info.node.labels.get(INSTANCE_TYPE_LABEL, "")
         for uid, pod_info in node_info.pod_infos.items():
             if pod_info.pod.terminating:
                 leaving.append(uid)
             if pod_info.pod.neuron is not None:
-                units.add(pod_info.pod.neuron.resource)
+                units.add((instance_type, pod_info.pod.neuron.resource))
         if position % _ROWS_A_STEP == 0:
             yield
     return leaving, units
@@ -189,7 +190,7 @@ class _Planning:
     lines: dict[str, list[Line]]  # by group
     _packing: Packing
     _seen: Sequence[WaitingPod]  # the most urgent first
-    _units: set[str]  # the resources by which pods ask for Neuron
+    _units: set[tuple[str, str]]  # in which Neuron is asked for, by instance type; of waiting pods under ""
     _most_cpu: int  # that any pod asks for
     _needs: list[MachineNeed] = attrs.field(factory=list)
     _hopeless: dict[str, str] = attrs.field(factory=dict)
@@ -296,10 +297,11 @@ class _Planning:
 
     def _keep(self, packed: Packed, pods: tuple[Pod, ...]) -> Owner:
         """Keep the need for a machine, and return whose it is; `pods` are its pods, the most urgent first."""
+        name, silicon = packed.offer.instance_type, packed.offer.silicon
         need = MachineNeed(
             owner=_owner_of(pods[0]),
-            instance_type=packed.offer.instance_type,
-            silicon={name: amount for name, amount in packed.offer.silicon.items() if name in self._units},
+            instance_type=name,
+            silicon={unit: silicon[unit] for unit in silicon if {(name, unit), ("", unit)} & self._units},
             host=self._host(reduce(add, [pod.requests for pod in pods]), packed.alike),
             zones=_zones(packed, self._packing.offers),
             pods=pods,

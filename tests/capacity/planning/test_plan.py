@@ -14,7 +14,6 @@ from neuron_scheduler.capacity.planning.plan import (
     WaitingPod,
 )
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Owner, PodCondition
 from neuron_scheduler.model.resources import (
@@ -23,14 +22,12 @@ from neuron_scheduler.model.resources import (
     MEMORY,
     NEURON_CORE,
     NEURON_DEVICE,
-    NEURON_DEVICE_ALIAS,
 )
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
     NodeSelectorTerm,
     Operator,
-    PodAffinityTerm,
     Requirement,
     SpreadConstraint,
     Taint,
@@ -102,11 +99,6 @@ def test_the_smallest_machine_that_serves_the_most() -> None:
     assert machines(plan_for(cluster, more)) == [INF2]
 
 
-def test_the_type_is_the_value_of_the_label() -> None:
-    """HyperPod's nodes have a prefix."""
-    assert machines(plan_for(cluster_of(broken("a", f"ml.{TRN1}")), [waiting("p", 4)])) == [f"ml.{TRN1}"]
-
-
 def test_a_type_that_no_node_has_any_more() -> None:
     """A pod that names it gets it, as far as the catalog knows it; others get what the cluster has."""
     cluster = cluster_of(broken("a", "inf2.24xlarge", (1, 3, 5)), broken("b"))
@@ -147,14 +139,6 @@ def test_pods_that_are_spread_over_zones() -> None:
     assert need.zones == ("z1",)
 
 
-def test_pods_that_keep_apart_get_a_machine_each() -> None:
-    """With anti-affinity over hosts, pods that would share a machine do not."""
-    apart = PodAffinityTerm(HOSTNAME_LABEL, EVERY_PEER, frozenset({"default"}))
-    cluster = cluster_of(*(broken(name, labels={HOSTNAME_LABEL: name}) for name in ("n1", "n2")))
-    plan = plan_for(cluster, [waiting(f"p{i}", 4, labels={"app": "w"}, anti_affinity=(apart,)) for i in range(2)])
-    assert [(names(need), need.zones) for need in plan.needs] == [(["p0"], ()), (["p1"], ())]
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -171,14 +155,6 @@ def test_pods_that_autoscalers_do_not_see(fields: dict[str, Any]) -> None:
     """Nothing is asked for them, and they take no room."""
     plan = plan_for(cluster_of(broken("a")), [waiting("p", 4, **fields)])
     assert (plan.needs, plan.hopeless) == ((), {})
-
-
-def test_a_pod_that_preemption_serves() -> None:
-    """A nomination keeps its space, and nothing is asked for the pod."""
-    cluster = cluster_of(broken("a"))
-    nominated = waiting("p", 4)
-    cluster.nominate("a", Nomination(nominated))
-    assert plan_for(cluster, [nominated]).needs == ()
 
 
 def test_a_pod_that_a_draining_pod_makes_room_for() -> None:
@@ -216,14 +192,6 @@ def test_devices_that_are_in_use_as_cores() -> None:
     held = [pod(f"h{core}", cores=2, on="a", ids=(core, core + 1)) for core in range(0, 32, 2)]
     (need,) = plan_for(cluster_of((node("a", TRN1), held)), [waiting("p", 4)]).needs
     assert need.silicon == {NEURON_DEVICE: 16, NEURON_CORE: 32}
-
-
-def test_the_old_name_of_devices() -> None:
-    """A pod that asks by it gets a node that offers it."""
-    both = {NEURON_DEVICE_ALIAS: 16}
-    there, pods = broken("a", allocatable=both)
-    (need,) = plan_for(cluster_of((there, pods)), [waiting("p", alias=4)]).needs
-    assert need.silicon == {NEURON_DEVICE: 16, NEURON_DEVICE_ALIAS: 16}
 
 
 def test_cpu_and_memory() -> None:
@@ -294,12 +262,15 @@ def test_pods_that_may_not_share_a_machine() -> None:
     assert [(names(need), need.pattern.name) for need in tolerant.needs] == [(["team", "tolerant"], "team")]
 
 
-def test_the_pattern_is_not_always_the_most_urgent_pod() -> None:
-    """The stricter pod speaks for both; the order stays that of urgency."""
-    cluster = cluster_of(broken("n1", labels={"group": "a"}), broken("n2", labels={"group": "b"}))
-    strict = waiting("strict", 4, node_selector={"group": "b"})
-    (need,) = plan_for(cluster, [waiting("any", 4), strict]).needs
-    assert (names(need), need.pattern.name) == (["any", "strict"], "strict")
+def test_a_request_speaks_for_each_machine_that_may_be_bought() -> None:
+    """Pods whose zones overlap only in part share no request: the autoscaler may buy where one of them cannot be."""
+    cluster = cluster_of(*(broken(f"in-{zone}", labels=in_zone(zone)) for zone in ("z0", "z1", "z2")))
+    pods = [waiting("p", 4, required_terms=(term(ZONE_LABEL, "z0", "z1"),))]
+    pods.append(waiting("q", 4, required_terms=(term(ZONE_LABEL, "z1", "z2"),)))
+    assert [(names(need), need.zones) for need in plan_for(cluster, pods).needs] == [
+        (["p"], ("z0", "z1")),
+        (["q"], ("z1", "z2")),
+    ]
 
 
 def test_a_pod_with_very_many_terms() -> None:
@@ -319,21 +290,3 @@ def test_the_most_urgent_machine_comes_first() -> None:
     small = waiting("small", 2, node_selector={INSTANCE_TYPE_LABEL: INF2})
     large = waiting("large", 8, node_selector={INSTANCE_TYPE_LABEL: TRN1})
     assert [need.pods[0].name for need in plan_for(cluster, [small, large]).needs] == ["small", "large"]
-
-
-def test_a_request_without_pods_is_surplus() -> None:
-    """Its pods are gone, or have places."""
-    cluster = cluster_of(broken("a"))
-    (need,) = plan_for(cluster, [waiting("p", 4)]).needs
-    assert plan_for(cluster, [], coming={"r": need}).serving == {"r": ()}
-    other = WaitingPod(waiting("q", 8, node_selector={INSTANCE_TYPE_LABEL: INF2}))
-    assert plan_for(cluster, [other], coming={"r": need}).serving == {"r": ()}
-
-
-def test_an_adopted_request_takes_whoever_fits() -> None:
-    """Of a request that was read back only the terms are known, and not its pods."""
-    cluster = cluster_of(broken("a"))
-    (need,) = plan_for(cluster, [waiting("p", 4)]).needs
-    adopted = attrs.evolve(need, pods=(), pattern=pod("placeholder"))
-    plan = plan_for(cluster, [waiting("p", 4)], coming={"r": adopted})
-    assert (plan.serving, plan.needs) == ({"r": ("uid-p",)}, ())

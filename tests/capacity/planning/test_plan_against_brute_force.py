@@ -1,12 +1,13 @@
 """Machines asked for are machines needed: the plan beside every possible packing, on small random clusters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
 import attrs
 import pytest
 
+from neuron_scheduler.capacity.planning.need import MachineNeed
 from neuron_scheduler.capacity.planning.plan import Plan, WaitingPod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.resources import CPU, MEMORY
@@ -36,7 +37,7 @@ class World:
     types: Sequence[str]
     key: str
 
-    def plan(self) -> Plan:
+    def plan(self, coming: Mapping[str, MachineNeed] | None = None) -> Plan:
         """Return the package's plan, for pods that count on no machine that the autoscaler adds for others."""
         there = [
             broken(
@@ -60,7 +61,7 @@ class World:
             )
             for number, want in enumerate(self.wants)
         ]
-        return plan_for(cluster_of(*there), [WaitingPod(each, overdue=True) for each in pods])
+        return plan_for(cluster_of(*there), [WaitingPod(each, overdue=True) for each in pods], coming=coming)
 
     @property
     def empty(self) -> list[Room]:
@@ -118,3 +119,13 @@ def test_a_machine_is_asked_for_exactly_the_pods_that_an_autoscaler_counts(seed:
         assert need.devices >= sum(want.devices for want in its_own)
         assert need.host.get(CPU, 0) >= sum(want.cpu for want in its_own)
         assert need.host.get(MEMORY, 0) == sum(want.memory for want in its_own) * GI
+
+
+@pytest.mark.parametrize("host", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_asked_for_stays(seed: int, *, host: bool) -> None:
+    """Once the needs are asked for, nothing more is needed, and nothing is withdrawn: requests do not take turns."""
+    world = some_world(Random(seed), host=host)
+    coming = {f"r{number}": need for number, need in enumerate(world.plan().needs)}
+    plan = world.plan(coming)
+    assert (plan.needs, all(plan.serving.values())) == ((), True)

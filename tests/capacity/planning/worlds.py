@@ -1,7 +1,7 @@
 """Clusters with nodes in pieces, pods that wait on them, and the plan for both."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 from neuron_scheduler.capacity.planning.need import MachineNeed
 from neuron_scheduler.capacity.planning.plan import Plan, WaitingPod, planned
@@ -9,9 +9,8 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
-
-T = TypeVar("T")
 
 PROFILE: Final = default_profile("my-scheduler")
 TRN1: Final = "trn1.32xlarge"
@@ -46,7 +45,7 @@ def plan_for(
     cluster: Cluster, pods: Iterable[Pod | WaitingPod], *, coming: Mapping[str, MachineNeed] | None = None
 ) -> Plan:
     """Return the plan; pods may ask unless something else is said."""
-    return to_the_end(steps_for(cluster, pods, coming=coming))
+    return run(steps_for(cluster, pods, coming=coming))
 
 
 def steps_for(
@@ -55,15 +54,6 @@ def steps_for(
     """Return the steps of a plan."""
     in_order = [each if isinstance(each, WaitingPod) else WaitingPod(each) for each in pods]
     return planned(cluster, in_order, coming or {}, lambda _: PROFILE)
-
-
-def to_the_end(steps: Generator[None, None, T]) -> T:
-    """Return what a generator returns, without pauses."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(T, end.value)
 
 
 def machines(plan: Plan) -> list[str]:
