@@ -7,7 +7,8 @@ Binding without a definite outcome keeps its pod's place and does not occupy the
 send it again when it is due, and serve the namespaces in turns.
 """
 
-from collections import Counter
+import asyncio
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -22,7 +23,7 @@ from neuron_scheduler.controllers.commitment import Commitment, note_freed, obst
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
-from neuron_scheduler.kube.writes.work_queue import DelayingQueue, WorkQueue
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue, Waiting, turn, wake_one
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -77,19 +78,19 @@ class BindingCycle:
     fenced: bool = True
     fence: AllocateFence = attrs.field(init=False)
     open: bool = attrs.field(default=False, init=False)
-    _decided: WorkQueue[Commitment] = attrs.field(init=False)
+    _decided: asyncio.Queue[Commitment | None] = attrs.field(factory=asyncio.Queue, init=False)  # None ends a binder
+    _givers: Waiting = attrs.field(factory=deque, init=False)  # that wait for room there
     _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
     _doubtful: Counter[str] = attrs.field(factory=Counter, init=False)  # by namespace
     _preparing: TaskGroup | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._decided = WorkQueue(self.concurrency)
         self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
         self.fence = AllocateFence(
             cluster=self.cluster,
             clock=self.clock,
             wall_clock=self.wall_clock,
-            send=self._decided.push,
+            send=self._decided.put_nowait,
             settle=self.settle,
             errors=self.errors,
             enabled=self.fenced,
@@ -113,7 +114,8 @@ class BindingCycle:
                         self.open = False
                     self._preparing.cancel_scope.cancel()  # the next leader finds the volume writes that were done
                 self.fence.clear()
-                self._decided.close()
+                for _ in range(self.concurrency):
+                    self._decided.put_nowait(None)
             self._doubts.close()
 
     async def give(self, commitment: Commitment) -> None:
@@ -128,7 +130,7 @@ class BindingCycle:
     @property
     def backlog(self) -> float:
         """How many times as many Bindings wait for their first try as are tried at once."""
-        return len(self._decided) / self.concurrency
+        return self._decided.qsize() / self.concurrency
 
     def push(self, commitment: Commitment) -> None:
         """
@@ -139,11 +141,13 @@ class BindingCycle:
         if not self.open:
             self.settle(commitment, Fenced())
         elif self.fence.take(commitment):
-            self._decided.push(commitment)
+            self._decided.put_nowait(commitment)
 
     async def _enqueue(self, commitment: Commitment) -> None:
         if self.fence.take(commitment):
-            await self._decided.give(commitment)
+            while self._decided.qsize() >= self.concurrency:
+                await turn(self._givers)
+            self._decided.put_nowait(commitment)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
         """Bind a pod's volumes, however long that takes, and then the pod; no other pod waits for it."""
@@ -159,7 +163,8 @@ class BindingCycle:
             self.settle(commitment, outcome)
 
     async def _commit_each(self) -> None:
-        while (commitment := await self._decided.next()) is not None:
+        while (commitment := await self._decided.get()) is not None:
+            wake_one(self._givers)
             if self._doubtful and self._doubtful[commitment.pod.namespace] >= _MOST_DOUBTS:
                 self._doubt(_Doubt(commitment), 0.0)
                 self.fence.delayed(commitment)

@@ -11,6 +11,7 @@ the others are counted. Nothing is stored: a new leader has set nothing aside. D
 only a preference (`scheduling/plugins/node_rejections`).
 """
 
+import asyncio
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -21,7 +22,6 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.pod_reads import Failure, PodFailures
-from neuron_scheduler.kube.writes.work_queue import WorkQueue
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.neuron.core_mask import NO_CORES
@@ -91,8 +91,8 @@ class Rejections:
     may_ask: Callable[[], bool]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _until: dict[str, float] = attrs.field(factory=dict, init=False)  # by the name of the node that is set aside
-    _departed: WorkQueue[tuple[PodInfo, str]] = attrs.field(  # with the version at which each left the watch
-        factory=lambda: WorkQueue(READS_AT_ONCE), init=False
+    _departed: asyncio.Queue[tuple[PodInfo, str]] = attrs.field(  # with the version at which each left the watch
+        factory=lambda: asyncio.Queue(READS_AT_ONCE), init=False
     )
     _reads: TokenBucket = attrs.field(init=False)
     _lines: TokenBucket = attrs.field(init=False)
@@ -113,7 +113,9 @@ class Rejections:
         if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
             return
         version = self.version()
-        if not (version and self._reads.take_now() and self._departed.put((pod_info, version))):
+        if version and self._reads.take_now() and not self._departed.full():
+            self._departed.put_nowait((pod_info, version))
+        else:
             self.metrics.rejection_unread()
 
     def forget(self, name: str) -> None:
@@ -139,8 +141,8 @@ class Rejections:
             self.cluster.set_aside(name, None)
 
     async def _ask_about_each(self) -> None:
-        while (departed := await self._departed.next()) is not None:
-            pod_info, version = departed
+        while True:
+            pod_info, version = await self._departed.get()
             pod = pod_info.pod
             try:
                 failure = await self.failures.read(pod, version)

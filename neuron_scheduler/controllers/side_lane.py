@@ -5,13 +5,13 @@ A pod with many terms about other pods is compared with all of them before it is
 cluster. That happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.writes.work_queue import WorkQueue
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.places import QueuedPod
@@ -40,7 +40,7 @@ class SideLane:
     clock: Callable[[], float]
     wake: Callable[[], None]
     crashed: Callable[[QueuedPod, Exception], None]
-    _waiting: WorkQueue[QueuedPod] = attrs.field(factory=lambda: WorkQueue(0), init=False)
+    _waiting: asyncio.Queue[QueuedPod] = attrs.field(factory=asyncio.Queue, init=False)
     _ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
 
     def takes(self, queued: QueuedPod) -> bool:
@@ -49,7 +49,7 @@ class SideLane:
 
     def put(self, queued: QueuedPod) -> None:
         """Take a popped pod; `run` prepares for it. The pods that wait are those of the queue, and no more."""
-        self._waiting.push(queued)
+        self._waiting.put_nowait(queued)
 
     def next(self) -> QueuedPod | None:
         """Return a pod that is ready, if any is still in flight; the cluster has hardly changed since."""
@@ -61,8 +61,8 @@ class SideLane:
 
     async def run(self) -> None:
         """Prepare for one pod after the other until cancelled."""
-        while (queued := await self._waiting.next()) is not None:
-            await self.prepare(queued)
+        while True:
+            await self.prepare(await self._waiting.get())
 
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
