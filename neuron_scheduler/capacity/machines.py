@@ -218,10 +218,9 @@ class MachineRequests:
             elif self.clock() - request.since >= bound:
                 came = f"node {request.node_name} has joined" if request.node_name else "no node has joined"
                 self._give_up(request, f"it has not served its pods within {span(bound)}: {came} for it", first=bound)
-            elif request.wanted:
-                view = self.cluster.view
-                for slot in slots_of(view.labelled(INSTANCE_TYPE_LABEL).get(request.need.instance_type)):
-                    self._look_at(view.row(slot))
+        view, types = self.cluster.view, {request.need.instance_type for request in self._present() if request.wanted}
+        for slot in slots_of(view.labelled(INSTANCE_TYPE_LABEL).any_of(types)):
+            self._look_at(view.row(slot))
 
     # Called by the handlers of pods and nodes
 
