@@ -240,7 +240,7 @@ KUBE: Final = (
     Break(
         "any-pod-of-that-name-is-evicted",
         "neuron_scheduler/kube/writes/evictor.py",
-        ', "preconditions": {"uid": self.victim.uid}',
+        ', "preconditions": {"uid": victim.uid}',
         "",
         "Only the pod that was chosen is evicted, not a later one of its name.",
         ("tests/kube/writes/test_evictor.py",),

@@ -24,8 +24,8 @@ from neuron_scheduler.telemetry.errors import UnreachableError
 class _Spec(wire.Wire):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
+    acquire_time: dt.datetime | None = None
+    renew_time: dt.datetime | None = None
     lease_transitions: int | None = None
 
 
@@ -47,7 +47,7 @@ class Record:
     Attributes:
         holder: empty if nobody holds it.
         duration: for how many seconds after its last change it is held.
-        acquired, renewed: UTC; None if absent or unreadable. No decision depends on them.
+        acquired, renewed: None if absent. No decision depends on them.
         resource_version: of the object read; a write of this record fails if the object has changed since.
         annotations: of the object, whoever wrote them; a write keeps them.
         metadata: what else others have written there, such as labels; a write keeps it, too.
@@ -168,8 +168,8 @@ def _as_record(lease: _Lease) -> Record:
     return Record(
         holder=spec.holder_identity or "",
         duration=spec.lease_duration_seconds or 0,
-        acquired=parse_micro_time(spec.acquire_time),
-        renewed=parse_micro_time(spec.renew_time),
+        acquired=spec.acquire_time,
+        renewed=spec.renew_time,
         transitions=spec.lease_transitions or 0,
         resource_version=version,
         annotations=annotations or NO_LABELS,
@@ -188,14 +188,3 @@ async def _read(text: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
 def format_micro_time(moment: dt.datetime) -> str:
     """Return a MicroTime: UTC, with six digits of fraction."""
     return f"{moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
-
-
-def parse_micro_time(text: str | None) -> dt.datetime | None:
-    """Return, in UTC, the time of any RFC 3339 text, with or without a fraction; None for other texts."""
-    if not text:
-        return None
-    try:
-        moment = dt.datetime.fromisoformat(text)
-        return moment.astimezone(dt.UTC) if moment.tzinfo is not None else None
-    except ValueError:
-        return None

@@ -90,7 +90,7 @@ MUTANTS: Final = (
         away="the uid of a victim in its deletion, and the look whether it is still there",
         danger="another pod of the same name is deleted",
         edits=(
-            Edit("kube.writes.evictor", ', "preconditions": {"uid": self.victim.uid}', ""),
+            Edit("kube.writes.evictor", ', "preconditions": {"uid": victim.uid}', ""),
             Edit("kube.writes.evictor", '{"metadata": {"uid": victim.uid}, "status"', '{"metadata": {}, "status"'),
             Edit(
                 "controllers.preemption_executor",
