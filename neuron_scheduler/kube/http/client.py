@@ -38,7 +38,6 @@ USER_AGENT: Final = f"neuron-scheduler/{__version__}"
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-READ_TRIES: Final = 5  # of a read that is answered with 429
 OPEN_TIMEOUT: Final = 60.0  # seconds until a watch is answered; the API server may hold a request back for 15
 
 T = TypeVar("T")
@@ -185,10 +184,9 @@ class Client:
         """
         Send one request and return its answer.
 
-        A read that is answered with 429 is sent again after the pause that the server asks for, a few times; not in
-        `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try; of a write
-        only if it is the API server's own. `timeout` is in seconds, for each try. `permit` is called when the
-        connection is open; if it returns False, nothing is sent. Lists use `stream`.
+        A 401 forces new credentials and one more try; of a write only if it is the API server's own. After a 429 it is
+        for the caller to wait. `timeout` is in seconds, for each try. `permit` is called when the connection is open;
+        if it returns False, nothing is sent. Lists use `stream`.
 
         Raises:
             ApiError: the status is not 2xx.
@@ -208,15 +206,7 @@ class Client:
             pool=pool,
             permit=permit,
         )
-        send = self._send if self.connection.proxy is None else self._through_proxy
-        for _ in range(READ_TRIES - 1 if method == "GET" and pool is not Pool.LEASE else 0):
-            try:
-                return await self._authorized(request, send)
-            except ApiError as error:
-                if error.status != 429:
-                    raise
-                await self.sleep(error.retry_after or 1.0)
-        return await self._authorized(request, send)
+        return await self._authorized(request, self._send if self.connection.proxy is None else self._through_proxy)
 
     @contextlib.asynccontextmanager
     async def stream(

@@ -22,7 +22,7 @@ import attrs
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from neuron_scheduler.kube.http.client import READ_TRIES, Client, Stream
+from neuron_scheduler.kube.http.client import Client, Stream
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.status import UNKNOWN_USER, status_error
 from neuron_scheduler.kube.objects import wire
@@ -37,6 +37,7 @@ PAGE_BYTES: Final = 8 << 20  # the size that a page should have; it may have twi
 SMALLER: Final = 8  # times, the next limit after a page that was too large or too late
 STEP_BYTES: Final = 512 << 10  # of a page that are read before other tasks may run: a megabyte takes up to 20 ms
 PAGE_TIMEOUT: Final = 60.0
+PAGE_TRIES: Final = 5  # of a page that is answered with 429
 PAGE_SILENCE: Final = 10.0  # seconds without a byte; with the 15 s of a Lease less than the 30 s of the promise
 BATCH: Final = 25  # objects handled before other tasks may run
 LINE_BYTES: Final = 16 << 10  # of a line that count as one object
@@ -137,7 +138,7 @@ async def _page(client: Client, resource: Resource[V], limit: int, token: str) -
         except TimeoutError as error:
             raise ApiTimeoutError(f"no page of {resource.path} within {PAGE_TIMEOUT:g} s") from error
         except ApiError as error:
-            if error.status != 429 or tries == READ_TRIES:
+            if error.status != 429 or tries == PAGE_TRIES:
                 raise
             await anyio.sleep(1.0 if error.retry_after is None else error.retry_after)
 

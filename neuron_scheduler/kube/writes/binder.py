@@ -295,12 +295,11 @@ class Binder:
         binding.unknown = True
         outcome: BindOutcome | None = None
         try:
-            with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer after a 429
-                answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
+            answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
             outcome = _outcome_in(await stored_pod(answer.body), binding, conflict)
         except ApiError as error:
             outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
-        except (UnreachableError, TimeoutError, ValueError, RecursionError):
+        except (UnreachableError, ValueError, RecursionError):
             pass
         return outcome or self._in_doubt(binding, conflict)
 

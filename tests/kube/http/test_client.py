@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from neuron_scheduler.kube.http.auth import Connection
-from neuron_scheduler.kube.http.client import READ_TRIES, Client
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.credentials import Fixed
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
@@ -97,25 +97,6 @@ async def test_a_redirect_is_not_followed(way: Way) -> None:
             await client.request("GET", "/x")
 
     assert len(server.seen) == 1
-
-
-async def test_reads_wait_out_429() -> None:
-    """A read is sent again after the server's pause, a few times; a write is not."""
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    busy = refuse(429, headers={"Retry-After": "2"})
-    overloaded = refuse(429, headers={"Retry-After": "9999"})
-    async with scripted(busy, overloaded, answer("ok"), *[busy] * 6, sleep=sleep) as (server, client):
-        assert (await client.request("GET", "/x")).body == b"ok"
-        with pytest.raises(ApiError):
-            await client.request("POST", "/x", body=b"")
-        assert (waits, len(server.seen)) == ([2.0, LONGEST_PAUSE], 4)
-        with pytest.raises(ApiError):
-            await client.request("GET", "/x")
-        assert len(server.seen) == 4 + READ_TRIES
 
 
 @WAYS
