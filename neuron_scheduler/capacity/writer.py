@@ -73,6 +73,7 @@ class PlaceholderWriter:
         Delete a placeholder at once; a pod of this name with another uid is not ours any more.
 
         First it gets a condition that autoscalers do not look for: a finalizer of somebody else's may keep the pod.
+        Where that is refused, as by a webhook, the deletion may succeed.
         """
         options = {
             "apiVersion": "v1",
@@ -83,6 +84,10 @@ class PlaceholderWriter:
         }
         try:
             await self.mark(name, uid, reason=SCHEDULER_ERROR, message=DELETED)
+        except ApiError as error:
+            if not error.refused:
+                raise
+        try:
             await self._write("DELETE", f"{PODS}/{name}", options)
         except ApiError as error:
             another = error.refused and error.status == 409 and "uid in " in error.message.lower()

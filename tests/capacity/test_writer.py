@@ -24,6 +24,8 @@ THERE = refuse(409, "AlreadyExists", f'pods "{NAME}" already exists', kind="pods
 GONE = refuse(404, "NotFound", kind="pods", name=NAME)
 OTHER_UID = refuse(409, "Conflict", "Precondition failed: UID in precondition: uid-1, UID in object meta: uid-2")
 
+DENIED = refuse(403, "Forbidden", "no")
+
 
 async def run(deed: str, *script: Answer, may_send: bool = True) -> tuple[str, Scripted]:
     """Do a deed against a script; return what came of it, and the server."""
@@ -75,11 +77,13 @@ async def test_the_requests() -> None:
         pytest.param("create", [reset], "UnreachableError", "POST", id="no answer"),
         pytest.param("create", [answer("<html/>")], "UnreachableError", "POST", id="a proxy's answer"),
         pytest.param("create", [refuse(403, "Forbidden", "exceeded quota")], "ApiError", "POST", id="a quota"),
-        pytest.param("delete", [GONE], "done", "PATCH", id="it is gone"),
+        pytest.param("delete", [GONE, GONE], "done", "PATCH DELETE", id="it is gone"),
         pytest.param("delete", [stored(), GONE], "done", "PATCH DELETE", id="it has gone meanwhile"),
-        pytest.param("delete", [OTHER_UID], "done", "PATCH", id="another pod has the name"),
+        pytest.param("delete", [OTHER_UID, OTHER_UID], "done", "PATCH DELETE", id="another pod has the name"),
         pytest.param("delete", [stored(), refuse(503)], "ApiError", "PATCH DELETE", id="an error of the server"),
-        pytest.param("delete", [refuse(403, "Forbidden", "no")], "ApiError", "PATCH", id="no right"),
+        pytest.param("delete", [DENIED, stored()], "done", "PATCH DELETE", id="a webhook against the condition"),
+        pytest.param("delete", [DENIED, DENIED], "ApiError", "PATCH DELETE", id="no right"),
+        pytest.param("delete", [refuse(503)], "ApiError", "PATCH", id="the condition may be written later"),
     ],
 )
 async def test_what_may_go_wrong(deed: str, script: list[Answer], want: str, methods: str) -> None:
