@@ -2,8 +2,8 @@
 A kubeconfig, read by kubernetes-asyncio: it merges files, and knows contexts, certificates, passwords and plugins.
 
 Added here is what it lacks: `as`; with several files the first one's current context, as client-go has it; a tokenFile
-that is read again; and a plugin that is run again after a 401. Its import takes half a second and 68 MiB, so this
-module is imported where there is a kubeconfig, and never in a cluster.
+that is read again; and a plugin that has a time limit, and is run again after a 401. Its import takes half a second and
+68 MiB, so this module is imported where there is a kubeconfig, and never in a cluster.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from neuron_scheduler.kube.http.credentials import Credentials, TokenFile, print
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError, CredentialsError
 
+LONGEST_RUN: Final = 30.0  # seconds of a plugin
 PAUSE: Final = 10.0  # seconds between two runs of a plugin, also where every token is rejected
 LONGEST_ERROR: Final = 500  # characters of what the library or a plugin says
 
@@ -65,7 +66,7 @@ async def read(
         if not name:
             raise ConfigurationError("it has no current-context; `kubectl config use-context NAME` sets it")
         chosen = _entry(config, "context", name)
-        cluster, user = _entry(config, "cluster", chosen["cluster"]), _entry(config, "user", chosen["user"])
+        cluster, user = _entry(config, "cluster", chosen["cluster"]), _user(config, chosen)
         if server:
             cluster.value["server"] = server
         if not cluster.safe_get("server"):
@@ -113,6 +114,14 @@ def _without_values(error: Exception) -> str:
 
 def _entry(config: ConfigNode, kind: str, name: Any) -> ConfigNode:
     return cast(ConfigNode, cast(ConfigNode, config[f"{kind}s"].get_with_name(name))[kind])
+
+
+def _user(config: ConfigNode, context: ConfigNode) -> ConfigNode:
+    """Return a context's user; if it has none, one who sends nothing, as with kubectl."""
+    if not context.safe_get("user"):
+        context.value["user"] = "(nobody)"
+        config.value["users"].append(ConfigNode("user", {"name": "(nobody)", "user": {}}))
+    return _entry(config, "user", context.value["user"])
 
 
 def _token_file_of(user: ConfigNode) -> str:
@@ -164,7 +173,8 @@ class KubeconfigUser:
     async def start(self) -> Configuration:
         """Read the header, and return all that was read."""
         self._loaded_at = self.clock()
-        settings = await self.load()
+        async with asyncio.timeout(LONGEST_RUN):  # all requests that were rejected wait for it
+            settings = await self.load()
         scheme, _, secret = settings.api_key.get("BearerToken", "").partition(" ")
         self._header = f"{scheme} {printable(secret, 'the user')}" if secret else None
         return settings

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import Configuration
 
+from neuron_scheduler.kube.http import kubeconfig as kubeconfig_module
 from neuron_scheduler.kube.http.auth import load
 from neuron_scheduler.kube.http.kubeconfig import PAUSE, KubeconfigUser
 from neuron_scheduler.telemetry.errors import ConfigurationError, CredentialsError
@@ -142,6 +143,17 @@ async def test_what_a_user_sends(folder: Path, fields: dict[str, Any], header: s
     assert await connection.credentials.authorization() == header
 
 
+@pytest.mark.parametrize("context", [{"cluster": "c"}, {"cluster": "c", "user": ""}], ids=repr)
+async def test_a_context_without_a_user(folder: Path, context: dict[str, str]) -> None:
+    """As with kubectl, nothing is sent but what a flag says: the server may know us by the network, or answer all."""
+    path = kubeconfig(folder, contexts=[{"name": "here", "context": context}])
+    for given, header in (("", None), ("t", "Bearer t")):
+        connection = await load(path, token=given, environment={})
+        assert connection.server == "https://api:6443"
+        assert await connection.credentials.authorization() == header
+        assert await connection.credentials.renew(header) == header
+
+
 async def test_a_user_acts_as_another(folder: Path) -> None:
     """client-go's headers, one for each group; a flag replaces them all."""
     path = kubeconfig(folder, {"as": "J\xfcrgen", "as-groups": ["a", "b"]})
@@ -268,3 +280,24 @@ async def test_a_failing_plugin_keeps_the_old_token(caplog: pytest.LogCaptureFix
         "Credential plugin fails",
         "Credential plugin works again",
     ]
+
+
+async def test_a_plugin_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends after a while: else every request that is rejected would wait for ever, also those without a limit."""
+    monkeypatch.setattr(kubeconfig_module, "LONGEST_RUN", 0.01)
+    clock, answered = Clock(), list[float]()
+
+    async def plugin() -> Configuration:
+        if answered:
+            await anyio.sleep_forever()
+        answered.append(clock.now)
+        settings = Configuration()
+        settings.api_key["BearerToken"] = "Bearer one"
+        return settings
+
+    credentials = KubeconfigUser(plugin, clock)
+    await credentials.start()
+    clock.now += PAUSE
+    with anyio.fail_after(5):
+        assert await credentials.renew("Bearer one") == "Bearer one"
+    assert "Credential plugin fails" in caplog.text
