@@ -17,7 +17,6 @@ import anyio
 import anyio.lowlevel
 import attrs
 from aiohttp import web
-from prometheus_client.exposition import choose_encoder
 
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.certificate import Certificate
@@ -25,7 +24,7 @@ from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Re
 from neuron_scheduler.serving.kept import Kept
 from neuron_scheduler.serving.pages import PLAIN_TEXT, Answer, Page, RefusedError, fixed, text
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.metrics import Metrics, format_of
 
 Check = Callable[[], str | None]
 
@@ -35,7 +34,6 @@ TLS: Final = Limits(at_once=64, waiting=128, rate=50.0, burst=20, seconds=10.0)
 """A handshake takes about five times as long as an answer."""
 AGE: Final = 1.0
 """Seconds for which the text of /metrics is kept, since writing it takes milliseconds in which nothing is scheduled."""
-MOST_FORMATS: Final = 8
 LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 CLOSING_TIME: Final = 3.0
 NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
@@ -187,14 +185,14 @@ def metrics_page(
         access: who may read it; None for everybody.
         clock: seconds, monotonic.
     """
-    texts: Kept[str, bytes] = Kept(clock=clock, seconds=AGE, most=MOST_FORMATS)
+    texts: Kept[str, bytes] = Kept(clock=clock, seconds=AGE, most=2)
     writing = anyio.Lock()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if access is not None:
             await access.reader(request)
         accept = request.headers.get("Accept", "")
-        _, content_type = choose_encoder(accept)
+        content_type = format_of(accept)
         async with writing:  # who comes while a text is written waits for it
             text = texts.get(content_type)
             if text is None:

@@ -10,7 +10,7 @@ Events are counted when they happen, by the methods and functions of `Metrics`. 
 """
 # ruff: noqa: RUF009 - each declaration returns an attrs field, which ruff cannot see
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, product, repeat
 from operator import mul
@@ -26,8 +26,9 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
+    exposition as plain_text,
 )
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics import exposition as open_metrics
 
 from neuron_scheduler import __version__
 from neuron_scheduler.telemetry.state_metrics import State, StateCollector
@@ -285,5 +286,21 @@ class Metrics:
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        content_type = format_of(accept)
+        return _WRITERS[content_type](self._registry), content_type
+
+
+_WRITERS: Final[Mapping[str, Callable[[CollectorRegistry], bytes]]] = {
+    open_metrics.CONTENT_TYPE_LATEST: open_metrics.generate_latest,
+    plain_text.CONTENT_TYPE_PLAIN_0_0_4: plain_text.generate_latest,
+}
+
+
+def format_of(accept: str) -> str:
+    """
+    Return the content type for a client's header `Accept`: one of two.
+
+    The library's own choice repeats the version that the client names, so clients could ask for any number of formats.
+    """
+    wants_open = "application/openmetrics-text" in accept.lower()
+    return open_metrics.CONTENT_TYPE_LATEST if wants_open else plain_text.CONTENT_TYPE_PLAIN_0_0_4

@@ -124,7 +124,9 @@ async def test_a_text_is_kept_for_a_second() -> None:
 
     plain = {await text()} | {*await asyncio.gather(*(text("text/html;q=0.1, */*") for _ in range(300)))}
     assert (len(plain), prepared) == (1, 1)
-    assert (await text("application/openmetrics-text; version=1.0.0")).endswith(b"# EOF\n")
+    opened = [await text(f"application/openmetrics-text; version={version}") for version in ("1.0.0", "1.0.1", "x")]
+    assert opened[0].endswith(b"# EOF\n")
+    assert len({*opened}) == 1
     metrics.attempted("scheduled", "p", 0.1)
     assert ({await text()}, prepared) == (plain, 2)
     now += server.AGE
