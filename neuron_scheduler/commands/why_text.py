@@ -67,7 +67,8 @@ class WhyText:
 
     def lines(self, explanation: Explanation) -> Iterator[str]:
         """Yield the lines of the answer about a pod."""
-        yield from self._title(explanation.pod, explanation.verdict)
+        waits_not = explanation.verdict is Verdict.WAITS and explanation.node_name  # asked about another node
+        yield from self._title(explanation.pod, Verdict.BOUND if waits_not else explanation.verdict)
         yield ""
         yield from self.paragraphs.wrapped(explanation.message)
         meaning = CAUSES.get(explanation.cause, "")

@@ -177,8 +177,9 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
 def _of_one_node(
     fork: Cluster, pod: Pod, profile: Profile, slot: Slot, decision: Decision | tuple[str, ...]
 ) -> Generator[None, None, Explanation]:
-    name, bound_to, notes = fork.view.row(slot).node.name, fork.node_of(pod.uid), [*notes_on(pod, profile)]
-    if bound_to is not None:
+    name, notes = fork.view.row(slot).node.name, [*notes_on(pod, profile)]
+    bound_to = fork.node_of(pod.uid) or pod.node_name
+    if bound_to:
         notes.append(f"The pod is on {bound_to}.")
     by_plugin: dict[PluginName | None, list[Refusal]] = {}
     if isinstance(decision, Decision):
@@ -190,7 +191,8 @@ def _of_one_node(
         for refusal in refusals:
             by_plugin.setdefault(refusal.plugin, []).append(refusal)
         reasons = dict.fromkeys([refusal.reason.removesuffix(".") for refusal in refusals] or decision)
-        answer = Explanation(summary_of(pod), Verdict.WAITS, f"{name} does not take it: {'; '.join(reasons)}.")
+        message = f"{name} does not take it: {'; '.join(reasons)}."
+        answer = Explanation(summary_of(pod), Verdict.WAITS, message, node_name=bound_to)
     groups: list[NodeGroup] = []
     for of_plugin in by_plugin.values():
         groups += yield from groups_of(fork, pod, profile, of_plugin, among=1 << slot)

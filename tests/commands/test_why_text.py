@@ -60,6 +60,12 @@ def test_a_machine_that_is_asked_for() -> None:
     assert lines[place + 2].startswith("Nodes by reason")
 
 
+def test_a_bound_pod_and_another_node() -> None:
+    """A node that does not take it says nothing about how long it has waited."""
+    elsewhere = attrs.evolve(ANSWER, node_name="a")
+    assert text(elsewhere).startswith("ml/train-0 has a node (16 Neuron devices, priority 7)")
+
+
 def test_a_narrow_terminal() -> None:
     """Text is wrapped, a command is not."""
     lines = text(ANSWER, 60).split("\n")
