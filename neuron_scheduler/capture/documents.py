@@ -2,8 +2,7 @@
 The objects of a text that kubectl printed or a person wrote: JSON or YAML, one object, a list, or several documents.
 
 The items of a list are found in one pass, and are decoded one at a time by whoever reads them. A file is mapped into
-memory, not copied. Refuses files that are larger than a cluster's objects can be, files that are cut off, and YAML with
-aliases, which can be small and mean gigabytes.
+memory, not copied. Refuses files that are larger than a cluster's objects can be, and files that are cut off.
 """
 
 import mmap
@@ -92,7 +91,7 @@ def objects(source: str, text: Text) -> Iterator[tuple[Kind, Encoded]]:
         try:
             found = decoded_at_once(document, _DOCUMENTS)
         except msgspec.ValidationError as error:
-            raise ConfigurationError(f"{source} is no list of objects: {error}") from error
+            raise ConfigurationError(f"{source} is no object and no list of objects: {error}") from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{source} is cut off, or is not JSON: {error}") from error
         if found.items is None:

@@ -84,7 +84,7 @@ def test_the_pod_is_read_as_the_running_process_reads_it() -> None:
 
 def test_what_the_api_server_fills_in() -> None:
     """Limits stand for missing requests only; in the host's network each port is one of the host's."""
-    resources = {"limits": {"cpu": 2, "memory": "1Gi"}, "requests": {"cpu": 1}}
+    resources = {"limits": {"cpu": 2, "memory": "1Gi"}, "requests": {"cpu": 0.5}}
     container = {
         "name": "a",
         "resources": resources,
@@ -92,7 +92,7 @@ def test_what_the_api_server_fills_in() -> None:
     }
     spec = {"hostNetwork": True, "containers": [container], "initContainers": [{"name": "i", "resources": resources}]}
     template = template_of(one("Pod", spec))
-    assert dict(template.requests) == {"cpu": 1000, "memory": 1 << 30}
+    assert dict(template.requests) == {"cpu": 500, "memory": 1 << 30}
     assert [port.port for port in template.host_ports] == [80, 2]
 
 
@@ -174,15 +174,15 @@ def test_our_examples_are_read(path: Path) -> None:
     [
         (b"", "file is empty"),
         (b"---\n---\n", "file has no workloads; write one: CronJob, Deployment, Job, JobSet"),
-        (b"hello", "file is no list of objects: Expected `object`, got `str`"),
+        (b"hello", "file is no object and no list of objects: Expected `object`, got `str`"),
         (b"{", "file is cut off, or is not JSON"),
-        (b"a: &a [1]\nb: *a", "an alias in line 2; write the value out"),
+        (b"a: &a [*a]", "the alias in line 1 stands for nothing before it"),
         (b"[" * 500, "more than 200 levels in line 1"),
         (b"[1]: 2", "file is neither JSON nor YAML"),
         (b"kind: Service\nmetadata: {name: s}", "file has no workloads"),
         (b"apiVersion: v1", "file has no workloads"),
         (b"kind: Job\n---\nkind: Pod", "file has 2 workloads; write one"),
-        (b"kind: List\nitems: 5", "file is no list of objects: Expected `array | null`, got `int`"),
+        (b"kind: List\nitems: 5", "file is no object and no list of objects: Expected `array | null`, got `int`"),
         (b"kind: '\x1b[31m'", "no YAML"),
         (b"kind: !<%1b> x", "file is neither JSON nor YAML"),
         (b"kind: Job\nmetadata: {name: j}", "file: Job: Object missing required field `spec`"),

@@ -97,7 +97,7 @@ def labels(mapping: Mapping[str, str] | None) -> Mapping[str, str]:
     return {interned(key): interned(value) for key, value in mapping.items()} if mapping else NO_LABELS
 
 
-def amounts(quantities: Mapping[str, str | int] | None) -> Resources:
+def amounts(quantities: Mapping[str, str | int | float] | None) -> Resources:
     """
     Return amounts by resource name without zeros.
 

@@ -13,7 +13,8 @@ import msgspec
 
 W = TypeVar("W")
 
-Quantities = dict[str, str | int]
+Quantities = dict[str, str | int | float]
+"""A person writes numbers; the API server makes texts of them."""
 
 
 class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):

@@ -1,8 +1,8 @@
 """
 YAML of API objects, read as kubectl reads it: dates are texts, and there are no types that JSON has not.
 
-A text is checked event by event before it is loaded: libyaml's loader needs the stack for each level, and crashes. An
-alias is refused, because a small text can mean gigabytes with some.
+A text is checked event by event before it is loaded: libyaml's loader needs the stack for each level, and crashes; and
+with aliases a small text can mean gigabytes.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,8 @@ from typing import Any, Final
 import msgspec
 
 DEEPEST: Final = 200
+MOST_ALIASED: Final = 1 << 20
+"""Characters for which the aliases of a text stand."""
 _TAG: Final = "tag:yaml.org,2002:"
 _TIMESTAMP: Final = f"{_TAG}timestamp"
 _TAGS: Final = ("!", *(f"{_TAG}{name}" for name in ("bool", "float", "int", "map", "null", "seq", "str")))
@@ -21,7 +23,8 @@ def json_documents(text: bytes) -> Iterator[bytes]:
     Yield the documents that are not empty, as JSON.
 
     Raises:
-        ValueError: the text is not YAML, is nested too deep, or has an alias, or what JSON has not; in one sentence.
+        ValueError: the text is not YAML, is nested too deep, has aliases that stand for too much, or has what JSON has
+            not; in one sentence.
     """
     import yaml  # takes 30 ms to import
 
@@ -45,20 +48,32 @@ def _check(events: Iterator[Any]) -> None:
     """Raise ValueError for what must not be loaded."""
     import yaml
 
-    depth = 0
+    read = aliased = 0
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
     for event in events:
         line = event.start_mark.line + 1
         tag = getattr(event, "tag", None)
         if tag is not None and tag not in _TAGS:
             raise ValueError(f"the tag {tag} in line {line}; leave it out")
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"an alias in line {line}; write the value out")  # noqa: TRY004 - about a file
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEEPEST:
+            if event.anchor not in sizes:
+                raise ValueError(f"the alias in line {line} stands for nothing before it")
+            read += sizes[event.anchor]
+            aliased += sizes[event.anchor]
+            if aliased > MOST_ALIASED:
+                raise ValueError(f"the aliases up to line {line} stand for too much; write the values out")
+        elif isinstance(event, yaml.ScalarEvent):
+            read += 1 + len(event.value)
+            sizes |= {event.anchor: 1 + len(event.value)} if event.anchor else {}
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, read))
+            read += 1
+            if len(opened) > DEEPEST:
                 raise ValueError(f"more than {DEEPEST} levels in line {line}")
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+            anchor, before = opened.pop()
+            sizes |= {anchor: read - before} if anchor else {}
 
 
 def _without_dates(loader: Any) -> Any:
