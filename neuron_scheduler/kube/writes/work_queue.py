@@ -58,15 +58,17 @@ class DelayingQueue(Generic[T]):
     _due: dict[str, deque[T]] = attrs.field(factory=dict, init=False)  # by namespace, in the order of their turns
     _busy: Counter[str] = attrs.field(factory=Counter, init=False)
     _tickets: int = attrs.field(default=0, init=False)
+    _length: int = attrs.field(default=0, init=False)  # counted: thousands of namespaces may have items
     _idle: Waiting = attrs.field(factory=deque, init=False)  # workers
     closed: bool = attrs.field(default=False, init=False)
 
     def __len__(self) -> int:
-        return len(self._later) + sum(map(len, self._due.values()))
+        return self._length
 
     def add(self, item: T, namespace: str, due: float) -> None:
         """Queue the item; it is worked on at the time `due`, or as soon as possible after it."""
         self._tickets += 1
+        self._length += 1
         heapq.heappush(self._later, (due, self._tickets, namespace, item))
         wake_one(self._idle)
 
@@ -111,6 +113,7 @@ class DelayingQueue(Generic[T]):
         """Remove and return the first item of the namespace; its next turn comes after those of all others."""
         items = self._due.pop(namespace)
         item = items.popleft()
+        self._length -= 1
         if items:
             self._due[namespace] = items
         self._busy[namespace] += 1
