@@ -39,8 +39,8 @@ from neuron_scheduler.telemetry.errors import ConfigurationError
 ASKS_FOR_NONE: Final = "The autoscaler is not asked for a machine: capacityRequests is not set for this schedulerName."
 NOT_YET: Final = "The autoscaler is not asked for a machine yet."
 MOST_WAITING: Final = 1000
-"""Pods that one answer lists: those that wait longest."""
-_NOT_LISTED: Final = f"Only the {MOST_WAITING} pods that were created first are listed."
+"""Pods that one answer lists."""
+_NOT_LISTED: Final = f"Only {MOST_WAITING} pods are listed: first those of the namespace in question, then the oldest."
 _SOURCE: Final = "the request"
 
 
@@ -134,15 +134,24 @@ def fleet_now(asked: Asked, question: Question) -> Steps:
 
 
 def waiting(asked: Asked, question: Question) -> Steps:
-    """Return the pods that wait, the oldest first."""
+    """Return the pods that wait, the oldest first; others push none out of the namespace whose names are shown."""
     question.require_known()
+    namespace = question.query.get("namespace", "")
+    first = namespace if namespace in question.names else ""
     pods = sorted(asked.queue.pods(), key=lambda queued: queued.pod.created)
     yield
+    notes: tuple[str, ...] = ()
+    total = len(pods)
+    if total > MOST_WAITING:
+        notes = (_NOT_LISTED,)
+        pods.sort(key=lambda queued: queued.pod.namespace != first)
+        yield
+        pods = sorted(pods[:MOST_WAITING], key=lambda queued: queued.pod.created)
     lines = []
-    for queued in pods[:MOST_WAITING]:
+    for queued in pods:
         lines.append(_line(asked, queued))
         yield
-    return Waiting(tuple(lines), len(pods), (_NOT_LISTED,) if len(pods) > MOST_WAITING else ())
+    return Waiting(tuple(lines), total, notes)
 
 
 def _line(asked: Asked, queued: QueuedPod) -> WaitingPod:

@@ -97,6 +97,17 @@ async def test_many_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (answer["total"], len(answer["notes"])) == (10, 1)
 
 
+async def test_others_push_no_pod_out_of_the_list(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader sees the waiting pods of the own namespace however many others are older; nobody's of another one."""
+    monkeypatch.setattr(questions, "MOST_WAITING", 3)
+    older = [pod(f"p{i}", uid=f"{i}", namespace="b", created=float(i)) for i in range(5)]
+    desk.put(pods=[*older, pod("mine", namespace="a", created=9.0)])
+    own = (await desk.json("/v1/waiting?namespace=a", "jane"))["pods"]
+    assert [(line["pod"]["name"], line["pod"]["created"]) for line in own] == [("", 0.0), ("", 1.0), ("mine", 9.0)]
+    theirs = (await desk.json("/v1/waiting?namespace=c", "jane"))["pods"]
+    assert [line["pod"]["created"] for line in theirs] == [0.0, 1.0, 2.0]
+
+
 async def test_the_last_decisions(desk: Desk) -> None:
     """The newest first, bounded; a placement has its node and ids, a refusal its cause and message."""
     placement = Placement(ids=(0, 1, 2, 3), containers=((0, 1, 2, 3),), cores=CoreMask(255), level=4)
