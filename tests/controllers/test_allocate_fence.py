@@ -296,6 +296,17 @@ async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.cluster.pod_count) == (0, 1, 1)
 
 
+async def test_a_binding_that_waited_is_looked_at_again_before_it_is_sent() -> None:
+    """Also where nothing has told the fence of what came between: here, a pod with unknown ids."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.cluster.put_pod(pod("unknown", devices=1, on="n"))
+        site.tell("b", admitted=True)
+        assert await site.settle() == ["b"]
+        assert not site.waiting
+
+
 @pytest.mark.parametrize(
     "changes",
     [
