@@ -19,6 +19,7 @@ from neuron_scheduler.kube.http.kubeconfig import PAUSE, KubeconfigUser
 from neuron_scheduler.telemetry.errors import ConfigurationError, CredentialsError
 from tests.support.clock import Clock
 from tests.support.kubeconfigs import connect, furnished, kubeconfig
+from tests.support.patience import PATIENCE
 
 V1 = "client.authentication.k8s.io/v1"
 EXEC = {"apiVersion": V1, "command": "/bin/true", "interactiveMode": "Never"}
@@ -298,6 +299,6 @@ async def test_a_plugin_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch
     credentials = KubeconfigUser(plugin, clock)
     await credentials.start()
     clock.now += PAUSE
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         assert await credentials.renew("Bearer one") == "Bearer one"
     assert "Credential plugin fails" in caplog.text
