@@ -362,6 +362,7 @@ class ProcessState:
             },
             pods_waiting={cause: waiting.by_cause[cause] for cause in Cause},
             neuron_pods_waiting=waiting.by_size,
+            groups_waiting=parts.queue.groups.counts(),
             oldest_wait=waiting.waits(self.clock()),
             unknown_holders=inventory.unknown_holders(cluster),
             unknown_holders_by_node=self._unknown_holders_by_node(),

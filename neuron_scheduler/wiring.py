@@ -264,6 +264,7 @@ def _shared(config: Config, client: Client, metrics: Metrics, election: LeaderEl
             max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
             entered=metrics.queued,
             row=cluster.node,
+            members=cluster.groups.members,
         ),
         profiles=profiles_of(config),
         may_bind=(lambda: True) if election is None else election.may_bind,

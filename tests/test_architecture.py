@@ -11,7 +11,7 @@ SANDBOX: Final = PACKAGE.parent / "sandbox"
 LEAVES: Final = {"telemetry", "steps", "stopping"}  # they import no room
 MODEL: Final = {"model"}
 CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
-SCHEDULING: Final = {"scheduling.plugins", "scheduling.cycle", "scheduling.queue", "scheduling.preemption"}
+SCHEDULING: Final = {f"scheduling.{room}" for room in ("plugins", "cycle", "queue", "preemption", "groups")}
 DOMAIN: Final = {"model", "neuron"} | CLUSTER | SCHEDULING
 EXPLAIN: Final = {"explain", "explain.answers", "explain.changes"}
 PURE: Final = DOMAIN | EXPLAIN | {"capacity.planning", "commands.check.subjects"}
@@ -28,6 +28,7 @@ MAY_IMPORT: Final = {
     "scheduling.plugins": MODEL | {"neuron"} | CLUSTER,
     "scheduling.cycle": MODEL | {"neuron", "scheduling.plugins"} | CLUSTER,
     "scheduling.queue": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
+    "scheduling.groups": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle", "scheduling.queue"} | CLUSTER,
     "scheduling.preemption": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "explain.answers": set[str](),
     "explain.changes": DOMAIN | {"explain.answers"},
@@ -35,7 +36,8 @@ MAY_IMPORT: Final = {
     "capacity.planning": DOMAIN,
     "telemetry": set[str](),
     "steps": set[str](),
-    "kube.objects": MODEL | LEAVES,
+    "kube.objects.groups": MODEL,
+    "kube.objects": MODEL | LEAVES | {"kube.objects.groups"},
     "kube.http": MODEL | LEAVES | {"kube.objects"},
     "kube.watch": MODEL | LEAVES | {"kube.objects", "kube.http"},
     "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},

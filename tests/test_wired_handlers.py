@@ -16,10 +16,12 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.cycle.trial import take
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -205,7 +207,8 @@ async def test_a_decision_in_the_middle_of_a_list_is_set_against_nominations_at_
     with world.pods.replacing():
         world.pods.added(pod("new", on="n", cpu=5500, priority=9))
         decided = pod("decided", scheduler_name="my-scheduler", cpu=cpu, priority=9)
-        world.parts.scheduling_loop.assumptions.assume(decided, Decision("n", None, 1, 1))
+        taken = take(world.parts.cluster, decided, Decision("n", None, 1, 1))
+        world.parts.scheduling_loop.assumptions.told(taken)
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
         world.pods.deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
@@ -321,3 +324,14 @@ async def test_a_pod_that_waits_for_its_space_may_be_resized(cpu: int, lost: boo
     nominated = world.parts.cluster.nomination(world.wanted.uid)
     assert (nominated is None) is lost
     assert nominated is None or nominated[1].pod.requests[CPU] == cpu
+
+
+async def test_no_space_is_kept_for_a_group_that_has_too_few_members_again() -> None:
+    """The bound member goes: the other one waits for a pod that does not exist, and others may have its space."""
+    world, group = World(), PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=2)
+    bound, waits = pod("bound", on="n", group=group), pod("waits", scheduler_name="my-scheduler", group=group)
+    world.pods.added(bound)
+    world.pods.added(waits)
+    world.parts.cluster.nominate("n", Nomination(waits, NO_CORES))
+    world.pods.deleted(bound)
+    assert world.parts.cluster.nomination(waits.uid) is None

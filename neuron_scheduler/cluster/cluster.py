@@ -27,6 +27,7 @@ from neuron_scheduler.cluster.rows.node_info import (
     without_pod,
 )
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.cluster.tables.nodes import NodeTable
 from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import (
@@ -55,12 +56,14 @@ class Cluster:
         workloads: the Services and controllers that pods belong to.
         namespaces: the labels of namespaces.
         volumes: the storage objects.
+        groups: the pods that start together.
         view: what can be read of all nodes at once.
     """
 
     workloads: Workloads = attrs.field(factory=Workloads)
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)
     volumes: Volumes = attrs.field(factory=Volumes)
+    groups: Groups = attrs.field(factory=Groups)
     _table: NodeTable = attrs.field(factory=NodeTable)
     view: View = attrs.field(
         init=False,
@@ -233,6 +236,7 @@ class Cluster:
             workloads=self.workloads.fork(),
             namespaces=self.namespaces.fork(),
             volumes=self.volumes.fork(),
+            groups=self.groups.fork(),
             table=self._table.fork(),
             where=dict(self._where),
             assumed=set(self._assumed),

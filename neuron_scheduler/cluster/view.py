@@ -184,6 +184,10 @@ class View:
             return Column()
         return table.of_nodes.column(number_of, table.nodes)
 
+    def has_label(self, *keys: str) -> bool:
+        """Return whether any node has one of these labels."""
+        return not self._table.offered.labels.keys().isdisjoint(keys)
+
     def labelled(self, key: str) -> Postings:
         """Return the nodes by their value of a label; a key that no node has costs no index."""
         return self.node_postings(label(key)) if key in self._table.offered.labels else Postings()
@@ -264,6 +268,23 @@ class View:
             self._index_requests.lacking[definition, key] = lambda: _prepare_totals(whole, definition, key)
             return Column()
         return table.pods.totals(definition, table.domains(key), len(table.slots))
+
+    def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
+        """
+        Return at each node the sum of a number of the rows of its domain of a label; 0 where it lacks that.
+
+        A key that no node has costs no index.
+        """
+        table = self._table.current
+        if key not in table.offered.labels:
+            return Column()
+        if self._index_requests is not None and (
+            self._lacks_domains(key) or not table.sums.is_ready(number_of, key, table.of_rows.log)
+        ):
+            whole = self._table
+            self._index_requests.lacking[number_of, key] = lambda: _prepare_sums(whole, number_of, key)
+            return Column()
+        return table.sums.totals(number_of, table.domains(key), table.of_rows.log, table.slots)
 
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
         """Yield each term of placed pods that matches a pod, with how many pods have it in each node's domain."""
@@ -354,3 +375,8 @@ def _prepare_overlaid(whole: NodeTable, derived: Derived[NodeInfo]) -> Iterator[
 
 def _prepare_totals(whole: NodeTable, definition: Matching, key: str) -> Iterator[None]:
     return whole.current.pods.prepare(definition, lambda: whole.current.domains(key))
+
+
+def _prepare_sums(whole: NodeTable, number_of: Callable[[NodeInfo], int], key: str) -> Iterator[None]:
+    table = whole.current
+    return table.sums.prepare(number_of, lambda: whole.current.domains(key), table.of_rows.log, table.slots)

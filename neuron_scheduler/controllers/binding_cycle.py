@@ -257,7 +257,7 @@ class BindingCycle:
                 requester.refused(commitment, refusal)
             case Fenced():
                 self._forget(commitment)
-                requester.fenced()
+                requester.fenced(commitment)
 
     def _log_bound(self, commitment: Commitment) -> None:
         pod, decision, ids = commitment.pod, commitment.decision, {}

@@ -19,10 +19,10 @@ from neuron_scheduler.controllers.extension_log import Lines
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.pod import Pod, placed
-from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.cycle.trial import Taken
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
@@ -57,7 +57,7 @@ class Requester(Protocol):
     def refused(self, commitment: "Commitment", refusal: Refused) -> None:
         """The pod is not bound, and its space is free again."""
 
-    def fenced(self) -> None:
+    def fenced(self, commitment: "Commitment") -> None:
         """Nothing was sent, or nothing that can succeed, and the pod's space is free again."""
 
     def crashed(self, error: Exception) -> None:
@@ -118,7 +118,7 @@ def refused_by(error: Exception, commitment: Commitment, errors: UnexpectedError
 @attrs.frozen(eq=False, kw_only=True)
 class Assumptions:
     """
-    Assumes decisions.
+    Makes the assumption of a decision known.
 
     Attributes:
         recheck: drops the nominations on a node that cannot be kept any more.
@@ -130,34 +130,13 @@ class Assumptions:
     recheck: Callable[[str], None]
     identity: str = ""
 
-    def assume(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
-        """
-        Take the space in the cluster before the API server knows, and return the annotations of the Binding.
-
-        Raises:
-            ValueError: the pod is on a node already, or the decision is out of date.
-        """
-        allocation = self._allocation(pod, decision)
-        nominated = self.cluster.nomination(pod.uid)
-        assumed = placed(pod, decision.node_name, allocation)
-        self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
-        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
-        self.recheck(decision.node_name)
-        if nominated is not None:  # the nominated space may be free for other pods
-            note_freed(self.cluster, self.queue, pod, nominated[0])
-        return {**allocation, OUR_LEADER: self.identity} if self.identity else allocation
-
-    def _allocation(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
-        """Return the annotations with the devices and cores that the pod is given."""
-        node_info = self.cluster.node(decision.node_name)
-        if decision.placement is None or node_info is None or node_info.machine is None:
-            return {}
-        return annotations_for(
-            pod=pod,
-            machine=node_info.machine,
-            placement=decision.placement,
-            node_name=decision.node_name,
-        )
+    def told(self, taken: Taken) -> Mapping[str, str]:
+        """Let the others know that a pod has been assumed, and return the annotations of its Binding."""
+        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed(taken.pod, taken.decision.node_name, taken.allocation))
+        self.recheck(taken.decision.node_name)
+        if taken.nominated is not None:  # the nominated space may be free for other pods
+            note_freed(self.cluster, self.queue, taken.pod, taken.nominated[0])
+        return {**taken.allocation, OUR_LEADER: self.identity} if self.identity else taken.allocation
 
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:

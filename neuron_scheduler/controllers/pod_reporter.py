@@ -28,6 +28,8 @@ from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.neuron.topology import Placement
 
 REPEATED_PAUSE: Final = 300.0  # seconds between Events with the same message
+WAITING_FOR_GROUP: Final = "WaitingForGroup"
+"""Reason of the condition and the Event of a pod whose group has too few members."""
 OBSERVED_AT_ONCE: Final = 200
 """Events about bound pods with a problem; above this rate they are only in the log and the metrics."""
 OBSERVED_PER_SECOND: Final = 2.0
@@ -81,6 +83,12 @@ class PodReporter:
     def failed(self, pod: Pod, message: str) -> None:
         """Report that an attempt ended in an error and is repeated; the pod loses its nomination."""
         self._refused(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
+
+    def waiting_for_group(self, pod: Pod, message: str) -> None:
+        """Report that too few members of the pod's group exist; no autoscaler is to buy for it."""
+        self.conditions.set(pod, reason=WAITING_FOR_GROUP, message=message)
+        if self._is_news(pod, WAITING_FOR_GROUP, message):
+            self.recorder.record(pod, type="Normal", reason=WAITING_FOR_GROUP, action="Scheduling", note=message)
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Report to a pod's owner that it is evicted for another pod."""
@@ -140,13 +148,18 @@ class PodReporter:
 
     def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
         self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
+        if self._is_news(pod, reason, message):
+            self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
+
+    def _is_news(self, pod: Pod, reason: str, message: str) -> bool:
+        """Note a report, and return whether it differs from the last one in more than numbers, or that is long ago."""
         now, content = self.clock(), (reason, shape(message))
         last_content, last_message, told_at = self._last.get(pod.uid, (None, "", 0.0))
         pause = REPEATED_PAUSE if message == last_message else NUMBERS_PAUSE
         if content == last_content and now - told_at < pause:
-            return
+            return False
         self._last[pod.uid] = (content, message, now)
-        self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
+        return True
 
 
 def _with_ids(pod: Pod, placement: Placement | None) -> str:

@@ -17,10 +17,11 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
-from neuron_scheduler.controllers.commitment import Assumptions, Commitment
+from neuron_scheduler.controllers.commitment import Assumptions, Commitment, note_freed
 from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
@@ -28,6 +29,8 @@ from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import Binder, Refused
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
@@ -38,9 +41,19 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     schedule_pod,
     select_node,
 )
-from neuron_scheduler.scheduling.queue.places import QueuedPod
+from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken, give_back, take
+from neuron_scheduler.scheduling.groups.gang import (
+    Gang,
+    Plan,
+    Refused as GroupRefused,
+    complaint_about,
+    gang_of,
+    held_text,
+)
+from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
-from neuron_scheduler.steps import LONGEST_TURN
+from neuron_scheduler.steps import LONGEST_TURN, run_in_turns
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -48,6 +61,7 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 log = logs.logger(__name__)
 _attempts = log.v(3)  # as upstream's
 
+NO_ROOM: Final = "Unable to schedule pod group; too few members fit at once; waiting"
 NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
 NO_NODES: Final = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
 LONGEST_LIST: Final = 5.0
@@ -58,6 +72,10 @@ _LONGEST_IDLE = 5.0
 """Seconds after which an idle loop looks at the queue again, to show that it works."""
 _PAUSE = 0.1
 """Seconds between two checks whether a Binding may be started."""
+_LOOK_AT_GROUPS: Final = 1.0
+"""Seconds between two looks at the groups that have too few members."""
+_HELD_IN_SILENCE: Final = 5.0
+"""Seconds for which nothing is said of such a group: its members are being created."""
 _WARM_UP_PODS = 1024  # most waiting pods resemble each other
 
 
@@ -104,15 +122,28 @@ class QueuedAttempt:
         loop.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
         log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
         if loop.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
+            self._keep(commitment)
             if refusal.until_changed:
                 loop.queue.unschedulable(self.queued, frozenset({BINDER}), now)
             else:
                 loop.queue.failed(self.queued, now)
             loop.reporter.failed(pod, refusal.message)
 
-    def fenced(self) -> None:
+    def fenced(self, commitment: Commitment) -> None:
         """Put the pod back; it is tried again after a backoff."""
+        self._keep(commitment)
         self._loop.queue.failed(self.queued, self._loop.clock())
+
+    def _keep(self, commitment: Commitment) -> None:
+        """Keep the space of a member of a group of which others have a node: without it the group stays half bound."""
+        pod, cluster, placement = self.queued.pod, self._loop.cluster, commitment.decision.placement
+        members = () if pod.group is None else cluster.groups.members(pod.group.key)
+        held = pod.group is not None and self._loop.queue.groups.is_held(pod.group.key)
+        placed = any(cluster.node_of(uid) is not None for uid in members if uid != pod.uid)
+        if self.waits and placed and not held:
+            cores = NO_CORES if placement is None else placement.cores
+            cluster.nominate(commitment.node_name, Nomination(pod, cores))
+            self._loop.queue.put_first(self.queued)
 
     def crashed(self, error: Exception) -> None:
         """Handle the exception as the pod's error."""
@@ -235,6 +266,7 @@ class SchedulingLoop:
         ):
             await preempting.start(self.preemption_executor.run)
             preparing.start_soon(self._side_lane.run)
+            preparing.start_soon(self._report_held_groups)
             await self._schedule_each()
             preparing.cancel_scope.cancel()
             self.preemption_executor.stop()
@@ -250,15 +282,17 @@ class SchedulingLoop:
             if queued is None:
                 await self._idle(now)
                 continue
-            commitment = None
+            commitments = list[Commitment]()
             try:
                 if self._side_lane.takes(queued):
                     self._side_lane.put(queued)
-                else:
-                    commitment = await self._schedule_one(queued)
+                elif queued.pod.group is not None:
+                    commitments = await self._schedule_group(queued, queued.pod.group.key)
+                elif (commitment := await self._schedule_one(queued)) is not None:
+                    commitments.append(commitment)
             except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's
                 self.attempt_crashed(queued, error)
-            if commitment is not None:
+            for commitment in commitments:
                 await self.binding_cycle.give(commitment)
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
@@ -303,11 +337,10 @@ class SchedulingLoop:
 
     def _assume(self, queued: QueuedPod, decision: Decision, started: float) -> Commitment:
         """Take the space in the cluster before the API server knows, and return what is to be written."""
-        pod = queued.pod
-        annotations = self.assumptions.assume(pod, decision)
-        plan = self.volumes.reserve(pod, decision.node_name)
-        attempt = QueuedAttempt(queued, self)
-        return Commitment(attempt, pod, annotations, decision, started, plan)
+        taken = take(self.cluster, queued.pod, decision)
+        annotations = self.assumptions.told(taken)
+        plan = self.volumes.reserve(taken.pod, decision.node_name)
+        return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, decision, started, plan)
 
     def _recheck(self, node_name: str) -> None:
         """Look at the nominations of a node again, if all its pods are known."""
@@ -335,6 +368,100 @@ class SchedulingLoop:
         if not waited:
             return fit_error(self.cluster, queued.pod, profile, no_node)
         return schedule_pod(self.cluster, queued.pod, profile) if self.queue.holds(queued) else None
+
+    async def _schedule_group(self, queued: QueuedPod, key: GroupKey) -> list[Commitment]:
+        """
+        Decide a popped pod's group as one, and assume it as a whole or not at all.
+
+        Other tasks run meanwhile, so a member may be gone or changed at the end; then the group is tried again.
+        """
+        members = [queued, *self.queue.companions(key)]
+        self.queue.keep_events(queued)
+        try:
+            started = self.clock()
+            await self._list_ended()
+            members = [member for member in members if self.queue.holds(member)]
+            if not members:
+                return []
+            profile, gang = self.profiles[queued.pod.scheduler_name], gang_of(self.cluster, [m.pod for m in members])
+            found: Plan | GroupRefused | FitError | None = complaint_about(self.cluster, gang)
+            if found is None:
+                found = await run_in_turns(planned(self.cluster, gang, profile, self._warmup), self.clock)
+            if isinstance(found, Plan):
+                return self._assume_group(members, found, started)
+            refused = found if isinstance(found, FitError) else found.fit_error(gang)
+            self._group_unschedulable(members, gang, refused, started)
+        except ChangedError:
+            for member in members:
+                self.queue.failed(member, self.clock())
+        except Exception as error:  # noqa: BLE001 - it is one group's error
+            for member in members:
+                self.attempt_crashed(member, error)
+        return []
+
+    def _assume_group(self, members: list[QueuedPod], plan: Plan, started: float) -> list[Commitment]:
+        """Return what is to be written for the members that are assumed; put the others back."""
+        by_uid = {member.pod.uid: member for member in members}
+        if not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
+            self._give_back(plan)
+            for member in members:
+                self.queue.failed(member, self.clock())
+            return []
+        self.metrics.decided(self.clock() - started)
+        commitments = list[Commitment]()
+        try:
+            for taken in plan.taken:
+                for listener in self.listeners:
+                    listener(taken.pod, taken.decision)
+                annotations, attempt = self.assumptions.told(taken), QueuedAttempt(by_uid[taken.pod.uid], self)
+                commitments.append(Commitment(attempt, taken.pod, annotations, taken.decision, started, taken.volumes))
+        except Exception:
+            self._give_back(plan)
+            raise
+        for pod, refused in plan.left_out:
+            self._unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
+        return commitments
+
+    def _give_back(self, plan: Plan) -> None:
+        for taken in plan.taken:
+            give_back(self.cluster, taken)
+
+    def _is_as_decided(self, member: QueuedPod, taken: Taken) -> bool:
+        pod = taken.pod
+        changed = member.pod is not pod and matters_for_scheduling(pod, member.pod)
+        return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
+
+    def _group_unschedulable(self, members: list[QueuedPod], gang: Gang, refused: FitError, started: float) -> None:
+        """Put a refused group back, as one line, and report why; a group evicts nobody."""
+        now = self.clock()
+        members = [member for member in members if self.queue.holds(member)]
+        for pod in [member.pod for member in members if not gang.placed]:
+            node_name = self.cluster.clear_nomination(pod.uid)
+            if node_name is not None:  # a member was placed when it was kept
+                note_freed(self.cluster, self.queue, pod, node_name)
+        self.queue.group_unschedulable(members, refused.plugins, now, cause=refused.cause)
+        log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
+        for member in members:
+            pod = member.pod
+            for listener in self.listeners:
+                listener(pod, refused)
+            self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+            self.reporter.unschedulable(pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
+
+    async def _report_held_groups(self) -> None:
+        """Say of each group that waits for members how many exist, as often as that changes."""
+        said = dict[str, str]()
+        while True:
+            await anyio.sleep(_LOOK_AT_GROUPS)
+            now, before, said = self.clock(), said, {}
+            for key, since, members in self.queue.groups.held():
+                if now - since < _HELD_IN_SILENCE:
+                    continue
+                text = held_text(self.cluster.groups.members(key), members[0].pod)
+                for pod in [member.pod for member in members]:
+                    said[pod.uid] = text
+                    if before.get(pod.uid) != text:
+                        self.reporter.waiting_for_group(pod, text)
 
     async def _list_ended(self) -> bool:
         """Wait for the end of a list of pods, but not for long; return whether there was anything to wait for."""

@@ -18,7 +18,7 @@ from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refus
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
-from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, volume_plan
+from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, release, reserved
 from neuron_scheduler.scheduling.plugins.static_volumes import mountable
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -52,21 +52,11 @@ class VolumeBinder:
 
     def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
         """Assume what the pod's volumes need on the node, all of it or nothing; None if they need nothing."""
-        plan = volume_plan(self.cluster, pod, node_name) if pod.constraints.volume_claims else None
-        if plan is None:
-            return None
-        try:
-            for volume_or_claim in plan.assumed:
-                self.cluster.volumes.assume(volume_or_claim)
-        except Exception:
-            self.release(plan)
-            raise
-        return plan
+        return reserved(self.cluster, pod, node_name) if pod.constraints.volume_claims else None
 
     def release(self, plan: VolumePlan) -> None:
         """Take back the assumptions of a plan, unless they are known to have been written."""
-        for volume_or_claim in plan.assumed:
-            self.cluster.volumes.restore(volume_or_claim)
+        release(self.cluster, plan)
 
     def noticed(self, name: str) -> None:
         """Look again at the pods that wait for this claim (its key), volume, node (its name) or pod (its uid)."""

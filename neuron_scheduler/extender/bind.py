@@ -28,6 +28,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
+from neuron_scheduler.scheduling.cycle.trial import take
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
@@ -91,7 +92,7 @@ class BindCall:
         """Answer what the API server said."""
         self._end(refusal.message or f"the API server refused the Binding of {commitment.pod.key}")
 
-    def fenced(self) -> None:
+    def fenced(self, commitment: Commitment) -> None:  # noqa: ARG002 - as of any requester
         """Answer that nothing was sent."""
         self._end(_OUTDATED)
 
@@ -282,7 +283,7 @@ class Bind:
         started = self.clock()
         call = BindCall(verb=self, node_name=decision.node_name, last=pod)
         try:
-            annotations = self.assumptions.assume(pod, decision)
+            annotations = self.assumptions.told(take(self.cluster, pod, decision))
         except Exception:
             self.cluster.forget(pod.uid)
             raise

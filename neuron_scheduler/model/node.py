@@ -19,6 +19,15 @@ ZONE_LABEL, BETA_ZONE_LABEL = "topology.kubernetes.io/zone", "failure-domain.bet
 REGION_LABEL, BETA_REGION_LABEL = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
 INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"
 
+# AWS's device plugin labels the nodes of an UltraServer: two or four of them share a server id, and each has its place.
+ULTRASERVER_2, ULTRASERVER_4 = (f"neuron.amazonaws.com/ultraserver-server-id-{size}" for size in (2, 4))
+ULTRASERVER_PLACES = {
+    ULTRASERVER_2: "neuron.amazonaws.com/ultraserver-node-id-2",
+    ULTRASERVER_4: "neuron.amazonaws.com/ultraserver-node-id-4",
+}
+NETWORK_LAYERS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (3, 2, 1))
+"""Labels of EC2's network nodes, the nearest to the instances first."""
+
 NEURON_HEALTH = "NeuronHealth"
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.resources import NOTHING, Resources
 from neuron_scheduler.model.selectors import (
     NO_LABELS,
@@ -131,6 +132,8 @@ class Pod:
         started: `status.startTime`, seconds since the epoch; None before its kubelet has seen it.
         preempted: by its condition DisruptionTarget, a scheduler has chosen it as a victim of preemption.
         admitted: its kubelet has admitted it, so the device plugin has handed out its ids, if it has any.
+        group: the pods with which it starts; None for a pod by itself.
+        rank: its number among them, the order in which members are placed.
     """
 
     uid: str
@@ -163,6 +166,8 @@ class Pod:
     started: float | None = None
     preempted: bool = False
     admitted: bool = False
+    group: PodGroup | None = None
+    rank: int = 0
 
     @property
     def key(self) -> str:

@@ -54,6 +54,12 @@ class State:
         "unit",
         "size",
     )
+    groups_waiting: Mapping[str, int] = _shown(
+        "neuron_scheduler_groups_waiting",
+        "Groups of pods that wait, by state: held (fewer members exist than it needs) or refused (too few fit at"
+        " once).",
+        "state",
+    )
     oldest_wait: Mapping[tuple[str, str], float] = _shown(
         "neuron_scheduler_oldest_wait_seconds",
         "Seconds that the oldest pod without a node has waited, without the time it was gated, by unit and size of its"

@@ -251,15 +251,15 @@ SCHEDULING: Final = (
     Break(
         "an-event-during-a-decision-is-lost",
         "neuron_scheduler/scheduling/queue/scheduling_queue.py",
-        "queued.missed |= self._in_flight.may_help(queued, group, self._row)",
-        "queued.missed |= False",
+        "queued.held = held\n        queued.missed |= self._in_flight.may_help(queued, group, self._row)",
+        "queued.held = held",
         "What happens while a pod is decided counts for it.",
         ("tests/scheduling/queue/test_queue_preemption.py",),
     ),
     Break(
         "a-backoff-after-an-error-is-cut-short",
         "neuron_scheduler/scheduling/queue/places.py",
-        "if not queued.errors:",
+        "if not queued.errors and queued.refusals:",
         "if True:",
         "A pod whose attempt ended in an error waits for the whole of its backoff.",
         ("tests/scheduling/queue/test_scheduling_queue.py",),

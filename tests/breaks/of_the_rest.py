@@ -63,8 +63,8 @@ CONTROLLERS: Final = (
     Break(
         "a-decision-is-not-assumed",
         "neuron_scheduler/controllers/scheduling_loop.py",
-        "annotations = self.assumptions.assume(pod, decision)",
-        "annotations = self.assumptions.assume(pod, decision)\n        self.cluster.forget(pod.uid)",
+        "taken = take(self.cluster, queued.pod, decision)",
+        "taken = take(self.cluster, queued.pod, decision)\n        self.cluster.forget(queued.pod.uid)",
         "A decision counts at once, before the API server knows of it.",
         ("tests/controllers/test_allocate_fence.py",),
     ),

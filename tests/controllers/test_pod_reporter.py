@@ -212,3 +212,12 @@ def test_what_is_said_about_a_machine(reports: Reports, reporter: PodReporter) -
     """It is an Event, and the condition stays as it is."""
     reporter.about_capacity(pod(), "NeuronCapacityGivenUp", "a sentence")
     assert (reports.events, reports.conditions) == ([("p: NeuronCapacityGivenUp", "a sentence")], [])
+
+
+def test_a_pod_that_waits_for_its_group_is_not_called_unschedulable(reporter: PodReporter, reports: Reports) -> None:
+    """No autoscaler buys for it; there is one Event, though the number of members changes."""
+    for count in (2, 3):
+        reporter.waiting_for_group(pod("p"), f"{count} of 4 members of group default/train exist; ...")
+    assert [what for what, _ in reports.conditions] == ["p: WaitingForGroup"] * 2
+    assert reports.conditions[-1][1].startswith("3 of 4")
+    assert [what for what, _ in reports.events] == ["p: WaitingForGroup"]

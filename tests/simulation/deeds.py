@@ -352,6 +352,21 @@ class Taint:
 
 
 @attrs.frozen(kw_only=True)
+class LabelNode:
+    """An agent on a node finds out where it is, and labels it."""
+
+    at: float
+    node: str
+    labels: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"label node {self.node} with {', '.join(f'{key}={value}' for key, value in self.labels)}"
+
+    def done_in(self, world: "World") -> None:
+        _patch_node(world, self.node, {"metadata": {"labels": dict(self.labels)}})
+
+
+@attrs.frozen(kw_only=True)
 class SetHealthy:
     """The device plugin of a node reports that fewer devices work, or that all do; their ids are not told."""
 

@@ -13,6 +13,12 @@ GATE: Final = "example.com/quota"
 FINALIZER: Final = "example.com/billing"
 PRIORITIES: Final = {"low": -100, "high": 1_000, "urgent": 100_000}
 """The priority classes of each cluster."""
+NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
+COUNT: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+KUEUE: Final = "kueue.x-k8s.io/pod-group-name"
+KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+ULTRASERVER: Final = "neuron.amazonaws.com/ultraserver-server-id-4"
+"""Words for groups of pods, and the label of the UltraServer that a node is in."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +35,8 @@ class PodPlan:
         gated, finalized, tolerant: it has a scheduling gate, a finalizer, a toleration of every taint.
         seconds: that its containers run; 0 for ever.
         grace: seconds that it gets to end.
+        group: that it is in, by the words of coscheduling, or of Kueue if it is gated, with the count `least`; by AWS's
+            recipe for UltraServers if that is 0.
     """
 
     name: str
@@ -46,6 +54,8 @@ class PodPlan:
     seconds: float = 0.0
     grace: int = 30
     scheduler: str = OURS
+    group: str = ""
+    least: int = 0
 
     def __str__(self) -> str:
         asks = [f"{count} devices" for count in self.devices] + [f"{count} cores" for count in self.cores]
@@ -58,6 +68,7 @@ class PodPlan:
             "tolerant": self.tolerant,
             f"for {self.seconds:.0f} s": self.seconds,
             f"scheduler {self.scheduler}": self.scheduler != OURS,
+            f"group {self.group} of {self.least}": self.group,
         }
         texts = [text for text, holds in rest.items() if holds]
         return ", ".join([f"{self.namespace}/{self.name}: {' + '.join(asks) or f'cpu {self.cpu}m'}", *texts])
@@ -66,8 +77,12 @@ class PodPlan:
     def manifest(self) -> Object:
         """What a user would apply."""
         metadata: dict[str, Any] = {"name": self.name, "namespace": self.namespace, "labels": {"app": self.app}}
-        if self.seconds:
-            metadata["annotations"] = {RUN_SECONDS: f"{self.seconds:g}"}
+        metadata["annotations"] = {RUN_SECONDS: f"{self.seconds:g}"} if self.seconds else {}
+        if self.group and self.gated:
+            metadata["labels"][KUEUE] = self.group
+            metadata["annotations"][KUEUE_COUNT] = str(self.least)
+        elif self.group:
+            metadata["labels"] |= {NAME: self.group, COUNT: str(self.least)} if self.least else {"job": self.group}
         if self.finalized:
             metadata["finalizers"] = [FINALIZER]
         asked = [(DEVICE, count) for count in self.devices] + [(CORE, count) for count in self.cores] or [("", 0)]
@@ -88,6 +103,9 @@ class PodPlan:
         if self.alone:
             term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": self.app}}}
             spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        if self.group and not self.least:
+            term = {"topologyKey": ULTRASERVER, "labelSelector": {"matchLabels": {"job": self.group}}}
+            spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _container(self, number: int, resource: str, count: int) -> dict[str, Any]:

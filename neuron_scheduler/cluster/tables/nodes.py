@@ -30,6 +30,7 @@ from neuron_scheduler.cluster.index.nodeset import (
 )
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
+from neuron_scheduler.cluster.index.sums import Sums
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, equal_rows
 from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermTable
@@ -101,6 +102,7 @@ class NodeTable:
         set_aside: the slots of nodes to be used only if no other takes the pod.
         of_nodes: indexes that depend on the nodes' objects only.
         of_rows: indexes of rows.
+        sums: numbers of rows, summed up by domain.
         pods: the pods on the nodes, by label.
         terms: the (anti-)affinity terms of the pods on the nodes.
         demand: the sizes of the pods with Neuron.
@@ -116,6 +118,7 @@ class NodeTable:
     set_aside: NodeSet = NO_NODES
     of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
     of_rows: Indexes[NodeInfo] = attrs.field(factory=Indexes[NodeInfo])
+    sums: Sums[NodeInfo] = attrs.field(factory=Sums[NodeInfo])
     pods: PodTable = attrs.field(factory=PodTable)
     terms: TermTable = attrs.field(factory=TermTable)
     demand: Demand = attrs.field(factory=Demand)
@@ -353,6 +356,7 @@ class NodeTable:
         self.images.renumber()
         self._relabelings = Relabelings()
         self.of_nodes = self.of_nodes.emptied()
+        self.of_rows.log.skip()  # sums, also those that are being prepared, are of the old slots
         self.of_rows = self.of_rows.emptied()
         self.stale = False
 

@@ -207,9 +207,9 @@ class PodTable:
                 yield
         finally:
             self._preparing -= 1
+        within = None if domains is None else domains()  # this may renumber the nodes
         if not self._log.covers(start):
             return
-        within = None if domains is None else domains()
         if within is None or within.unique:
             evict_if_full(self._counts, _MOST_COLUMNS)
             self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)

@@ -13,6 +13,7 @@ import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, byte_bounded_memo, interned, labels
+from neuron_scheduler.kube.objects.groups.dialects import group_of, rank_of
 from neuron_scheduler.kube.objects.json_scanner import decoded
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
 from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
@@ -41,6 +42,11 @@ def _read(pod: wire.Pod) -> Pod | None:
     if is_individual(spec):
         constrained = constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS)
         _, volume_images = images(spec)
+    group = (
+        None
+        if refusal or common.gates  # a member that may not be placed yet is none
+        else group_of(meta.namespace, meta.labels or NO_LABELS, meta.annotations or NO_LABELS, constrained)
+    )
     created = meta.creation_timestamp
     conditions = status.conditions or ()
     return Pod(
@@ -74,6 +80,8 @@ def _read(pod: wire.Pod) -> Pod | None:
         started=None if status.start_time is None else status.start_time.timestamp(),
         preempted=any(map(_is_preemption, conditions)),
         admitted=status.start_time is not None or _is_admitted(status, meta.annotations),
+        group=group,
+        rank=0 if group is None else rank_of(meta.labels or NO_LABELS),
     )
 
 

@@ -84,6 +84,7 @@ class FitError:
         preemption: why no pods were evicted for it; empty if some were.
         blocked: the sentence that names pods with unknown ids because of which it waits; empty if there are none.
         cause: what it waits for.
+        group: how many members of its group fit at once; the rest is then about the next one.
     """
 
     nodes: int
@@ -95,6 +96,7 @@ class FitError:
     preemption: str = ""
     blocked: str = ""
     cause: Cause = Cause.OTHER
+    group: str = ""
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
@@ -105,9 +107,10 @@ class FitError:
     def text(self) -> str:
         """The message in kube-scheduler's form (`FitError.Error` in `pkg/scheduler/framework/types.go`)."""
         if not self.nodes and not self.pod_reason:
-            return NO_NODES_AVAILABLE
+            return " ".join(filter(None, (self.group, NO_NODES_AVAILABLE)))
         reasons = self.pod_reason or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons))
-        sentences = (f"0/{self.nodes} nodes are available: {reasons}.", self.hint, self.preemption, self.blocked)
+        counts = f"0/{self.nodes} nodes are available: {reasons}."
+        sentences = (self.group, counts, self.hint, self.preemption, self.blocked)
         return " ".join(filter(None, sentences))
 
 
@@ -144,13 +147,14 @@ def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | Fit
     return result if isinstance(result, Decision) else fit_error(cluster, pod, profile, result)
 
 
-def select_node(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | NoNode:
+def select_node(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet | None = None) -> Decision | NoNode:
     """
-    Return the best node for a pod and its placement there, if there is one.
+    Return the best node for a pod and its placement there, if there is one; out of `among`, if that is given.
 
     The node that was nominated for the pod is tried first and alone, since pods were evicted there for it
     (upstream: `evaluateNominatedNode`).
     """
+    among = cluster.view.live if among is None else among
     plan = profile.plan(pod)
     for pre_filter in plan.pre_filters:
         pod_refusal = pre_filter.refuse(cluster.view, pod)
@@ -159,10 +163,10 @@ def select_node(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | NoNo
     nomination = cluster.nomination(pod.uid)
     slot = cluster.view.slot(nomination[0]) if nomination is not None else None
     if slot is None:
-        return _choose(cluster, pod, profile, plan, cluster.view.live)
+        return _choose(cluster, pod, profile, plan, among)
     with cluster.without_nomination(pod.uid):
-        result = _choose(cluster, pod, profile, plan, 1 << slot)
-        return result if isinstance(result, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
+        result = _choose(cluster, pod, profile, plan, among & 1 << slot)
+        return result if isinstance(result, Decision) else _choose(cluster, pod, profile, plan, among)
 
 
 def decide_on(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Decision | tuple[str, ...]:

@@ -54,3 +54,23 @@ def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None
         else:
             keep.append(KeptVolume(claim, attrs.evolve(volume, claim=ClaimRef(claim.key, claim.uid))))
     return VolumePlan(node_name, tuple(keep), tuple(provision))
+
+
+def reserved(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None:
+    """Assume what a pod's volumes need on a node, all of it or nothing; None if they need nothing."""
+    plan = volume_plan(cluster, pod, node_name)
+    if plan is None:
+        return None
+    try:
+        for volume_or_claim in plan.assumed:
+            cluster.volumes.assume(volume_or_claim)
+    except Exception:
+        release(cluster, plan)
+        raise
+    return plan
+
+
+def release(cluster: Cluster, plan: VolumePlan) -> None:
+    """Take back the assumptions of a plan, unless they are known to have been written."""
+    for volume_or_claim in plan.assumed:
+        cluster.volumes.restore(volume_or_claim)

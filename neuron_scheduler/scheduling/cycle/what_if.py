@@ -14,15 +14,13 @@ from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_ty
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
-from neuron_scheduler.model.pod import Pod, placed
-from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import machine_of
-from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.neuron.topology import illegal_count, place
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, select_node
-from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
+from neuron_scheduler.scheduling.cycle.trial import take_with_volumes
 
 
 @attrs.define(eq=False)
@@ -37,7 +35,7 @@ class Placer:
         yield from self.warmup.of(self.fork, pod, profile)
         result = select_node(self.fork, pod, profile)
         if isinstance(result, Decision):
-            assume(self.fork, pod, result)
+            take_with_volumes(self.fork, pod, result)
         yield
         return result
 
@@ -46,17 +44,8 @@ class Placer:
         decision = decide_on(self.fork, pod, profile, node_name)
         if not isinstance(decision, Decision):
             return False
-        assume(self.fork, pod, decision)
+        take_with_volumes(self.fork, pod, decision)
         return True
-
-
-def assume(fork: Cluster, pod: Pod, decision: Decision) -> None:
-    """Place a pod on a fork as was decided, with its volumes."""
-    plan = volume_plan(fork, pod, decision.node_name) if pod.constraints.volume_claims else None
-    for volume_or_claim in () if plan is None else plan.assumed:
-        fork.volumes.assume(volume_or_claim)
-    cores = NO_CORES if decision.placement is None else decision.placement.cores
-    fork.assume(placed(pod, decision.node_name, NO_LABELS), cores)
 
 
 def takes(cluster: Cluster, fresh: FreshNode, pod: Pod, profile: Profile) -> bool:

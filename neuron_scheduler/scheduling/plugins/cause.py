@@ -14,6 +14,8 @@ class Cause(enum.StrEnum):
     """Its first attempt."""
     GATED = "gated"
     """Its scheduling gates."""
+    GROUP = "group"
+    """Members of its group that do not exist yet."""
     ERROR = "error"
     """Another attempt: the last one ended in an error, or the API server refused the Binding."""
     CAPACITY = "capacity"

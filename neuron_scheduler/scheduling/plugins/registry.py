@@ -25,6 +25,7 @@ from neuron_scheduler.scheduling.plugins import (
     pod_topology_spread,
     preferred_terms,
     smallest_block,
+    super_blocks,
     taint_toleration,
     volume_binding,
     volume_restrictions,
@@ -63,6 +64,7 @@ _PREFERRING: Final = (
     avoid_neuron_nodes.PLUGIN,
     pod_topology_spread.PLUGIN,
     smallest_block.PLUGIN,
+    super_blocks.PLUGIN,
     node_resources_fit.PLUGIN,
     image_locality.PLUGIN,
 )

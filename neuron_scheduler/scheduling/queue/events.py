@@ -272,8 +272,11 @@ class PendingEvents:
             yield from self._wake_ups(event, groups, row)
         for event in sorted(self._claims):
             for group in groups:
-                concerned = group.plugins & CONCERNED_BY[event]
-                yield WakeUp(event, group, claims=self._claims[event]) if concerned else None
+                if group.plugins:
+                    concerned = group.plugins & CONCERNED_BY[event]
+                    yield WakeUp(event, group, claims=self._claims[event]) if concerned else None
+                else:  # its pods may use different claims
+                    yield WakeUp(event, group)
 
     def _wake_ups(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
         """Yield for each group how the event may help it; also if a hint fails, as upstream does with an error."""

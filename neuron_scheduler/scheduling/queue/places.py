@@ -48,6 +48,7 @@ class QueuedPod:
         prepared: the indexes for it have just been built (`side_lane`).
         cause: what it waits for since its last attempt.
         given_up: the node whose space is not kept for it any more; its status may name it still.
+        not_before: when more members of its group may have been created; it is not tried earlier.
     """
 
     pod: Pod
@@ -63,6 +64,7 @@ class QueuedPod:
     prepared: bool = False
     cause: Cause = Cause.UNTRIED
     given_up: str = ""
+    not_before: float = 0.0
 
     @property
     def rank(self) -> tuple[int, tuple[float, ...]]:
@@ -192,6 +194,8 @@ class BackoffQueue:
     def end(self, queued: QueuedPod) -> float:
         """Return when the pod's backoff is over."""
         in_a_row = queued.errors or queued.refusals - 1
+        if queued.not_before > queued.since:
+            return queued.not_before
         if in_a_row <= 0 or not self.longest:
             return queued.since
         return math.ceil(queued.since + min(self.longest, self.initial * (1 << min(in_a_row - 1, 62))))
@@ -200,7 +204,7 @@ class BackoffQueue:
         """Add a pod."""
         end = self._ends[queued] = self.end(queued)
         self._seconds.setdefault(end, {})[queued] = None
-        if not queued.errors:
+        if not queued.errors and queued.refusals:
             # By the end first, so that a pod that was tried a moment ago comes last.
             self._refused.push(queued, (end, queued.rank))
 

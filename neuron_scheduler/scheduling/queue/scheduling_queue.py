@@ -15,28 +15,34 @@ different pods: it returns None where more is left, and `next_time` says that it
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
+from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import (
+    Group,
     InFlightEvents,
     PendingEvents,
     RowOf,
     group_of,
     unknown_row,
 )
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits, nobody
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, UnschedulablePods, signature_of
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
 _FLUSH_PERIOD = 30.0
+_FIRST: Final = (-1.0,)
+"""What the order of arrival begins with for members of half-bound groups."""
 
 
 def _ignore_entry(_queue: str, _event: str) -> None:
@@ -57,6 +63,7 @@ class SchedulingQueue:
         max_unschedulable: seconds after which an unschedulable pod is tried again without an event.
         entered: called with (queue, event) for each pod that enters the active queue or the backoff.
         row: returns a node as it is now, by name.
+        members: returns the members of a group that exist, placed or not, by uid.
         on_change: called when `pop` may return a pod earlier than before, apart from the end of `max_unschedulable`; it
             must not call the queue.
     """
@@ -66,10 +73,12 @@ class SchedulingQueue:
     max_unschedulable: float = 300.0
     _entered: Callable[[str, str], None] = _ignore_entry
     _row: RowOf = unknown_row
+    _members: Callable[[GroupKey], Mapping[str, Pod]] = nobody
     on_change: Callable[[], None] = _ignore_change
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
+    groups: GroupWaits = attrs.field(init=False)
     _events: PendingEvents = attrs.field(factory=PendingEvents)
     _in_flight: InFlightEvents = attrs.field(factory=InFlightEvents)
     _arrivals: int = 0
@@ -79,6 +88,7 @@ class SchedulingQueue:
     def __attrs_post_init__(self) -> None:
         self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
         self._unschedulable = UnschedulablePods(self._places, self._row)
+        self.groups = GroupWaits(self._members)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -118,8 +128,9 @@ class SchedulingQueue:
             return
         queued = self._pods[pod.uid] = QueuedPod(pod, since=now)
         self._places.counts[Place.GATED] += 1
-        if not pod.gates:
-            self._arrive(queued, now, "PodAdd")
+        self._join_group(queued, now)
+        if queued.place is Place.GATED:
+            self._let_in(queued, now, "PodAdd")
 
     def update(self, pod: Pod, now: float) -> None:
         """Replace a pending pod; only a change that matters for scheduling gives it another try."""
@@ -129,8 +140,11 @@ class SchedulingQueue:
             return
         before, queued.pod = queued.pod, pod
         matters = matters_for_scheduling(before, pod)
-        if queued.place is Place.GATED and not pod.gates:
-            self._arrive(queued, now, "SchedulingGatesEliminated")
+        if before.group != pod.group:
+            self._leave_group(before)
+            self._join_group(queued, now)
+        if queued.place is Place.GATED:
+            self._let_in(queued, now, "SchedulingGatesEliminated")
         elif queued.place is Place.UNSCHEDULABLE and (matters or self._shrunk(queued, before)):
             self._wake(queued, now, "PodUpdate")
         elif queued.place is Place.IN_FLIGHT:
@@ -145,9 +159,59 @@ class SchedulingQueue:
         """Forget a pod that is gone, bound, or no longer ours."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
+            self._leave_group(queued.pod)
             self._in_flight.end(queued)
             self._unschedulable.remove(queued)
             self._places.leave(queued)
+
+    def group_changed(self, key: GroupKey, now: float, *, bound: bool = False) -> None:
+        """
+        Look at a group of which a member has come, changed or gone; `bound` is whether it has a node.
+
+        The waiting members are let in once there are enough, or held again; if another one is bound, they come first.
+        """
+        if self.groups.turned(key):
+            held = self.groups.is_held(key)
+            for queued in self.groups.waiting(key):
+                if queued.place is Place.GATED:
+                    self._let_in(queued, now, "PodGroupComplete")
+                elif held and queued.place is not Place.IN_FLIGHT:
+                    self._move(queued, Place.GATED)
+        if bound and self.groups.becomes_half_bound(key):
+            for queued in self.groups.waiting(key):
+                self.put_first(queued)
+
+    def put_first(self, queued: QueuedPod) -> None:
+        """Let a pod come first in its priority: other members of its group have a node."""
+        if queued.arrival and queued.arrival[:1] != _FIRST:
+            queued.arrival = (*_FIRST, *queued.arrival)
+            if queued.place is Place.ACTIVE:
+                self._places.activate(queued, "PodUpdate")
+
+    def companions(self, key: GroupKey) -> list[QueuedPod]:
+        """Take the members of a popped pod's group that could be tried: they are in flight from now on, too."""
+        found = [each for each in self.groups.waiting(key) if each.place not in (Place.GATED, Place.IN_FLIGHT)]
+        for each in found:
+            self._take(each)
+        return found
+
+    def group_unschedulable(
+        self, members: list[QueuedPod], plugins: frozenset[str], now: float, *, cause: Cause
+    ) -> None:
+        """Put a refused group back, the popped member first: one line, which any event wakes."""
+        first = members[0].pod
+        group = Group(scheduler_name=first.scheduler_name, refused_by=plugins)
+        self._begin_batch()
+        for queued in members:
+            if not self.holds(queued):
+                continue
+            queued.cause = cause
+            self._places.backoff.refused(queued, now)
+            queued.missed |= self._in_flight.may_help(queued, group, self._row)
+            self._move(queued, Place.UNSCHEDULABLE)
+            self._unschedulable.add(queued, (queued.pod.uid if queued.missed else first.group,), group)
+            if queued.missed:
+                self._wake(queued, now, "ScheduleAttemptFailure")
 
     def activate(self, uid: str, now: float) -> None:
         """Give a refused pod another try, after its backoff: what it waited for has changed."""
@@ -206,7 +270,7 @@ class SchedulingQueue:
             if not self._unschedulable.evaluated:
                 return None
             self._flush(now)
-            queued = self._taken()
+            queued = self._taken(now)
             if queued is not None or not self._events:
                 return queued
 
@@ -270,14 +334,34 @@ class SchedulingQueue:
             times.append(self._next_flush)
         return min(times, default=None)
 
+    def _let_in(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Let a gated pod in, unless a gate or its group holds it."""
+        group = queued.pod.group
+        if not queued.pod.gates and (group is None or not self.groups.is_held(group.key)):
+            self._arrive(queued, now, event)
+
     def _arrive(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Activate a pod for the first time; pods that came before the first `pop` are ordered by their age."""
-        self._arrivals += 1
-        queued.since = queued.first_active = now
-        age = (0.0, queued.pod.created) if not self._began else (1.0,)
-        queued.arrival = (*age, now, self._arrivals)
-        self._places.activate(queued, event)
+        """Let a pod in; those that came before the first `pop` are ordered by their age."""
+        if not queued.arrival:
+            self._arrivals += 1
+            age = (0.0, queued.pod.created) if not self._began else (1.0,)
+            queued.arrival = (*age, now, self._arrivals)
+            queued.first_active = now
+        if queued.pod.group is not None and self.groups.is_half_bound(queued.pod.group.key):
+            self.put_first(queued)
+        queued.since = now
+        self._places.admit(queued, now, event)
         self.on_change()
+
+    def _join_group(self, queued: QueuedPod, now: float) -> None:
+        group = queued.pod.group
+        if group is not None:
+            self.groups.join(queued, group, now)
+            self.group_changed(group.key, now)
+
+    def _leave_group(self, pod: Pod) -> None:
+        if pod.group is not None:
+            self.groups.leave(pod.uid, pod.group.key)
 
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
         """Give a pod another try, even if its line gets none."""
@@ -294,15 +378,25 @@ class SchedulingQueue:
         self._unschedulable.remove(queued)
         self._places.put(queued, place)
 
-    def _taken(self) -> QueuedPod | None:
+    def _taken(self, now: float) -> QueuedPod | None:
         """Take the best pod that is worth a try, if there is one."""
         while (queued := self._places.first()) is not None:
-            if self._unschedulable.is_worth_a_try(queued):
-                self._move(queued, Place.IN_FLIGHT)
-                queued.attempts += 1
-                queued.missed = queued.prepared = False
+            group = queued.pod.group
+            if group is not None:
+                queued.not_before = self.groups.not_before(queued)
+            if group is not None and self.groups.is_held(group.key):
+                self._move(queued, Place.GATED)  # it was in flight when it was to be held
+            elif queued.not_before > now:
+                self._places.back_off(queued, "PodGroupIncomplete")
+            elif self._unschedulable.is_worth_a_try(queued):
+                self._take(queued)
                 return queued
         return None
+
+    def _take(self, queued: QueuedPod) -> None:
+        self._move(queued, Place.IN_FLIGHT)
+        queued.attempts += 1
+        queued.missed = queued.prepared = False
 
     def _begin_batch(self) -> None:
         """Begin to evaluate the events; those that come meanwhile wait for the next batch, after the next pod."""

@@ -27,8 +27,9 @@ from neuron_scheduler.scheduling.queue.places import IDENTITY_AND_STATUS, Place,
 
 Signature = tuple[Any, ...]
 
-_READ_BY_OTHERS: Final = frozenset({attrs.fields(Pod).namespace.name, attrs.fields(Pod).labels.name})
-"""Fields by which other pods refer to it, and plugins that look at other pods."""
+_POD: Final = attrs.fields(Pod)
+_READ_BY_OTHERS: Final = frozenset({_POD.namespace.name, _POD.labels.name, _POD.group.name, _POD.rank.name})
+"""Fields by which other pods refer to it, plugins that look at other pods, and plans for groups."""
 _PREFERRED: Final = frozenset(
     field.attribute
     for field in PodField
@@ -233,7 +234,7 @@ class UnschedulablePods:
     def cause_of(self, queued: QueuedPod) -> Cause:
         """Return what a pod waits for: the latest cause of any pod of its line."""
         if queued.place is Place.GATED:
-            return Cause.GATED
+            return Cause.GATED if queued.pod.gates else Cause.GROUP
         line = self._line_of.get(queued)
         return queued.cause if line is None else line.cause
 

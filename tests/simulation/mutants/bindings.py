@@ -202,13 +202,11 @@ MUTANTS: Final = (
             Edit(
                 "controllers.scheduling_loop",
                 """
-                    self._loop.queue.failed(self.queued, self._loop.clock())
-
-                def crashed(self, error: Exception) -> None:
+                self._keep(commitment)
+                self._loop.queue.failed(self.queued, self._loop.clock())
                 """,
                 """
-
-                def crashed(self, error: Exception) -> None:
+                self._keep(commitment)
                 """,
             ),
         ),

@@ -11,23 +11,23 @@ MUTANTS: Final = (
         danger="the next pod gets the same devices",
         edits=(
             Edit(
-                "controllers.commitment",
+                "scheduling.cycle.trial",
                 """
-                self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
+                cluster.assume(placed(pod, decision.node_name, allocation), cores)
                 """,
                 """
-                cores = decision.placement.cores if decision.placement else NO_CORES
-                asyncio.get_running_loop().call_soon(self.cluster.assume, assumed, cores)
+                assumed = placed(pod, decision.node_name, allocation)
+                asyncio.get_running_loop().call_soon(cluster.assume, assumed, cores)
                 """,
             ),
             Edit(
-                "controllers.commitment",
+                "scheduling.cycle.trial",
                 """
-                from collections.abc import Callable, Mapping
+                from collections.abc import Mapping
                 """,
                 """
                 import asyncio
-                from collections.abc import Callable, Mapping
+                from collections.abc import Mapping
                 """,
             ),
         ),
@@ -38,9 +38,9 @@ MUTANTS: Final = (
         danger="until the watch shows a Binding, its devices are given away again",
         edits=(
             Edit(
-                "controllers.commitment",
+                "scheduling.cycle.trial",
                 """
-                self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
+                cluster.assume(placed(pod, decision.node_name, allocation), cores)
                 """,
                 "",
             ),

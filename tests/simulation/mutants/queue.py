@@ -122,10 +122,10 @@ MUTANTS: Final = (
             Edit(
                 "scheduling.queue.scheduling_queue",
                 """
-                if queued.place is Place.GATED and not pod.gates:
+                self._let_in(queued, now, "SchedulingGatesEliminated")
                 """,
                 """
-                if queued.place is Place.GATED and pod.gates:
+                pass
                 """,
             ),
         ),

@@ -7,11 +7,13 @@ from typing import Final
 
 import attrs
 
-from tests.simulation.mutants import bindings, cluster, connections, lease, queue, watches, writes
+from tests.simulation.mutants import bindings, cluster, connections, groups, lease, queue, watches, writes
 from tests.simulation.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
-    mutant for family in (bindings, connections, lease, cluster, watches, queue, writes) for mutant in family.MUTANTS
+    mutant
+    for family in (bindings, connections, lease, cluster, watches, queue, groups, writes)
+    for mutant in family.MUTANTS
 )
 CAUGHT: Final = Path(__file__).with_name("caught.json")
 

@@ -5,6 +5,4 @@ An oracle looks at what was committed to the store, or at a replica from outside
 share, `judge` applies to any history those that need committed changes only, also to one that was recorded at a real
 API server. Rules are written from the documents (`reading`, `node_rules`, `tests.support.neuron_oracle`). Refuses to
 use the code that it judges.
-
-There is no oracle for groups of pods: the scheduler places one pod at a time.
 """

@@ -6,10 +6,12 @@ Whether a pod fits is decided by the simple scheduler of `tests.support.oracle`,
 API server has. Only time in which a pod has fitted without a break counts. Lenient where the scheduler has promised to
 wait: space that is nominated to a pod of the same or a higher priority, and a node whose kubelet has not yet admitted
 an earlier pod (decision 11). A nomination to a node that would refuse its pod, whoever it evicts there, keeps nothing.
-Pods with claims are left out: they wait for others.
+Pods with claims are left out: they wait for others. The members of a group that must start together fit if all of
+them do at once, each on another node.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import attrs
@@ -73,15 +75,32 @@ class Liveness:
         pending = [pod for pod in pods if self._waits(pod)]
         if not pending:
             return []
-        nodes = [node for node in _read(NODES, self.tables("nodes")) if isinstance(node, Node)]
-        labels = {value.name: value.labels for value in _read(NAMESPACES, self.tables("namespaces")) if value}
+        nodes, labels = self._nodes(), self._namespaces()
         fitting = []
-        for pod in pending:
-            bound = [*(p for p in pods if p.node_name), *_nominated(nodes, pods, pod)]
-            name = next((node.name for node in nodes if _fits(nodes, bound, pod, node, labels)), None)
-            if name is not None:
-                fitting.append((pod, name))
+        for wanted in _at_once(pending, pods):
+            bound, names = [p for p in pods if p.node_name], dict[str, Pod]()
+            for pod in wanted:
+                beside = [*bound, *_nominated(nodes, pods, pod)]
+                fits = (n.name for n in nodes if n.name not in names and _fits(nodes, beside, pod, n, labels))
+                if (name := next(fits, None)) is not None:
+                    names[name] = pod
+                    bound.append(attrs.evolve(pod, node_name=name))
+            if len(names) == len(wanted):
+                fitting += [(pod, name) for name, pod in names.items()]
         return fitting
+
+    def place_for(self, pods: Iterable[Object], pod: Object) -> str:
+        """Return a node on which a pod fits beside others; empty if there is none."""
+        nodes, labels = self._nodes(), self._namespaces()
+        bound = [each for each in _read(PODS, pods) if isinstance(each, Pod) and each.node_name]
+        (wanted,) = _read(PODS, [pod])
+        return next((node.name for node in nodes if _takes(nodes, bound, wanted, node, labels)), "")
+
+    def _nodes(self) -> list[Node]:
+        return [node for node in _read(NODES, self.tables("nodes")) if isinstance(node, Node)]
+
+    def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        return {value.name: value.labels for value in _read(NAMESPACES, self.tables("namespaces")) if value}
 
     def _waits(self, pod: Pod) -> bool:
         ours = (
@@ -90,6 +109,23 @@ class Liveness:
             and not (pod.node_name or pod.terminating or pod.gates)
         )
         return ours and not pod.constraints.volume_claims and not pod_reason(pod)
+
+
+def _at_once(pending: Sequence[Pod], pods: Sequence[Pod]) -> Iterator[list[Pod]]:
+    """Yield each pod that may be bound alone, and the members of a group that must be bound together."""
+    for key, waiting in groupby(sorted(pending, key=_group_name), _group_name):
+        members, ours = [pod for pod in pods if _group_name(pod) == key and not pod.terminating], [*waiting]
+        group, placed = ours[0].group, sum(bool(pod.node_name) for pod in members)
+        if group is None or (group.least and placed >= group.least):
+            yield from ([pod] for pod in ours)
+        elif not group.least:
+            yield ours
+        elif sum(not pod.gates for pod in members) >= group.least:
+            yield ours[: group.least - placed]
+
+
+def _group_name(pod: Pod) -> str:
+    return "" if pod.group is None else f"{pod.group.key.dialect} {pod.group.key}"
 
 
 def _nominated(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> list[Pod]:
@@ -116,9 +152,16 @@ def _could_be_there(node: Node, pods: Sequence[Pod], pod: Pod) -> bool:
 def _fits(
     nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, node: Node, namespaces: Mapping[str, Mapping[str, str]]
 ) -> bool:
-    here = [p for p in bound if p.node_name == node.name]
-    if pod.neuron is not None and pod.neuron.total > 1 and any(p.neuron and not p.admitted for p in here):
+    several, here = pod.neuron is not None and pod.neuron.total > 1, [p for p in bound if p.node_name == node.name]
+    if several and any(p.neuron and not p.admitted for p in here):
         return False  # the Binding may have to wait until the kubelet has admitted that pod
+    return _takes(nodes, bound, pod, node, namespaces)
+
+
+def _takes(
+    nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, node: Node, namespaces: Mapping[str, Mapping[str, str]]
+) -> bool:
+    here = [p for p in bound if p.node_name == node.name]
     return not (
         refusals(node, here, pod)
         or spread_refusals(nodes, bound, pod, node)

@@ -21,6 +21,7 @@ from tests.simulation.oracles.bounds import Bounds
 from tests.simulation.oracles.change import ADDED, Change, Object, uid_of, version_of
 from tests.simulation.oracles.conditions import Conditions
 from tests.simulation.oracles.evictions import Evictions
+from tests.simulation.oracles.groups import Groups
 from tests.simulation.oracles.judge import LEASE, Changes, Terms, of_changes
 from tests.simulation.oracles.kept_leases import KeptLeases
 from tests.simulation.oracles.last_fault import last_fault_ends, news_may_be_late
@@ -111,6 +112,7 @@ class Watching:
     leaders: Leaders
     kept_leases: KeptLeases
     evictions: Evictions
+    groups: Groups
     conditions: Conditions
     unexpected: Unexpected
     bounds: Bounds
@@ -135,7 +137,7 @@ class Watching:
         if change.kind == "Pod" and change.author:
             self.leaders.believed(change.at, self._may_bind())
         self.changes.changed(change)
-        for oracle in (self.leaders, self.evictions, self.conditions, self.bounds):
+        for oracle in (self.leaders, self.evictions, self.groups, self.conditions, self.bounds):
             oracle.changed(change)
         if change.kind in {"Pod", "Node"}:
             self._changed_at = CLOCK.now
@@ -181,9 +183,9 @@ class Watching:
                 self._at_rest(name, parts)
         self.liveness.sampled(now, restarted_at=self._restarted_at, alive=self._any_alive())
         quiet_since = max(self.scenario.quiet_at, self._restarted_at)
-        self.conditions.silent(
-            now, self.store.objects("pods"), quiet_since=quiet_since, left_out=self._without_message()
-        )
+        left_out = self._without_message()
+        self.conditions.silent(now, self.store.objects("pods"), quiet_since=quiet_since, left_out=left_out)
+        self.groups.silent(now, quiet_since=quiet_since, left_out=left_out)
 
     def _at_rest(self, name: str, parts: Parts) -> None:
         if any(not informer.synced.is_set() or informer.stale for informer in parts.informers):
@@ -262,15 +264,16 @@ class Watching:
 def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched], history: History) -> Watching:
     """Let all oracles watch a simulation from now on; what the store has already is shown to them first."""
     report, store, terms = history.violation, world.store, terms_of(scenario)
+    liveness = Liveness(
+        report=report, tables=store.objects, quiet_at=last_fault_ends(scenario), left_out=unbindable(scenario)
+    )
     watch = Watching(
         scenario=scenario,
         store=store,
         replicas=replicas,
         history=history,
         changes=of_changes(terms, report),
-        liveness=Liveness(
-            report=report, tables=store.objects, quiet_at=last_fault_ends(scenario), left_out=unbindable(scenario)
-        ),
+        liveness=liveness,
         progress=LeaseProgress(report=report),
         leaders=Leaders(
             report=report,
@@ -281,6 +284,7 @@ def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched],
         ),
         kept_leases=KeptLeases(report=report, scenario=scenario),
         evictions=Evictions(report=report),
+        groups=Groups(report=report, pods=lambda: store.objects("pods"), fits=liveness.place_for),
         conditions=Conditions(report=report),
         unexpected=Unexpected(report=report),
         bounds=Bounds(report=report),

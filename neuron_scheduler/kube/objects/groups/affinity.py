@@ -1,0 +1,40 @@
+"""
+AWS's recipe for UltraServers: workers with a pod affinity to each other over the label of a server id.
+
+    podAffinity, required: labelSelector {job-name: train, job-role: worker}, topologyKey ...ultraserver-server-id-4
+
+Such a term selects the pod itself, and so the pods that it selects are a group. It does not say how many there are: the
+group is inferred, and expects as many as an UltraServer of that size has. A preferred term is a preference. Source: AWS
+Neuron documentation, "Using Neuron UltraServers with EKS".
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4
+from neuron_scheduler.model.pod import Constraints
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.selectors import PodAffinityTerm
+
+_SIZES: Final = {ULTRASERVER_2: 2, ULTRASERVER_4: 4}
+
+
+def read(namespace: str, labels: Mapping[str, str], constraints: Constraints) -> PodGroup | None:
+    """Return the group of the pods that a term of the pod about itself selects; None if it has no such term."""
+    for terms, required in ((constraints.affinity, True), (constraints.preferred_affinity, False)):
+        for term in terms:
+            if term.topology_key in _SIZES and _selects(term, namespace, labels):
+                key = GroupKey(Dialect.AFFINITY, namespace, _name(term))
+                together = (Together(term.topology_key, required=required),)
+                return PodGroup(key, expected=_SIZES[term.topology_key] if required else 0, together=together)
+    return None
+
+
+def _selects(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+    return namespace in term.namespaces and term.selector is not None and term.selector.matches(labels)
+
+
+def _name(term: PodAffinityTerm) -> str:
+    """Return a name for the pods that a term selects: the values of its requirements, the same for all of them."""
+    requirements = () if term.selector is None else term.selector.requirements
+    return ",".join(sorted(f"{each.key}={'|'.join(sorted(each.values))}" for each in requirements))

@@ -1,0 +1,27 @@
+"""
+LeaderWorkerSet: a label with the group's key, and annotations with its size and its topology.
+
+With the start policy LeaderReady the workers exist only once the leader runs, and no pod says which policy it has: the
+group is inferred, and its members never wait for pods that do not exist. With `exclusive-topology` the controller pins
+the workers to the leader's domain, so the leader goes where the whole group has room. Source: `api/leaderworkerset/v1`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from neuron_scheduler.kube.objects.groups.coscheduling import count_of
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+
+LABEL: Final = "leaderworkerset.sigs.k8s.io/group-key"
+RANK: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
+TOPOLOGY: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+
+
+def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodGroup | None:
+    """Return the group; None without a key."""
+    if not labels[LABEL]:
+        return None
+    key, topology = GroupKey(Dialect.LEADER_WORKER_SET, namespace, labels[LABEL]), annotations.get(TOPOLOGY)
+    together = (Together(topology),) if topology else ()
+    return PodGroup(key, expected=count_of(annotations.get(SIZE, "")) or 0, together=together)

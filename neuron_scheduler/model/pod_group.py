@@ -1,0 +1,76 @@
+"""
+Groups of pods that start together.
+
+Several projects have words for such a group (`Dialect`). Each of them is read where pods are read, and all end in one
+value, `PodGroup`, which every member carries: what the rest of the scheduler does does not depend on the dialect.
+
+A *declared* group says how many members it needs, and they wait for each other. An *inferred* group follows from what
+pods say about each other; such a pod never waits for pods that do not exist, because they may be created only when it
+runs (LeaderWorkerSet's LeaderReady). Its members that exist are placed together or not at all.
+"""
+
+import enum
+
+import attrs
+
+
+class Dialect(enum.StrEnum):
+    """Whose words declare a group; where a pod uses several, the first one counts."""
+
+    COSCHEDULING = "coscheduling"
+    KUEUE = "kueue"
+    LEADER_WORKER_SET = "leader_worker_set"
+    AFFINITY = "affinity"
+
+
+@attrs.frozen(cache_hash=True)
+class GroupKey:
+    """The identity of a group."""
+
+    dialect: Dialect
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@attrs.frozen(cache_hash=True)
+class Together:
+    """
+    Members that belong into one domain.
+
+    Attributes:
+        key: the node label whose values are the domains.
+        required: no node outside of the domain will do; else it is a preference.
+    """
+
+    key: str
+    required: bool = True
+
+
+@attrs.frozen(cache_hash=True)
+class PodGroup:
+    """
+    A group, as one of its members says it.
+
+    Attributes:
+        least: members without which none is placed; 0 if the group does not say: then all that exist.
+        expected: members that will exist at last, as far as that is known: for the choice of a domain.
+        together: where the members belong together.
+    """
+
+    key: GroupKey
+    least: int = 0
+    expected: int = 0
+    together: tuple[Together, ...] = ()
+
+    @property
+    def awaits(self) -> bool:
+        """Whether members wait for those that do not exist yet."""
+        return self.least > 1
+
+    @property
+    def required(self) -> str:
+        """The label in one domain of which all members have to be; empty if there is none."""
+        return next((each.key for each in self.together if each.required), "")

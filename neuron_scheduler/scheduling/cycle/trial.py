@@ -1,0 +1,151 @@
+"""
+A trial: pods placed on the cluster one after the other, and taken back if the whole does not come about.
+
+Each pod is decided and assumed as by itself, so devices, spreading, affinity, host ports and volumes count as they do
+for single pods. Taking one back restores what was there before: its nomination and its volumes, too. A trial on the
+cluster itself costs less than one on a fork, whose indexes are copied when they are first asked for, and nothing is
+assumed twice where it succeeds.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.neuron.annotations import annotations_for
+from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.recheck import still_takes
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, select_node
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, release, reserved
+
+
+@attrs.frozen
+class Taken:
+    """
+    A pod that is assumed on its node.
+
+    Attributes:
+        allocation: the annotations with its devices and cores.
+        volumes: what its volumes need; None if nothing.
+        nominated: the nomination that it had, with the node's name.
+    """
+
+    pod: Pod
+    decision: Decision
+    allocation: Mapping[str, str]
+    volumes: VolumePlan | None = None
+    nominated: tuple[str, Nomination] | None = None
+
+
+class ChangedError(Exception):
+    """A pod of a trial, or a node that it was given, is not any more as it was before a pause."""
+
+
+@attrs.define(eq=False)
+class Trial:
+    """
+    Pods that are assumed for now.
+
+    Attributes:
+        taken: in the order in which they were placed.
+        decisions: how many were made.
+    """
+
+    cluster: Cluster
+    taken: list[Taken] = attrs.field(factory=list)
+    decisions: int = 0
+    _rows: dict[str, NodeInfo | None] = attrs.field(factory=dict)  # by name, with the last pod that was placed there
+
+    def place(self, pod: Pod, profile: Profile, among: NodeSet | None = None) -> Decision | NoNode:
+        """
+        Assume a pod on the best of the nodes, all if none are given, if one takes it.
+
+        Raises:
+            ChangedError: the pod is gone, or it has a node by now.
+        """
+        if self.cluster.node_of(pod.uid) is not None or _is_gone(self.cluster, pod):
+            raise ChangedError
+        self.decisions += 1
+        result = select_node(self.cluster, pod, profile, among)
+        if isinstance(result, Decision):
+            self.taken.append(take_with_volumes(self.cluster, pod, result))
+            self._rows[result.node_name] = self.cluster.node(result.node_name)
+        return result
+
+    def check(self) -> None:
+        """
+        Look at the pods once more after the last pause; only where a node has changed, that costs anything.
+
+        Raises:
+            ChangedError: a pod is gone, or has another node, or its node would not take it any more.
+        """
+        if not all(map(self._holds, self.taken)):
+            raise ChangedError
+
+    def _holds(self, taken: Taken) -> bool:
+        pod, name = taken.pod, taken.decision.node_name
+        if not self.cluster.is_assumed(pod.uid) or _is_gone(self.cluster, pod):
+            return False
+        before, row = self._rows[name], self.cluster.node(name)
+        if row is None or before is None or (row is before and not row.neuron_usage.double_booked):
+            return row is not None
+        cores = NO_CORES if taken.decision.placement is None else taken.decision.placement.cores
+        return row.node.labels == before.node.labels and still_takes(row, pod, cores)
+
+    def undo(self, down_to: int = 0) -> None:
+        """Take the last ones back until so many are left."""
+        while len(self.taken) > down_to:
+            give_back(self.cluster, self.taken.pop())
+
+
+def take(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
+    """
+    Treat a pod as bound where it was decided.
+
+    Raises:
+        ValueError: the pod is on a node already, or the decision is out of date.
+    """
+    allocation, nominated = _allocation(cluster, pod, decision), cluster.nomination(pod.uid)
+    cores = NO_CORES if decision.placement is None else decision.placement.cores
+    cluster.assume(placed(pod, decision.node_name, allocation), cores)
+    return Taken(pod, decision, allocation, nominated=nominated)
+
+
+def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
+    """As `take`, with what the pod's volumes need on the node."""
+    taken = take(cluster, pod, decision)
+    if not pod.constraints.volume_claims:
+        return taken
+    try:
+        return attrs.evolve(taken, volumes=reserved(cluster, pod, decision.node_name))
+    except Exception:
+        give_back(cluster, taken)
+        raise
+
+
+def give_back(cluster: Cluster, taken: Taken) -> None:
+    """Undo both; what the watch has confirmed since stays."""
+    pod = taken.pod
+    cluster.forget(pod.uid)
+    if taken.volumes is not None:
+        release(cluster, taken.volumes)
+    if taken.nominated is not None and cluster.node_of(pod.uid) is None and not _is_gone(cluster, pod):
+        cluster.nominate(*taken.nominated)
+
+
+def _is_gone(cluster: Cluster, pod: Pod) -> bool:
+    return pod.group is not None and pod.uid not in cluster.groups.members(pod.group.key)
+
+
+def _allocation(cluster: Cluster, pod: Pod, decision: Decision) -> Mapping[str, str]:
+    """Return the annotations with the devices and cores that a pod is given."""
+    node_info = cluster.node(decision.node_name)
+    if decision.placement is None or node_info is None or node_info.machine is None:
+        return {}
+    return annotations_for(
+        pod=pod, machine=node_info.machine, placement=decision.placement, node_name=decision.node_name
+    )

@@ -1,0 +1,139 @@
+"""
+A group at one moment: its members that wait for a node, and those that have one.
+
+Pure values. Members that are being deleted are none: a restarted job has the name of the one before, whose pods may
+still be ending.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import PodGroup
+from neuron_scheduler.model.wording import listed
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.cycle.trial import Taken
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.plugins.contract import PluginName
+
+TOPOLOGY: Final = PluginName("PodGroupTopology")
+"""The name under which a group is refused."""
+
+
+@attrs.frozen
+class Gang:
+    """
+    The members of a group that can be placed now.
+
+    Attributes:
+        group: what the first of them says.
+        waiting: in the order in which they are placed: those with a nomination, then the largest, then by rank.
+        placed: names of nodes by the uids of the members that are bound or assumed, or on their way.
+    """
+
+    group: PodGroup
+    waiting: tuple[Pod, ...]
+    placed: Mapping[str, str]
+
+    @property
+    def missing(self) -> int:
+        """How many of the waiting members must be placed, or none is."""
+        if not self.group.least:
+            return len(self.waiting)
+        return min(max(self.group.least - len(self.placed), 0), len(self.waiting))
+
+    @property
+    def still_to_come(self) -> int:
+        """How many members will come that do not exist yet, as far as it is known."""
+        return max(self.group.expected - len(self.placed) - len(self.waiting), 0)
+
+
+def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
+    """Return the group of some pods, all of one group; the first is the most urgent."""
+    group = waiting[0].group
+    if group is None:
+        raise ValueError(f"{waiting[0].key} is in no group")
+    nodes = {uid: cluster.node_of(uid) for uid in cluster.groups.members(group.key)}
+    ordered = sorted(
+        waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -size_of(pod), pod.rank, pod.created)
+    )
+    return Gang(group, tuple(ordered), {uid: name for uid, name in nodes.items() if name is not None})
+
+
+def size_of(pod: Pod) -> int:
+    """Return how much Neuron a pod asks for, in units of its own; 0 without Neuron."""
+    return 0 if pod.neuron is None else pod.neuron.total
+
+
+@attrs.frozen
+class Plan:
+    """
+    Members that are assumed, enough of them; the others wait.
+
+    Attributes:
+        left_out: members beyond the count that found no place, each with the reason.
+    """
+
+    taken: tuple[Taken, ...]
+    left_out: tuple[tuple[Pod, FitError], ...] = ()
+
+
+@attrs.frozen
+class Refused:
+    """
+    Too few members fit at once, and nothing is assumed.
+
+    Attributes:
+        fitting: how many of the waiting members fit at once.
+        reason: why the next one does not, with the others placed.
+    """
+
+    fitting: int
+    reason: FitError
+
+    def fit_error(self, gang: Gang) -> FitError:
+        """Return what is said of each waiting member."""
+        name, placed = f"group {gang.group.key}", len(gang.placed)
+        if placed:
+            sentence = (
+                f"{placed} of {placed + gang.missing} members of {name} have a node, and {self.fitting} of the other"
+                f" {gang.missing} fit at once."
+            )
+        else:
+            sentence = f"{self.fitting} of {gang.missing} members of {name} fit at once."
+        return attrs.evolve(self.reason, group=f"{sentence} With these placed, the next one:")
+
+
+def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
+    """Return what is wrong with a group itself, for its owner; None if nothing is."""
+    priorities = [str(priority) for priority in sorted({pod.priority for pod in gang.waiting})]
+    sentence, name = "", f"group {gang.group.key}"
+    if len(priorities) > 1:
+        sentence = f"members of {name} have different priorities ({listed(priorities)}): give them the same"
+    for each in gang.group.together:
+        if each.required and not cluster.view.domains(each.key).keyed:
+            sentence = f"{name} is to be on nodes with the same value of the label {each.key}, and no node has that"
+    if not sentence:
+        return None
+    return FitError(cluster.view.node_count, plugins=frozenset({TOPOLOGY}), pod_reason=sentence, cause=Cause.POD)
+
+
+_LATE: Final = ("training.kubeflow.org/job-role", "worker")
+
+
+def held_text(members: Mapping[str, Pod], pod: Pod) -> str:
+    """Return what is said of a pod whose group has too few members."""
+    group = pod.group
+    if group is None:
+        return ""
+    text = f"{len(members)} of {group.least} members of group {group.key} exist; it is scheduled when all of these do."
+    key, worker = _LATE
+    if len(members) == group.least - 1 and all(member.labels.get(key) == worker for member in members.values()):
+        text += (
+            " If the launcher is created after its workers (WaitForWorkersReady), do not count it: set"
+            f" schedulingPolicy.minAvailable to {len(members)}."
+        )
+    return text

@@ -1,0 +1,417 @@
+r"""
+The plan for a group: its members are placed on the cluster one after the other, enough of them or none.
+
+    rooms --> regions, the best first --> a trial in each: largest member first, then by rank --> Plan
+                                              \--> members that differ, or look at each other: a bounded search
+                                              \--> Refused: how many fit at once, and why the next one does not
+
+It is a generator that yields where other tasks may run. Meanwhile the members that are placed so far hold their space.
+A trial that fails leaves no trace.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Generator, Hashable, Iterable, Mapping, Sequence
+from typing import Final, cast
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, from_slots, less
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import ULTRASERVER_PLACES
+from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.selectors import LabelSelector
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.scheduling.cycle.filters import fitting
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, NoNode, fit_error, select_node
+from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
+from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused
+from neuron_scheduler.scheduling.groups.regions import (
+    ANYWHERE,
+    LEVELS,
+    NOWHERE,
+    Domain,
+    Region,
+    Regions,
+    alone,
+    fixed_domains,
+    nodes_in,
+    regions,
+    room_of,
+    rooms_for,
+    takes_whole,
+)
+from neuron_scheduler.scheduling.plugins import super_blocks
+from neuron_scheduler.scheduling.plugins.contract import Preference, Refusal
+from neuron_scheduler.scheduling.plugins.neuron_topology import machines
+from neuron_scheduler.scheduling.queue.unschedulable_pods import signature_of
+
+OUTSIDE: Final = "node(s) were outside of the group's domain"
+_AT_ONCE: Final = 16
+"""Members that are looked at, or taken back, in one step."""
+_FEW: Final = 16
+"""Up to so many small members are placed without counting for how many there is room."""
+_MOST_RENUMBERED: Final = 3
+"""Times that the regions are counted again for one group."""
+MOST_DECISIONS: Final = 4_000
+"""Decisions of a search for one group; what it has not found then counts as not to be had."""
+MOST_SEARCHED: Final = 64
+"""Members of the largest group that is searched for."""
+_NO_PLUGIN: Final = frozenset[str]()  # a signature for plugins that look at no labels
+
+
+def planned(
+    cluster: Cluster, gang: Gang, profile: Profile, warmup: IndexWarmup
+) -> Generator[None, None, Plan | Refused]:
+    """
+    Place a group.
+
+    Args:
+        cluster: with the members that are placed assumed in it afterwards.
+        gang: its members.
+        profile: by which they are decided.
+        warmup: of this cluster.
+
+    Raises:
+        ChangedError: a member or its node changed in a pause, and the group is to be tried again.
+    """
+    trial = Trial(cluster)
+    try:
+        kinds = yield from _kinds(cluster, gang)
+        yield from _warmed_up(cluster, {kinds[pod.uid]: pod for pod in gang.waiting}.values(), profile, warmup)
+        return (yield from _Planner(trial, gang, profile, warmup, kinds).run())
+    except ChangedError:
+        yield from _undone(trial, 0)
+        raise
+    except BaseException:
+        trial.undo()
+        raise
+
+
+def _kinds(cluster: Cluster, gang: Gang) -> Generator[None, None, Mapping[str, int]]:
+    """
+    Return by uid a number that members have in common that are alike; one with a nomination is like no other.
+
+    Labels count only where a member selects by them: each member has a label with its number.
+    """
+    kinds, numbers = dict[str, int](), dict[Hashable, int]()
+    keys = _selected_by({id(pod.constraints): pod.constraints for pod in gang.waiting}.values())
+    for count, pod in enumerate(gang.waiting, start=1):
+        kind: Hashable = pod.uid
+        if cluster.nomination(pod.uid) is None:
+            kind = signature_of(pod, _NO_PLUGIN), *map(pod.labels.get, keys)
+        kinds[pod.uid] = numbers.setdefault(kind, len(numbers))
+        if count % _AT_ONCE == 0:
+            yield
+    return kinds
+
+
+def _selected_by(constraints: Iterable[Constraints]) -> tuple[str, ...]:
+    """Return the keys of the labels by which pods are selected."""
+    selectors = list[LabelSelector | None]()
+    for constrained in constraints:
+        selectors += [term.selector for term in constrained.terms_about_pods]
+        selectors += [constraint.selector for constraint in constrained.spread]
+    return tuple({key.key: None for selector in selectors if selector is not None for key in selector.requirements})
+
+
+def _warmed_up(
+    cluster: Cluster, pods: Collection[Pod], profile: Profile, warmup: IndexWarmup
+) -> Generator[None, None, None]:
+    """Build the missing indexes for each of these pods, and for the regions."""
+    for pod in pods:
+        yield from warmup.of(cluster, pod, profile)
+    rooms = {room_of(pod): None for pod in pods}
+
+    def ask(view: View) -> None:
+        for room in rooms:
+            view.postings(room)
+        for key in LEVELS:
+            view.domains(key)
+        for place in ULTRASERVER_PLACES.values():
+            view.numbered(place)
+
+    yield from cluster.view.prepared(ask)
+
+
+@attrs.define(eq=False)
+class _Planner:
+    """
+    Tries one region after the other.
+
+    Attributes:
+        kinds: by uid, a number that members have in common that are alike.
+        kept: members that were placed first, where space is kept for them.
+    """
+
+    trial: Trial
+    gang: Gang
+    profile: Profile
+    warmup: IndexWarmup
+    kinds: Mapping[str, int]
+    kept: int = 0
+    _tried: dict[Domain | None, None] = attrs.field(factory=dict)
+    _best: int = -1
+    _best_region: Region = attrs.field(init=False)
+    _by_place: dict[str, Profile] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self._best_region = NOWHERE if self.gang.group.required else ANYWHERE
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster on which the trial is."""
+        return self.trial.cluster
+
+    def run(self) -> Generator[None, None, Plan | Refused]:
+        """Return the plan."""
+        yield from self._keep()
+        enough = yield from self._enough()
+        if not enough and self.kept:
+            yield from _undone(self.trial, 0)
+            self.kept = 0
+            enough = yield from self._enough()
+        return (yield from (self._with_the_others() if enough else self._refused()))
+
+    def _enough(self) -> Generator[None, None, bool]:
+        """Place all members beside those that are kept, or as many as there must be; return whether that succeeds."""
+        rest = self.gang.waiting[self.kept :]
+        for wanted in dict.fromkeys((len(rest), max(self.gang.missing - self.kept, 0))):
+            if not wanted:
+                return not self.kept or self._home() != NOWHERE
+            if (yield from self._placed_in_a_region(rest, wanted)) or (yield from self._found(rest, wanted)):
+                return True
+        return False
+
+    def _placed_in_a_region(self, rest: Sequence[Pod], wanted: int) -> Generator[None, None, bool]:
+        """Try each region; from the first one again if the nodes were renumbered meanwhile."""
+        for _ in range(_MOST_RENUMBERED):
+            epoch = self.cluster.view.epoch
+            self._tried.clear()
+            for region in self._regions(rest, wanted):
+                if region is not None:
+                    self._tried[region.within] = None
+                    yield from self._place(rest[:wanted], region)
+                    if len(self.trial.taken) >= self.kept + wanted:
+                        return True
+                    yield from _undone(self.trial, self.kept)
+                yield
+                if self.cluster.view.epoch != epoch:
+                    break
+            else:
+                return False
+        return False
+
+    def _regions(self, rest: Sequence[Pod], wanted: int) -> Regions:
+        """Yield the regions to try, or None for a pause; none if there is certainly no room."""
+        gang, others = self._now(), len(rest)
+        if not gang.group.required and others <= _FEW and not any(map(self._may_take_whole, rest)):
+            yield ANYWHERE  # the trial itself costs less than to count the room
+            return
+        fixed = fixed_domains(self.cluster, gang)
+        for pods in self._by_kind(rest):
+            if others < wanted:
+                return  # at least one of the members before is needed, and the regions with room for it were tried
+            rooms, others = rooms_for(self.cluster, pods[0], self.profile), others - len(pods)
+            if len(pods) < len(rest) or rooms.total >= wanted:
+                yield from regions(gang, rooms, min(len(pods), wanted), fixed)
+
+    def _may_take_whole(self, pod: Pod) -> bool:
+        """Return whether a pod takes all of some machine of the fleet."""
+        neuron, kinds = pod.neuron, cast(Iterable[Machine], machines(self.cluster.view).values)
+        return neuron is not None and any(machine.size(neuron.unit) == neuron.total for machine in kinds)
+
+    def _found(self, rest: Sequence[Pod], wanted: int) -> Generator[None, None, bool]:
+        """Search for a placement, if the order in which members are placed may matter, and if it is not hopeless."""
+        if len(rest) > 1 and wanted <= MOST_SEARCHED and self._differ(rest):
+            for within in self._tried if None not in self._tried else (None,):
+                search = _Search(self.trial, self.profile, within, self.kept + wanted, self.kinds)
+                if (yield from search.run(self._by_kind(rest))):
+                    return True
+        return False
+
+    def _keep(self) -> Generator[None, None, None]:
+        """Place the members for which space is kept; their own nominations then hide no node from the others."""
+        for pod in self.gang.waiting:
+            if self.cluster.nomination(pod.uid) is None:
+                return
+            if isinstance(self.trial.place(pod, self.profile), NoNode):
+                self.trial.undo()
+                self.kept = 0
+                return
+            self.kept += 1
+            yield
+
+    def _home(self) -> Region:
+        """Return where all members must be, by those that are placed."""
+        required = self.gang.group.required
+        if not required:
+            return ANYWHERE
+        domain = fixed_domains(self.cluster, self._now()).get(required)
+        return NOWHERE if domain is None else Region((required, domain))
+
+    def _now(self) -> Gang:
+        """Return the group with the members that are placed so far."""
+        taken = {taken.pod.uid: taken.decision.node_name for taken in self.trial.taken}
+        return attrs.evolve(self.gang, placed={**self.gang.placed, **taken})
+
+    def _place(self, pods: Sequence[Pod], region: Region) -> Generator[None, None, None]:
+        """Place pods in a region, until one finds no place."""
+        whole = 0
+        for number, pod in enumerate(pods):
+            domain = region.domain_for(whole)
+            among = nodes_in(self.cluster.view, domain)
+            result = self.trial.place(pod, self._profile(domain), among)
+            if isinstance(result, NoNode):
+                if number > self._best:
+                    self._best, self._best_region = number, region
+                return
+            node_info = self.cluster.node(result.node_name)
+            whole += node_info is not None and takes_whole(node_info, pod)
+            yield
+
+    def _profile(self, domain: Domain | None) -> Profile:
+        """Return the profile that fills an UltraServer in the order of its places."""
+        key = domain[0] if domain is not None else ""
+        if key not in ULTRASERVER_PLACES:
+            return self.profile
+        if key not in self._by_place:
+            others = [each for each in self.profile.preferences if each.name != super_blocks.NAME]
+            preference = Preference(super_blocks.NAME, super_blocks.by_place(key))
+            self._by_place[key] = attrs.evolve(self.profile, preferences=(*others, preference))
+        return self._by_place[key]
+
+    def _differ(self, pods: Sequence[Pod]) -> bool:
+        """Return whether the order in which the pods are placed may matter."""
+        return len(self._by_kind(pods)) > 1 or any(
+            pod.constraints.terms_about_pods or pod.constraints.spread for pod in pods
+        )
+
+    def _by_kind(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
+        """Return the pods in lists of those that are alike."""
+        kinds = dict[int, list[Pod]]()
+        for pod in pods:
+            kinds.setdefault(self.kinds[pod.uid], []).append(pod)
+        return [*kinds.values()]
+
+    def _with_the_others(self) -> Generator[None, None, Plan]:
+        """Place the members beyond the count where they fit, and return the plan."""
+        taken = {taken.pod.uid for taken in self.trial.taken}
+        others, count = [pod for pod in self.gang.waiting if pod.uid not in taken], -1
+        home = self._home() if others else ANYWHERE
+        while len(others) != count:  # one that is placed may let in another
+            count, left = len(others), list[Pod]()
+            for pod in others:
+                if isinstance(self.trial.place(pod, self.profile, nodes_in(self.cluster.view, home.within)), NoNode):
+                    left.append(pod)
+                yield
+            others = left
+        reasons = dict[int, FitError]()
+        for pod in others:
+            kind = self.kinds[pod.uid]
+            if kind not in reasons:
+                reasons[kind] = yield from self._reason(pod, home)
+        self.trial.check()
+        return Plan(tuple(self.trial.taken), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
+
+    def _refused(self) -> Generator[None, None, Plan | Refused]:
+        """Place as many as fit once more, and say why the next one does not."""
+        region = self._best_region
+        for pod in self.gang.waiting:
+            if isinstance(self.trial.place(pod, self.profile, nodes_in(self.cluster.view, region.within)), NoNode):
+                break
+            yield
+        fitting_at_once = len(self.trial.taken)
+        if fitting_at_once >= self.gang.missing:  # room has come in a pause
+            return (yield from self._with_the_others())
+        reason = yield from self._reason(self.gang.waiting[fitting_at_once], region)
+        yield from _undone(self.trial, 0)
+        return Refused(fitting_at_once, reason)
+
+    def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
+        """Return why a pod finds no place beside those that are placed."""
+        yield from self.warmup.of_refusal(self.cluster, pod, self.profile)
+        among = nodes_in(self.cluster.view, region.within)
+        no_node = select_node(self.cluster, pod, self.profile, among)
+        if not isinstance(no_node, NoNode):
+            raise ChangedError
+        with self.cluster.without_nomination(pod.uid):
+            fits = fitting(self.cluster, pod, self.profile.plan(pod), self.cluster.view.live)
+        outside = less(fits, among)
+        refused = (Refusal(TOPOLOGY, OUTSIDE, outside),) if outside else ()
+        return fit_error(self.cluster, pod, self.profile, attrs.evolve(no_node, too_late=(*no_node.too_late, *refused)))
+
+
+def _undone(trial: Trial, down_to: int) -> Generator[None, None, None]:
+    """Take the last pods of a trial back until so many are left, a few at a time."""
+    while len(trial.taken) > down_to:
+        trial.undo(max(down_to, len(trial.taken) - _AT_ONCE))
+        yield
+
+
+@attrs.define(eq=False)
+class _Search:
+    """
+    Looks for a placement depth first, where members differ or look at each other and the greedy order found none.
+
+    Each step places one more member of some kind on some node. A state that was reached before, in whatever order, is
+    not tried again.
+    """
+
+    trial: Trial
+    profile: Profile
+    within: Domain | None
+    enough: int
+    kinds: Mapping[str, int]
+    _seen: set[frozenset[Hashable]] = attrs.field(factory=set)
+
+    def run(self, kinds: Sequence[Sequence[Pod]]) -> Generator[None, None, bool]:
+        """Return whether enough members are placed now; if not, the trial is as before."""
+        if len(self.trial.taken) >= self.enough:
+            return True
+        before = len(self.trial.taken)
+        all_needed = before + sum(map(len, kinds)) == self.enough
+        for index, (pod, *others) in enumerate(kinds):
+            rest = [*kinds[:index], *([others] if others else []), *kinds[index + 1 :]]
+            tried = list[str]()
+            while self.trial.decisions < MOST_DECISIONS:
+                result = self.trial.place(pod, self.profile, self._untried(tried))
+                yield
+                if isinstance(result, NoNode):
+                    if all_needed and not tried and not self._may_be_let_in(pod):
+                        return False
+                    break
+                tried.append(result.node_name)
+                if self._is_new() and (yield from self.run(rest)):
+                    return True
+                self.trial.undo(before)
+        return False
+
+    def _may_be_let_in(self, pod: Pod) -> bool:
+        """Return whether a pod that has no place may get one once other members are placed."""
+        cluster, by_itself = self.trial.cluster, alone(pod)
+        if cluster.has_nominations or by_itself is pod:
+            return cluster.has_nominations
+        return bool(fitting(cluster, by_itself, self.profile.plan(by_itself), nodes_in(cluster.view, self.within)))
+
+    def _untried(self, tried: Sequence[str]) -> NodeSet:
+        view = self.trial.cluster.view
+        slots = [slot for slot in map(view.slot, tried) if slot is not None]
+        return less(nodes_in(view, self.within), from_slots(slots, max(slots) + 1) if slots else NO_NODES)
+
+    def _is_new(self) -> bool:
+        """Return whether this state is reached for the first time: which kinds are on which nodes and cores."""
+        counts = Counter(
+            (
+                self.kinds.get(taken.pod.uid),
+                taken.decision.node_name,
+                taken.decision.placement and taken.decision.placement.cores,
+            )
+            for taken in self.trial.taken
+        )
+        state = frozenset(counts.items())
+        new = state not in self._seen
+        self._seen.add(state)
+        return new

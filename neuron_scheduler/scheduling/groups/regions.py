@@ -1,0 +1,287 @@
+"""
+Where a group belongs: the rule of the smallest sufficient block, from the machine on upwards.
+
+    node < pair of an UltraServer < four of an UltraServer < network layer 3 < layer 2 < layer 1 < anywhere
+
+A required topology is a filter: the group goes into one domain of it or nowhere. All else is a preference, and only
+for members that take whole machines, because smaller ones share machines by the rule for single pods. Of such members
+two to four get one server id. More of them take whole UltraServers first, if their number can be divided so, and their
+ranks follow the places of the nodes in each, which is the order of the links.
+
+A domain is enough if it has *room*: a bound from above for how many members fit, exact for members that are alike and
+look at no other pod. Of the domains that are enough, the one with the least room is taken: it leaves most to others.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.labels import domain_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, membership
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERVER_4, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import PODS
+from neuron_scheduler.neuron.capability import how_many
+from neuron_scheduler.scheduling.cycle.filters import fitting
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.groups.gang import Gang
+
+MOST_DOMAINS: Final = 8
+"""Domains of one kind that are tried."""
+_AT_ONCE: Final = 256
+"""Domains that are counted in one step."""
+LEVELS: Final = (ULTRASERVER_2, ULTRASERVER_4, *NETWORK_LAYERS)
+"""The labels of the blocks above the machine, the smallest first."""
+_SLICES: Final = {4: ULTRASERVER_4, 2: ULTRASERVER_2}
+_LARGEST: Final = max(_SLICES)
+
+Regions = Generator["Region | None", None, None]
+
+Domain = tuple[str, str]
+"""A node label and a value of it. Names, because node sets do not outlive a pause."""
+
+
+@attrs.frozen
+class Region:
+    """
+    Nodes for the members of a group.
+
+    Attributes:
+        within: all members go there; None for anywhere.
+        slices: for the members that take a whole machine, `per_slice` in each, in the order of their ranks.
+    """
+
+    within: Domain | None = None
+    slices: tuple[Domain, ...] = ()
+    per_slice: int = 1
+
+    def domain_for(self, number: int) -> Domain | None:
+        """Return where a member goes, by its number among those that take a whole machine."""
+        part = number // self.per_slice
+        return self.slices[part] if part < len(self.slices) else self.within
+
+
+ANYWHERE: Final = Region()
+NOWHERE: Final = Region(("", ""))
+
+
+@attrs.frozen(eq=False)
+class Room:
+    """Index definition: how many equal pods fit on a node one beside the other; a bound from above."""
+
+    requests: tuple[tuple[str, int], ...]
+    neuron: NeuronRequest | None
+
+    def __call__(self, node_info: NodeInfo) -> Values:
+        """Return the number, or nothing if it is 0."""
+        room = min([node_info.free(PODS), *(node_info.free(name) // amount for name, amount in self.requests)])
+        if room and self.neuron is not None:
+            room = min(room, self._sets(node_info, self.neuron))
+        return (room,) if room > 0 else ()
+
+    def _sets(self, node_info: NodeInfo, neuron: NeuronRequest) -> int:
+        if node_info.machine is None:
+            return 0
+        if len(neuron.counts) == 1 and not neuron.init_counts:
+            return how_many(node_info.machine, node_info.free_cores, neuron)
+        cores = neuron.total * (node_info.machine.cores_per_device if neuron.unit is Unit.DEVICE else 1)
+        return node_info.free_cores.bit_count() // cores
+
+
+_room = lru_cache(maxsize=1024)(Room)
+
+
+def room_of(pod: Pod) -> Room:
+    """Return the definition for pods like this one; equal requests share one index."""
+    return _room(tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount > 0)), pod.neuron)
+
+
+@attrs.frozen
+class Within:
+    """
+    A domain with some room.
+
+    Attributes:
+        room: how many members fit in it.
+        node: one of its nodes, an old one: it shows in which larger domains it is, and how old it is.
+    """
+
+    value: str
+    room: int
+    node: Node
+
+
+@attrs.define(eq=False)
+class Rooms:
+    """
+    The room for pods like one of the members on the nodes that take one; valid as long as the view's epoch.
+
+    Attributes:
+        total: for all nodes together.
+        whole: whether one of them takes a whole machine.
+    """
+
+    view: View
+    total: int
+    whole: bool
+    _numbers: Sequence[tuple[int, NodeSet]]
+    _of_domains: dict[str, Mapping[str, Within]] = attrs.field(factory=dict)
+
+    def by_domain(self, key: str) -> Generator[None, None, Mapping[str, Within]]:
+        """Return the domains of a label that have any room."""
+        if key not in self._of_domains:
+            found, postings = dict[str, Within](), self.view.domains(key)
+            size = max((nodes.bit_length() for _, nodes in self._numbers), default=0)
+            numbers = [(number, nodes, membership(nodes, size)) for number, nodes in self._numbers]
+            for count, value in enumerate(list(postings.values), start=1):
+                slots = postings.slots(value)
+                if isinstance(slots, tuple):
+                    room = sum([number for slot in slots if slot < size for number, _, has in numbers if has(slot)])
+                else:
+                    room = sum((nodes & postings.get(value)).bit_count() * number for number, nodes, _ in numbers)
+                if room:
+                    node = self.view.row(next(iter(postings.slots(value)))).node
+                    found[str(value)] = Within(str(value), room, node)
+                if count % _AT_ONCE == 0:
+                    epoch = self.view.epoch
+                    yield
+                    if self.view.epoch != epoch:
+                        break  # the nodes may have other slots now
+                    postings = self.view.domains(key)
+            self._of_domains[key] = found
+        return self._of_domains[key]
+
+
+def rooms_for(cluster: Cluster, pod: Pod, profile: Profile) -> Rooms:
+    """Count the room for pods like this one."""
+    view, by_itself = cluster.view, alone(pod)
+    with cluster.without_nomination(pod.uid):
+        nodes = fitting(cluster, by_itself, profile.plan(by_itself), view.live)
+    numbers = view.postings(room_of(pod))
+    by_number = [(number, numbers.get(number) & nodes) for number in numbers.values if isinstance(number, int)]
+    return Rooms(
+        view,
+        total=sum(number * here.bit_count() for number, here in by_number),
+        whole=bool(nodes) and takes_whole(view.row(view.oldest(nodes)), pod),
+        numbers=[(number, here) for number, here in by_number if here],
+    )
+
+
+def alone(pod: Pod) -> Pod:
+    """Return a pod without what keeps it off a node only until other members are placed."""
+    constraints = pod.constraints
+    if not (constraints.affinity or constraints.spread):
+        return pod
+    return attrs.evolve(pod, constraints=attrs.evolve(constraints, affinity=(), spread=()))
+
+
+def takes_whole(node_info: NodeInfo, pod: Pod) -> bool:
+    """Return whether a pod takes all devices or cores of a node's machine."""
+    machine = node_info.machine
+    return machine is not None and pod.neuron is not None and pod.neuron.total == machine.size(pod.neuron.unit)
+
+
+def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> Regions:
+    """
+    Yield the regions to try, the best first; None where other tasks may run.
+
+    There is none if a domain is required and not to be had.
+
+    Args:
+        gang: the group.
+        rooms: for its largest members.
+        wanted: how many of these are to be placed.
+        fixed: by label, the domain of the members that have a node, where it is one.
+    """
+    if gang.group.required:
+        yield from _required(gang, rooms, gang.group.required, wanted, fixed)
+        return
+    if rooms.whole:
+        for per_slice, key in _SLICES.items():
+            if not fixed and wanted > _LARGEST and wanted % per_slice == 0:
+                yield from _in_slices(rooms, key, wanted // per_slice, per_slice)
+        for key in dict.fromkeys((*(each.key for each in gang.group.together), *LEVELS)):
+            yield from _in_one(rooms, key, wanted, fixed.get(key))
+    yield ANYWHERE
+
+
+def _required(gang: Gang, rooms: Rooms, key: str, wanted: int, fixed: Mapping[str, str]) -> Regions:
+    """Yield the domains for all members, also for those that are still to come, then for those that must be placed."""
+    if gang.placed:
+        if key in fixed:
+            yield Region((key, fixed[key]))
+        return
+    if gang.still_to_come:
+        yield from _in_one(rooms, key, wanted + gang.still_to_come)
+    yield from _in_one(rooms, key, wanted)
+    domains = yield from rooms.by_domain(key)
+    roomiest = sorted(domains.values(), key=lambda domain: -domain.room)
+    yield from (_in(key, domain, wanted) for domain in roomiest[:MOST_DOMAINS])
+
+
+def _in(key: str, domain: Within, wanted: int) -> Region:
+    """Return one domain; an UltraServer is a slice, too, where the ranks follow the places."""
+    within = (key, domain.value)
+    return Region(within, (within,), wanted) if key in _SLICES.values() else Region(within)
+
+
+def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str | None = None) -> Regions:
+    """Yield the domains with enough room: those with the least first, and of these those with the least around."""
+    domains = yield from rooms.by_domain(key)
+    around = yield from _around(rooms, key)
+    enough = [domain for domain in domains.values() if domain.room >= wanted and fixed in (None, domain.value)]
+    enough.sort(key=lambda domain: (domain.room, around(domain), domain.node.created, domain.value))
+    yield from (_in(key, domain, wanted) for domain in enough[:MOST_DOMAINS])
+
+
+def _in_slices(rooms: Rooms, key: str, count: int, per_slice: int) -> Regions:
+    """Yield so many whole UltraServers, the nearest to each other that are enough; pairs of broken ones come first."""
+    domains = yield from rooms.by_domain(key)
+    around = yield from _around(rooms, key)
+    whole = [domain for domain in domains.values() if domain.room >= per_slice]
+    whole.sort(key=lambda domain: (around(domain), domain.node.created, domain.value))
+    for layer in (*NETWORK_LAYERS, None):
+        near = dict[str | None, list[Within]]()
+        for domain in whole:
+            near.setdefault(layer and domain_of(domain.node, layer), []).append(domain)
+        enough = [each for value, each in near.items() if len(each) >= count and (value or not layer)]
+        if enough:
+            best = min(enough, key=len)[:count]
+            yield Region(slices=tuple((key, domain.value) for domain in best), per_slice=per_slice)
+            return
+        yield None
+
+
+def _around(rooms: Rooms, key: str) -> Generator[None, None, Callable[[Within], int]]:
+    """Return the function that says how much room is in the UltraServer around a pair; 0 for other domains."""
+    if key != ULTRASERVER_2:
+        return lambda _: 0
+    fours = yield from rooms.by_domain(ULTRASERVER_4)
+
+    def around(domain: Within) -> int:
+        four = fours.get(domain_of(domain.node, ULTRASERVER_4) or "")
+        return 0 if four is None else four.room
+
+    return around
+
+
+def nodes_in(view: View, domain: Domain | None) -> NodeSet:
+    """Return the nodes of a domain as they are now, or all."""
+    return view.live if domain is None else view.domains(domain[0]).get(domain[1])
+
+
+def fixed_domains(cluster: Cluster, gang: Gang) -> Mapping[str, str]:
+    """Return by label the domain in which all members with a node are, where it is one."""
+    rows = [row for row in map(cluster.node, gang.placed.values()) if row is not None]
+    keys: Iterable[str] = dict.fromkeys((*(each.key for each in gang.group.together), *LEVELS))
+    values = {key: {domain_of(row.node, key) for row in rows} for key in keys}
+    return {
+        key: domain for key, found in values.items() if len(found) == 1 and (domain := next(iter(found))) is not None
+    }

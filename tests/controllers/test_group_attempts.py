@@ -1,0 +1,284 @@
+"""A group from its trial to its Bindings: assumed as a whole or not at all, and never left half bound in silence."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+from unittest import mock
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.controllers import scheduling_loop as loop
+from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, InDoubt, Refused
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode
+from neuron_scheduler.scheduling.cycle.trial import Trial
+from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.queue.places import Place
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from tests.controllers.test_binding_cycle import World, pending, running, until
+from tests.support.builders import node
+from tests.support.harness import cluster_of
+
+KEY = GroupKey(Dialect.COSCHEDULING, "default", "train")
+FOUR = PodGroup(KEY, least=4, expected=4)
+MEMBERS = tuple(f"m{number}" for number in range(4))
+UNTIL_CHANGED = Refused(413, "too large", retryable=False, until_changed=True)
+
+
+@attrs.define(eq=False)
+class Jobs(World):
+    """
+    A cluster of whole machines, with members that take one each.
+
+    Attributes:
+        placed_at_first: how many members had a node, on the cluster, when the first Binding was sent.
+    """
+
+    placed_at_first: int | None = None
+
+    def see(self, name: str, *, group: PodGroup | None = FOUR, on: str = "", **rest: Any) -> Pod:
+        """Tell of a pod as the handler of pods does."""
+        new = pending(name, group=group, devices=16, on=on, **rest)
+        self.cluster.groups.put(new)
+        if group is not None:
+            self.queue.group_changed(group.key, self.now, bound=bool(on))
+        if on:
+            self.queue.remove(new.uid)
+            self.cluster.put_pod(new)
+        else:
+            self.queue.update(new, self.now)
+        return new
+
+    def lose(self, name: str) -> None:
+        """Tell of a pod that is gone."""
+        self.cluster.groups.remove(f"uid-{name}")
+        self.queue.group_changed(KEY, self.now)
+        self.queue.remove(f"uid-{name}")
+        self.cluster.remove_pod(f"uid-{name}")
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """The nodes of the pods that have one, by their names."""
+        rows = {row.node.name: row for row in self.cluster.view.rows()}
+        return {info.pod.name: name for name, row in sorted(rows.items()) for info in row.pod_infos.values()}
+
+    def bound(self) -> set[str]:
+        """Return the names of the pods that are bound."""
+        return {name for name, told in self.reports if told in {row.node.name for row in self.cluster.view.rows()}}
+
+    def waiting_for_group(self, pod: Pod, message: str) -> None:
+        """Remember it."""
+        self.reports.append((pod.name, message))
+
+    async def bind(self, pod: Pod, *rest: Any) -> BindOutcome | InDoubt:
+        """Count before the first."""
+        if self.placed_at_first is None:
+            self.placed_at_first = len(self.nodes)
+        return await super().bind(pod, *rest)
+
+
+def jobs_on(count: int, *names: str, group: PodGroup = FOUR, **fields: Any) -> Jobs:
+    """Return a world of so many machines, with members that wait."""
+    cluster = cluster_of([node(f"n{number}", "trn1.32xlarge") for number in range(count)])
+    queue = SchedulingQueue(members=cluster.groups.members, row=cluster.node)
+    world = Jobs(cluster=cluster, queue=queue, **fields)
+    for name in names:
+        world.see(name, group=group)
+    return world
+
+
+def at_the_end_of_a_plan(action: Callable[[], object]) -> Any:
+    """Have something happen when the next group has just been placed, as in the last pause of its plan."""
+    actions = [action]
+
+    def interrupted(*arguments: Any) -> Generator[None, None, Any]:
+        plan = yield from planned(*arguments)
+        while actions:
+            actions.pop()()
+        return plan
+
+    return mock.patch.object(loop, "planned", interrupted)
+
+
+async def test_no_binding_is_sent_before_all_members_are_placed() -> None:
+    """Though two are sent at a time; each member gets a machine."""
+    world = jobs_on(4, *MEMBERS)
+    async with running(world):
+        await until(lambda: world.bound() == {*MEMBERS})
+    assert world.placed_at_first == 4
+    assert sorted(world.nodes.values()) == ["n0", "n1", "n2", "n3"]
+
+
+async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_members_say_why() -> None:
+    """The machines stay free for others, and when one comes, the group is placed."""
+    world = jobs_on(3, *MEMBERS)
+    async with running(world):
+        await until(lambda: len(world.reports) == 4)
+        assert world.nodes == {}
+        assert {name for name, _ in world.reports} == {*MEMBERS}
+        assert {text.partition(":")[0] for _, text in world.reports} == {
+            "3 of 4 members of group default/train fit at once. With these placed, the next one"
+        }
+        world.see("single", group=None)
+        world.scheduler.wake()
+        await until(lambda: world.bound() == {"single"})
+    assert world.tried == ["single"]
+
+
+async def test_members_beyond_the_count_are_placed_as_they_fit() -> None:
+    """Three of four are needed, and three fit: the fourth says what a single pod says."""
+    world = jobs_on(3, *MEMBERS, group=attrs.evolve(FOUR, least=3))
+    async with running(world):
+        await until(lambda: len(world.reports) == 4)
+    assert len(world.bound()) == 3
+    ((_, text),) = [report for report in world.reports if report[0] not in world.bound()]
+    assert text.startswith("0/3 nodes are available")
+
+
+@pytest.mark.parametrize("change", ["goes", "changes", "is bound by another scheduler"])
+async def test_a_member_that_changes_during_the_plan_undoes_it(change: str) -> None:
+    """No Binding is sent, nothing stays assumed, and the group is decided again when it is complete."""
+    world = jobs_on(5, *MEMBERS)
+
+    def happen() -> None:
+        if change == "goes":
+            world.lose("m2")
+        elif change == "changes":
+            world.see("m2", labels={"new": "label"})
+        else:
+            world.see("m2", on="n4")
+
+    async with running(world):
+        with at_the_end_of_a_plan(happen):
+            await until(lambda: world.queue.count(Place.BACKOFF) >= 3)
+        assert world.tried == []
+        assert world.nodes == ({"m2": "n4"} if change.startswith("is") else {})
+        world.now = 1.5
+        if change == "goes":
+            world.scheduler.wake()
+            await until(lambda: world.queue.count(Place.GATED) == 3)
+            world.see("new")
+        world.scheduler.wake()
+        await until(lambda: len(world.nodes) == 4 and len(world.bound()) == (3 if "another" in change else 4))
+
+
+OUTCOMES = [Refused(500, "no", retryable=True), UNTIL_CHANGED, Fenced()]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=["refused", "too large", "fenced"])
+async def test_the_space_of_a_member_that_is_not_bound_is_kept(outcome: BindOutcome) -> None:
+    """An older rival does not get it; the member does, and comes first."""
+    world = jobs_on(4, *MEMBERS, outcomes={"m1": outcome})
+    async with running(world):
+        await until(lambda: world.count("m1") == 1 and len(world.bound()) == 3)
+        (free,) = {"n0", "n1", "n2", "n3"} - {*world.nodes.values()}
+        world.see("rival", group=None, created=-1.0)
+        world.scheduler.wake()
+        await until(lambda: any(name == "rival" for name, _ in world.reports))
+        assert world.nodes.get("rival") is None
+        world.outcomes.clear()
+        world.now = 2.0
+        world.see("m1", labels={"smaller": "now"})
+        world.scheduler.wake()
+        await until(lambda: "m1" in world.bound())
+    assert world.nodes["m1"] == free
+    assert "rival" not in world.nodes
+
+
+async def test_no_space_is_kept_where_no_member_has_a_node() -> None:
+    """All were refused, and then one machine is taken: the group is refused as a whole, and gives up the others."""
+    world = jobs_on(4, *MEMBERS, outcomes={"m": OUTCOMES[0]})
+    async with running(world):
+        await until(lambda: all(world.count(name) for name in MEMBERS) and not world.nodes)
+        assert world.cluster.has_nominations
+        world.see("first", group=None)
+        world.scheduler.wake()
+        await until(lambda: world.bound() == {"first"})
+        world.now = 1.0
+        world.see("second", group=None)
+        world.scheduler.wake()
+        await until(lambda: world.bound() == {"first", "second"})
+    assert not world.cluster.has_nominations
+
+
+@pytest.mark.parametrize("where", ["in the plan", "after it"])
+async def test_a_crash_leaves_no_trace_and_is_every_member_s_error(where: str) -> None:
+    """Nothing is assumed, a kept space stays kept, and all are tried again after a backoff."""
+    world = jobs_on(4, *MEMBERS)
+    kept = pending("m3", group=FOUR, devices=16)
+    world.cluster.nominate("n2", Nomination(kept, CoreMask((1 << 32) - 1)))
+    real, placed = Trial.place, list[str]()
+
+    def place(trial: Trial, member: Pod, *rest: Any) -> Decision | NoNode:
+        placed.append(member.name)
+        if where == "in the plan" and len(placed) == 3:
+            raise RuntimeError(where)
+        return real(trial, member, *rest)
+
+    if where == "after it":
+        world.breaks["recheck"] = ""
+    async with running(world):
+        with mock.patch.object(Trial, "place", place):
+            await until(lambda: world.queue.count(Place.BACKOFF) == 4)
+        assert {name for name, _ in world.reports} == {*MEMBERS}
+        assert world.surprises == {"scheduling": 4}
+        assert world.nodes == {}
+        nominated = world.cluster.nomination("uid-m3")
+        assert nominated is not None
+        assert nominated[0] == "n2"
+        world.breaks.clear()
+        world.now = 1.0
+        world.scheduler.wake()
+        await until(lambda: world.bound() == {*MEMBERS})
+    assert world.nodes["m3"] == "n2"
+
+
+async def test_a_group_that_lacks_members_says_so_after_five_seconds() -> None:
+    """Not in a burst; again when their number changes, and to a member that comes in the place of another."""
+    world = jobs_on(4, "m0", "m1")
+    said = "members of group default/train exist; it is scheduled when all of these do."
+    with mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0):
+        async with running(world):
+            world.now = 4.9
+            for _ in range(5):
+                await until(lambda: True)
+            assert world.reports == []
+            world.now = 5.0
+            await until(lambda: len(world.reports) == 2)
+            world.lose("m1")
+            world.see("m2")
+            await until(lambda: len(world.reports) == 3)
+            world.see("m3")
+            await until(lambda: len(world.reports) == 6)
+    assert world.reports[:3] == [(name, f"2 of 4 {said}") for name in ("m0", "m1", "m2")]
+    assert world.reports[3:] == [(name, f"3 of 4 {said}") for name in ("m0", "m2", "m3")]
+
+
+async def test_a_takeover_goes_on_where_the_last_leader_ended() -> None:
+    """Two members are bound: the other two come before an older rival."""
+    world = jobs_on(4)
+    world.see("rival", group=None, created=-1.0)
+    for name, on in (("m0", ""), ("m1", "n1"), ("m2", ""), ("m3", "n3")):
+        world.see(name, on=on)
+    async with running(world):
+        await until(lambda: len(world.reports) == 3)
+    assert world.bound() == {"m0", "m2"}
+    assert {world.nodes["m0"], world.nodes["m2"]} == {"n0", "n2"}
+
+
+async def test_the_rest_of_a_half_bound_group_says_how_many_have_a_node() -> None:
+    """Room for one of two is not enough, and the single pod gets it."""
+    world = jobs_on(3)
+    for name, on in (("m0", "n0"), ("m1", "n1"), ("m2", ""), ("m3", "")):
+        world.see(name, on=on)
+    world.see("single", group=None)
+    async with running(world):
+        await until(lambda: world.bound() == {"single"})
+    sentence = (
+        "2 of 4 members of group default/train have a node, and 1 of the other 2 fit at once. "
+        "With these placed, the next one: 0/3"
+    )
+    assert [(name, text.startswith(sentence)) for name, text in world.reports[:2]] == [("m2", True), ("m3", True)]

@@ -1,0 +1,81 @@
+"""AWS's recipe for UltraServers: a job gets whole ones where enough are intact, and its ranks follow the ring."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.objects.groups import affinity
+from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
+from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.steps import run
+from tests.support.builders import node, pod
+from tests.support.random_groups import PROFILE
+from tests.support.thoroughness import examples
+
+SIZES: Final = {ULTRASERVER_2: 2, ULTRASERVER_4: 4}
+WORKER: Final = {"job-name": "train", "job-role": "worker"}
+SELECTOR: Final = LabelSelector(tuple(Requirement(key, Operator.IN, (value,)) for key, value in WORKER.items()))
+
+
+def fleet(dice: Random) -> tuple[Cluster, dict[str, dict[str, list[str]]]]:
+    """Return 12 UltraServers, some of them broken; and by label and id, the names of the free nodes in ring order."""
+    cluster, free = Cluster(), dict[str, dict[str, list[str]]]()
+    for i, age in enumerate(dice.sample(range(48), 48)):
+        name, ids = f"n{age}", {key: f"u{i // size}" for key, size in SIZES.items()}
+        labels = {**ids, **{ULTRASERVER_PLACES[key]: str(i % size) for key, size in SIZES.items()}}
+        state = dice.choice(["free", "free", "free", "free", "free", "in use", "cordoned"])
+        cordoned = state == "cordoned"
+        cluster.put_node(node(name, "trn2.48xlarge", labels=labels, created=float(age), unschedulable=cordoned))
+        if state == "in use":
+            cluster.put_pod(pod(f"used-{i}", devices=1, ids=[0], on=name))
+        for key, value in ids.items() if state == "free" else ():
+            free.setdefault(key, {}).setdefault(value, []).append(name)
+    return cluster, free
+
+
+def workers(count: int, key: str, *, required: bool) -> list[Pod]:
+    """Return the workers of a job, in any order, with AWS's term about each other."""
+    term = PodAffinityTerm(key, SELECTOR, frozenset({"default"}), weight=0 if required else 100)
+    asked = {"affinity": (term,)} if required else {"preferred_affinity": (term,)}
+    made = [pod(f"w{i}", devices=16, labels=WORKER, rank=i, **asked) for i in range(count)]  # type: ignore[arg-type]
+    group = affinity.read("default", WORKER, made[0].constraints)
+    return [attrs.evolve(each, group=group) for each in reversed(made)]
+
+
+def place(cluster: Cluster, members: Sequence[Pod]) -> list[str] | int:
+    """Plan for a job; return the nodes by rank, or how many of its members fit at once."""
+    for each in members:
+        cluster.groups.put(each)
+    found = run(planned(cluster, gang_of(cluster, members), PROFILE, IndexWarmup()))
+    if isinstance(found, Refused):
+        return found.fitting
+    assert isinstance(found, Plan)
+    assert not found.left_out
+    return [taken.decision.node_name for taken in sorted(found.taken, key=lambda taken: taken.pod.rank)]
+
+
+@pytest.mark.parametrize("part", range(examples(8)))
+def test_the_recipe_gets_whole_ultraservers(part: int) -> None:
+    """Required: one intact UltraServer or nothing. Preferred: whole ones where enough are intact, else any nodes."""
+    whole = 0
+    for seed in range(part * 25, part * 25 + 25):
+        for key, size in SIZES.items():
+            cluster, free = fleet(Random(seed))
+            intact = [names for names in free[key].values() if len(names) == size]
+            found = place(cluster, workers(size, key, required=True))
+            assert found in intact if intact else found == max(map(len, free[key].values()))
+        cluster, free = fleet(Random(seed))
+        found = place(cluster, workers(16, ULTRASERVER_4, required=False))
+        assert isinstance(found, list)
+        intact = [names for names in free[ULTRASERVER_4].values() if len(names) == 4]
+        whole += len(intact) >= 4
+        assert len(intact) < 4 or all(found[i : i + 4] in intact for i in range(0, 16, 4))
+    assert whole > 3

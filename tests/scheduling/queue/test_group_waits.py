@@ -1,0 +1,350 @@
+"""Groups in the queue: which members are held, how long the others wait for more, and who is tried together."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.tables.groups import Groups
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
+from tests.support.builders import pod
+from tests.support.queueing import FIT, GONE, apply_events, counts, drain, popped
+
+TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
+THREE = PodGroup(TRAIN, least=3, expected=3)
+INFERRED = PodGroup(GroupKey(Dialect.AFFINITY, "default", "recipe"), expected=4)
+
+
+@attrs.define(eq=False)
+class Fed:
+    """A queue and the table of members, told of pods in the order in which the handler of pods tells them."""
+
+    groups: Groups = attrs.field(factory=Groups)
+    queue: SchedulingQueue = attrs.field(init=False)
+    told: dict[str, Pod] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.queue = SchedulingQueue(members=self.groups.members)
+
+    def see(self, name: str, now: float = 0.0, group: PodGroup | None = THREE, **rest: Any) -> None:
+        """A pod comes or changes; bound, terminating and other schedulers' pods do not wait."""
+        before, new = self.told.get(name), pod(name, group=group, **{"scheduler_name": "ours", **rest})
+        self.told[name] = new
+        self.groups.put(new)
+        self._changed(now, before, new)
+        if new.node_name or new.terminating:
+            self.queue.remove(new.uid)
+        elif new.scheduler_name == "ours":
+            self.queue.update(new, now)
+
+    def lose(self, name: str, now: float = 0.0) -> None:
+        """A pod is gone."""
+        old = self.told.pop(name)
+        self.groups.remove(old.uid)
+        self._changed(now, attrs.evolve(old, node_name=""))
+        self.queue.remove(old.uid)
+
+    def _changed(self, now: float, *states: Pod | None) -> None:
+        last = states[-1]
+        bound = last is not None and bool(last.node_name) and not last.terminating
+        for group in dict.fromkeys(state.group for state in states if state is not None):
+            if group is not None:
+                self.queue.group_changed(group.key, now, bound=bound)
+
+    def trial(self, now: float) -> list[QueuedPod]:
+        """Pop a pod, and take the others of its group."""
+        first = popped(self.queue, now)
+        assert first.pod.group is not None
+        return [first, *self.queue.companions(first.pod.group.key)]
+
+    def refuse(self, now: float, plugins: frozenset[str] = FIT) -> list[QueuedPod]:
+        """Try a group in vain."""
+        members = self.trial(now)
+        self.queue.group_unschedulable(members, plugins, now, cause=Cause.CAPACITY)
+        return members
+
+
+def fed(*names: str, group: PodGroup = THREE, now: float = 0.0, **rest: Any) -> Fed:
+    """Return a queue that has seen members of a group."""
+    world = Fed()
+    for name in names:
+        world.see(name, now, group, **rest)
+    return world
+
+
+def names(members: list[QueuedPod]) -> set[str]:
+    """Return the names of queued pods."""
+    return {member.pod.name for member in members}
+
+
+# Held until enough members exist
+
+
+def test_a_declared_group_is_held_below_its_count_and_let_in_as_a_whole() -> None:
+    """Two of three wait as if a gate held them; the third lets all in, and one pop takes all of them."""
+    world = fed("a", "b")
+    assert counts(world.queue) == {"gated": 2}
+    assert world.queue.pop(0.0) is None
+    world.see("c", 1.0)
+    assert names(world.trial(1.0)) == {"a", "b", "c"}
+    assert counts(world.queue) == {"in_flight": 3}
+
+
+@pytest.mark.parametrize(
+    "more", [{"on": "n"}, {"scheduler_name": "another"}], ids=["a placed one", "one of another scheduler"]
+)
+def test_members_that_are_not_ours_to_place_count(more: dict[str, Any]) -> None:
+    """With one of those, two more are enough."""
+    world = fed("a", "b")
+    world.see("c", **more)
+    assert names(world.trial(0.0)) == {"a", "b"}
+
+
+def test_groups_that_wait_are_counted_by_state() -> None:
+    """Held ones wait for members and have a cause for that; refused ones wait for room, and others for their turn."""
+    world = fed("a", "b")
+    assert world.queue.groups.counts() == {"held": 1, "refused": 0}
+    assert {world.queue.cause_of(queued) for queued in world.queue.pods()} == {Cause.GROUP}
+    world.see("c")
+    assert world.queue.groups.counts() == {"held": 0, "refused": 0}
+    world.refuse(0.0)
+    assert world.queue.groups.counts() == {"held": 0, "refused": 1}
+
+
+def test_terminating_members_do_not_count() -> None:
+    """A restarted job has its name while the pods of the one before still end."""
+    world = fed("old1", "old2", "old3", on="n")
+    for name in ("old1", "old2", "old3"):
+        world.see(name, on="n", terminating=True)
+    world.see("a")
+    world.see("b")
+    assert counts(world.queue) == {"gated": 2}
+    world.see("c")
+    assert counts(world.queue) == {"active": 3}
+
+
+@pytest.mark.parametrize("before", ["active", "refused", "in backoff"])
+def test_a_group_that_loses_a_member_is_held_again(before: str) -> None:
+    """Wherever its members wait, until the next one comes."""
+    world = fed("a", "b", "c")
+    if before == "refused":
+        world.refuse(0.0)
+    if before == "in backoff":
+        for member in world.trial(0.0):
+            world.queue.failed(member, 0.0)
+    world.lose("b")
+    assert counts(world.queue) == {"gated": 2}
+    world.see("d", 100.0)
+    assert names(world.trial(100.0)) == {"a", "c", "d"}
+
+
+@pytest.mark.parametrize("ends", ["in an error", "in a refusal"])
+def test_members_in_flight_are_held_when_they_come_back(ends: str) -> None:
+    """A member that goes while they are tried leaves too few; no event, and no end of a backoff, lets them in."""
+    world = fed("a", "b", "c")
+    members = world.trial(0.0)
+    world.lose("b")
+    for member in members:
+        if ends == "in an error":
+            world.queue.failed(member, 0.0)
+        else:
+            world.queue.unschedulable(member, FIT, 0.0)
+    world.queue.note(GONE)
+    assert drain(world.queue, 100.0) == []
+    assert counts(world.queue).keys() <= {"gated", "unschedulable"}
+    world.see("d", 101.0)
+    assert names(world.trial(101.0)) == {"a", "c", "d"}
+
+
+def test_a_gate_of_its_own_holds_a_member() -> None:
+    """A pod with a gate is decoded as a member of no group; when the gate goes, it completes its group."""
+    world = fed("a", "b")
+    world.see("c", group=None, gates=("quota",))
+    assert counts(world.queue) == {"gated": 3}
+    world.see("c", group=THREE)
+    assert names(world.trial(0.0)) == {"a", "b", "c"}
+
+
+def test_a_pod_may_change_its_group() -> None:
+    """The one that it leaves is held again, and the one that it joins is complete."""
+    other = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "other"), least=2)
+    world = fed("a", "b", "c")
+    world.see("x", group=other)
+    world.see("c", group=other)
+    assert counts(world.queue) == {"gated": 2, "active": 2}
+    world.see("c", group=None)
+    assert counts(world.queue) == {"gated": 3, "active": 1}
+
+
+@pytest.mark.parametrize("least", [2, 4])
+def test_a_count_may_change(least: int) -> None:
+    """What the member says that was told last counts for all."""
+    world = fed("a", "b", "c", group=attrs.evolve(THREE, least=6 - least))
+    for name in "abc":
+        world.see(name, 1.0, attrs.evolve(THREE, least=least))
+    assert counts(world.queue) == ({"active": 3} if least == 2 else {"gated": 3})
+
+
+# Inferred groups
+
+
+def test_the_first_try_of_an_inferred_group_waits_for_the_end_of_a_burst() -> None:
+    """A second after the last member, three after the first, and no idle queue cuts that short."""
+    world = fed("a", group=INFERRED, now=10.0)
+    assert world.queue.pop(10.9) is None
+    world.see("b", 10.9, INFERRED)
+    world.see("c", 11.8, INFERRED)
+    for now in (11.0, 11.9, 12.7):
+        assert world.queue.pop(now) is None
+    assert names(world.trial(12.8)) == {"a", "b", "c"}
+
+
+def test_a_burst_is_waited_for_so_long_only() -> None:
+    """One member a second for ever delays the group by three seconds."""
+    world, now = fed("a", group=attrs.evolve(INFERRED, expected=0)), 0.0
+    while world.queue.pop(now) is None:
+        now += 0.5
+        if now == int(now):
+            world.see(f"b{now}", now, attrs.evolve(INFERRED, expected=0))
+    assert now == 3.0
+
+
+def test_a_burst_ends_when_all_are_there_that_are_expected() -> None:
+    """Four of four are tried at once, those too that had begun to wait; so is one that comes for the last of them."""
+    world = fed("a", "b", group=INFERRED)
+    assert world.queue.pop(0.5) is None
+    world.see("c", 0.6, INFERRED)
+    world.see("d", 0.6, INFERRED)
+    assert names(world.trial(0.6)) == set("abcd")
+
+
+def test_an_inferred_group_goes_on_without_those_that_are_gone() -> None:
+    """It is never held for pods that do not exist."""
+    world = fed("a", "b", "c", "d", group=INFERRED)
+    world.lose("d")
+    assert names(world.trial(0.0)) == set("abc")
+
+
+# Refused groups
+
+
+@pytest.mark.parametrize("event", [GONE, ClusterEvent.NODE_ADDED, ClusterEvent.CLAIM_CHANGED])
+def test_a_refused_group_is_one_line_that_any_event_wakes(event: ClusterEvent) -> None:
+    """Whatever refused it: only the first member is woken, and takes the others along."""
+    world = fed("a", "b", "c")
+    world.refuse(0.0, frozenset())
+    assert counts(world.queue) == {"unschedulable": 3}
+    world.queue.note(event, claim="default/claim" if event is ClusterEvent.CLAIM_CHANGED else "")
+    apply_events(world.queue, 1.0)
+    assert counts(world.queue) == {"unschedulable": 2, "active": 1}
+    assert names(world.trial(1.0)) == {"a", "b", "c"}
+
+
+def test_what_happens_while_a_group_is_tried_is_not_missed() -> None:
+    """An event after its first decision wakes it at once."""
+    world = fed("a", "b", "c")
+    members = world.trial(0.0)
+    world.queue.keep_events(members[0])
+    world.queue.note(GONE)
+    world.queue.group_unschedulable(members, FIT, 0.0, cause=Cause.CAPACITY)
+    assert names(world.trial(0.0)) == {"a", "b", "c"}
+
+
+def test_a_refused_group_keeps_its_turn_and_gets_no_better_one() -> None:
+    """An older pod of the same priority comes before it."""
+    world = Fed()
+    world.see("older", group=None)
+    older = popped(world.queue, 0.0)
+    for name in "abc":
+        world.see(name, 1.0)
+    world.refuse(1.0)
+    world.queue.unschedulable(older, FIT, 1.0)
+    world.queue.note(GONE)
+    assert popped(world.queue, 2.0).pod.name == "older"
+
+
+# Half-bound groups
+
+
+@pytest.mark.parametrize("known", ["by the watch", "by the Bindings", "at its arrival"])
+def test_members_of_half_bound_groups_come_first_in_their_priority(known: str) -> None:
+    """Before older pods, but not before those of a higher priority, as soon as it is known that one has a node."""
+    world = Fed()
+    world.see("older", group=None)
+    world.see("urgent", group=None, priority=1)
+    for name in "abc" if known != "at its arrival" else "ab":
+        world.see(name, 1.0)
+    if known == "by the Bindings":
+        assert drain(world.queue, 1.0) == ["urgent", "older", "a", "b", "c"]
+        for name in ("c", "older", "urgent"):
+            queued = world.queue.get(f"uid-{name}")
+            assert queued is not None
+            if name == "c":
+                world.queue.put_first(queued)
+            world.queue.failed(queued, 1.0)
+    for name in "ab":
+        world.see(name, 1.0, on="n")
+    world.see("c", 1.0)
+    assert drain(world.queue, 9.0) == ["urgent", "c", "older"]
+
+
+# Cost
+
+
+def calls_in(action: Callable[[], object]) -> int:
+    """Return how many functions of Python an action calls."""
+    calls = 0
+
+    def see(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def life_of(count: int) -> int:
+    """Return the calls for a group that is created, tried in vain, woken, and bound member by member."""
+    group, world = PodGroup(TRAIN, least=count), Fed()
+    everyone = [f"m{number}" for number in range(count)]
+
+    def live() -> None:
+        for name in everyone:
+            world.see(name, 0.0, group)
+        world.refuse(0.0)
+        world.queue.note(GONE)
+        world.trial(1.0)
+        for name in everyone:
+            world.see(name, 2.0, group, on="n")
+
+    return calls_in(live)
+
+
+def test_a_member_of_a_large_group_costs_as_much_as_one_of_a_small_one() -> None:
+    """A thousand members take ten times the calls of a hundred: no member looks at all the others."""
+    assert life_of(1000) < 11 * life_of(100)
+
+
+def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
+    """The rest of its group is tried without an event of its own, and takes it along."""
+    world = fed("a", "b", "c")
+    members = world.trial(0.0)
+    world.queue.unschedulable(members[0], frozenset({BINDER}), 0.0)
+    for member in members[1:]:
+        world.queue.failed(member, 0.0)
+    assert world.queue.pop(0.5) is None
+    assert names(world.trial(1.0)) == {"a", "b", "c"}
+    assert {member.place for member in members} == {Place.IN_FLIGHT}

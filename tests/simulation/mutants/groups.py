@@ -1,0 +1,113 @@
+"""Mutants of groups: when members are let in, that they are placed as a whole, and that the rest of one is not lost."""
+
+from typing import Final
+
+from tests.simulation.mutants.mutant import Edit, Mutant
+
+_GROUP: Final = r"group \w of \d"
+_REFUSED: Final = r"server refuses (403|500|429).*bindings"
+_QUEUE: Final = "scheduling.queue.group_waits"
+_LOOP: Final = "controllers.scheduling_loop"
+
+MUTANTS: Final = (
+    Mutant(
+        name="a-group-is-let-in-below-its-count",
+        away="the wait for as many members as a group needs",
+        danger="a member is bound although too few exist",
+        edits=(
+            Edit(
+                _QUEUE,
+                """
+                waiting.held = waiting.group.awaits and len(self.members(key)) < waiting.group.least
+                """,
+                """
+                waiting.held = False
+                """,
+            ),
+        ),
+        where=(_GROUP,),
+    ),
+    Mutant(
+        name="terminating-members-count",
+        away="that pods which are being deleted are no members",
+        danger="the first pod of a restarted job is bound while those of the job before end",
+        edits=(Edit("cluster.tables.groups", "pod.group is None or pod.terminating else", "pod.group is None else"),),
+        where=(_GROUP, r"create pod default/\w\db"),
+    ),
+    Mutant(
+        name="gated-members-count",
+        away="that pods with scheduling gates are no members yet",
+        danger="the first pod whose gate is lifted is bound alone",
+        edits=(Edit("kube.objects.pods", "if refusal or common.gates  # a member", "if refusal  # a member"),),
+        where=(_GROUP, r"gated, .*group"),
+    ),
+    Mutant(
+        name="a-group-is-placed-in-part",
+        away="that nothing is assumed if too few members fit at once",
+        danger="some members are bound, and the others wait like single pods",
+        edits=(
+            Edit(
+                "scheduling.groups.plan",
+                "for wanted in dict.fromkeys((len(rest), max(self.gang.missing - self.kept, 0))):",
+                "for wanted in (*dict.fromkeys((len(rest), max(self.gang.missing - self.kept, 0))), 1):",
+            ),
+        ),
+        where=(_GROUP,),
+    ),
+    Mutant(
+        name="a-refused-trial-leaves-a-trace",
+        away="the end of the assumptions of a trial in which too few members fit",
+        danger="space is taken for nobody",
+        edits=(
+            Edit(
+                "scheduling.groups.plan",
+                """
+                yield from _undone(self.trial, 0)
+                return Refused(fitting_at_once, reason)
+                """,
+                """
+                return Refused(fitting_at_once, reason)
+                """,
+            ),
+        ),
+        where=(_GROUP,),
+    ),
+    Mutant(
+        name="a-refused-group-sleeps",
+        away="that any event wakes a group that was refused",
+        danger="it waits although its members fit now",
+        edits=(
+            Edit(
+                "scheduling.queue.events",
+                """
+                if not group.plugins or pods_may_help(event, pods, concerned, group.interest):
+                    return WakeUp(event, group)
+                """,
+                """
+                if not group.plugins:
+                    return None
+                if pods_may_help(event, pods, concerned, group.interest):
+                    return WakeUp(event, group)
+                """,
+            ),
+        ),
+        where=(_GROUP,),
+    ),
+    Mutant(
+        name="the-space-of-a-refused-member-is-lost",
+        away="the nomination of a member whose Binding is refused while others of its group are bound",
+        danger="a single pod gets its space, and the group stays half bound",
+        edits=(
+            Edit(
+                _LOOP,
+                """
+                cluster.nominate(commitment.node_name, Nomination(pod, cores))
+                """,
+                """
+                assert cores is not None
+                """,
+            ),
+        ),
+        where=(_GROUP, _REFUSED),
+    ),
+)
