@@ -113,7 +113,7 @@ class Part:
     Pods of one template.
 
     Attributes:
-        labels: those that its controller adds.
+        labels, annotations: those that its controller adds.
         count: pods of one replica.
         name: of the part of a group.
         creates_volumes: claims are created with each pod, apart from those in the template.
@@ -123,6 +123,7 @@ class Part:
     labels: Mapping[str, str] = NO_LABELS
     count: int = 1
     name: str = ""
+    annotations: Mapping[str, str] = NO_LABELS
     creates_volumes: bool = False
 
 
@@ -165,9 +166,12 @@ def _job_set(job_set: Object[_JobSet]) -> _Started:
 
 def _leader_worker_set(groups: Object[_LeaderWorkerSet]) -> _Started:
     """Return groups of a leader and its workers; without a template of its own, the leader is like a worker."""
-    group, labels = groups.spec.leader_worker_template, {"leaderworkerset.sigs.k8s.io/name": groups.name}
-    leader = Part(group.leader_template or group.worker_template, labels, name="leader")
-    workers = Part(group.worker_template, labels, _or_one(group.size) - 1, "worker")
+    prefix, group = "leaderworkerset.sigs.k8s.io", groups.spec.leader_worker_template
+    labels = {f"{prefix}/name": groups.name, f"{prefix}/group-key": groups.name}
+    annotations = (groups.metadata or NO_METADATA).annotations or NO_LABELS
+    said = {key: value for key, value in annotations.items() if key == f"{prefix}/exclusive-topology"}
+    leader = Part(group.leader_template or group.worker_template, labels, name="leader", annotations=said)
+    workers = Part(group.worker_template, labels, _or_one(group.size) - 1, "worker", annotations=said)
     return _or_one(groups.spec.replicas), [leader, workers]
 
 
@@ -228,6 +232,8 @@ def _replicated(kind: str, workload: Object[Any], namespace: str, replicas: int,
     metadata, parts = workload.metadata or NO_METADATA, [part for part in parts if part.count > 0]
     notes = dict.fromkeys((*_exclusive(metadata), *(note for part in parts for note in _left_out(part))))
     pod_sets = [pod_set(part, workload.name, metadata.namespace or namespace) for part in parts]
+    if pod_sets and not pod_sets[0].name and pod_sets[0].template.group is not None:  # all of them start together
+        replicas, pod_sets = 1, [attrs.evolve(pod_sets[0], count=replicas)]
     found = Replicated(replicas, tuple(pod_sets), f"{kind} {workload.name}", tuple(notes))
     pods = replicas * found.pods_per_replica
     if not 0 < pods <= MOST_REPLICAS:
@@ -238,7 +244,7 @@ def _replicated(kind: str, workload: Object[Any], namespace: str, replicas: int,
 def _exclusive(metadata: Metadata) -> Iterator[str]:
     for key, value in (metadata.annotations or NO_LABELS).items():
         if key.endswith("exclusive-topology"):
-            yield f"The annotation {key} is not considered: each group may need a {value} of its own."
+            yield f"That each group may need a {value} of its own (annotation {key}) is not considered."
 
 
 def _left_out(part: Part) -> Iterator[str]:
@@ -276,7 +282,7 @@ def pod_set(part: Part, name: str, namespace: str) -> PodSet:
         name="-".join(filter(None, (name, part.name))),
         namespace=namespace,
         labels={**(said.labels or NO_LABELS), **part.labels},
-        annotations=said.annotations,
+        annotations={**(said.annotations or NO_LABELS), **part.annotations},
     )
     pod = PODS.decode(msgspec.json.encode(wire.Pod(metadata, spec))).value
     if pod is None or isinstance(pod, Malformed):

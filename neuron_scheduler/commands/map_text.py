@@ -250,7 +250,7 @@ class MapText:
         else:
             for name, machines in grouped(fleet, self.by):
                 yield ""
-                yield from self._heading(sums(name, machines))
+                yield from self._heading(f"{sums(name, machines)}{_intact(machines) if self.by == BY[1] else ''}")
                 yield from self._pictures(machines) if pictures else self._table(machines)
         if fleet.machines:
             yield from self._legend(fleet.machines, pictures=pictures)
@@ -343,6 +343,15 @@ def sums(name: str, machines: Sequence[MachinePicture]) -> str:
     of = reduce(with_machine, machines, TypeSummary(name))
     total = f"{name}: {counted(of.nodes, 'node')}, {counted(of.devices, 'device')}"
     return f"{total}: {of.free} free (largest block {of.largest_block}), {of.used} used, {of.withheld} withheld"
+
+
+def _intact(machines: Sequence[MachinePicture]) -> str:
+    """Return whether all machines of an UltraServer are there and wholly free; empty if that is not known."""
+    size = machines[0].ultraserver_size
+    if not size:
+        return ""
+    whole = sum(machine.free_devices == machine.devices for machine in machines)
+    return "; intact" if whole == size else f"; broken, {whole} of {size} machines are free"
 
 
 def _unusual(machine: MachinePicture) -> Segments:

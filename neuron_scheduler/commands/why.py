@@ -100,6 +100,7 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
 def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     from neuron_scheduler.explain.waiting import waiting_list
     from neuron_scheduler.settings.profile_config import RESERVED
+    from neuron_scheduler.steps import run
 
     pods = [
         pod
@@ -108,7 +109,7 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
         and pod.scheduler_name != RESERVED  # it asks an autoscaler for a machine, and waits for nothing else
         and (arguments.all_namespaces or pod.namespace == reading.namespace)
     ]
-    waiting = waiting_list(reading.capture.cluster, pods, reading.profile_for)
+    waiting = run(waiting_list(reading.capture.cluster, pods, reading.profile_for))
     return attrs.evolve(waiting, notes=(*waiting.notes, *_decided_by_others(pods, reading)))
 
 

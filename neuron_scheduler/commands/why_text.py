@@ -34,6 +34,7 @@ MOST_LISTED: Final = 3
 CAUSES: Final[Mapping[str, str]] = {
     Cause.UNTRIED: "It has not been tried yet.",
     Cause.GATED: "Its scheduling gates must be removed first, by whoever set them.",
+    Cause.GROUP: "Its group needs more members than exist, and they are placed together.",
     Cause.ERROR: "The last attempt ended in an error; it is tried again.",
     Cause.CAPACITY: "Too few Neuron devices or cores are free, or no node has so many.",
     Cause.FRAGMENTATION: "Enough Neuron devices or cores are free, but in pieces: no node has such a free block.",
@@ -79,7 +80,8 @@ class WhyText:
             yield ""
             yield from self.paragraphs.wrapped(explanation.capacity_request)
         if explanation.groups:
-            yield from self.paragraphs.section(f"Nodes by reason ({counted(explanation.nodes, 'node')})")
+            alone = ", for this pod alone" if explanation.pod.group else ""
+            yield from self.paragraphs.section(f"Nodes by reason ({counted(explanation.nodes, 'node')}{alone})")
             yield from self._groups(explanation.groups)
         if explanation.changes:
             yield from self.paragraphs.section("What would let it in")
@@ -89,6 +91,7 @@ class WhyText:
 
     def _title(self, pod: PodSummary, verdict: Verdict) -> Iterator[str]:
         about = [*filter(None, [pod.asks]), f"priority {pod.priority}"]
+        about += [f"group {clipped(pod.group)}"] if pod.group else []
         old = age(self.now - pod.created) if pod.created and self.now else ""
         states = {
             Verdict.FITS: ("fits", GREEN),
@@ -194,12 +197,15 @@ def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = Fals
     if not waiting.pods:
         yield f"No pod that asks for Neuron waits {place}."
         return
-    rows = [["NAMESPACE", "NAME", "ASKS FOR", "AGE", "CAUSE", "SCHEDULER", "MESSAGE"]]
+    grouped = any(line.pod.group for line in waiting.pods)
+    rows = [["NAMESPACE", "NAME", "ASKS FOR", "AGE", "CAUSE", *(["GROUP"] if grouped else []), "SCHEDULER", "MESSAGE"]]
     for line in waiting.pods:
         pod = line.pod
         old = age(now - pod.created) if pod.created and now else "<unknown>"
-        rows.append([pod.namespace, pod.name, pod.asks, old, line.cause or "fits", pod.scheduler_name, line.message])
-    yield from table(rows if wide else [row[:5] for row in rows])
+        group = [pod.group] if grouped else []
+        cells = [pod.namespace, pod.name, pod.asks, old, line.cause or "fits", *group, pod.scheduler_name, line.message]
+        rows.append(cells)
+    yield from table(rows if wide else [row[:-2] for row in rows])
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

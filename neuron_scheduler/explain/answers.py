@@ -56,6 +56,7 @@ class PodSummary:
     Attributes:
         created: seconds since the epoch; 0 if it is not known, as for a pod from a file.
         asks: what it asks for of Neuron, such as `8 Neuron devices (4 + 4)`; empty if nothing.
+        group: the name of the pods that start together with it; empty if it is in no group.
     """
 
     namespace: str
@@ -64,6 +65,7 @@ class PodSummary:
     priority: int = 0
     created: float = 0.0
     asks: str = ""
+    group: str = ""
 
 
 @attrs.frozen
@@ -290,6 +292,7 @@ class MachinePicture:
         free_blocks: sizes in devices of the free blocks that pods can get, the largest first; they add up to
             `free_devices`, and each is a legal count.
         zone, ultraserver: from its labels; empty if it has none.
+        ultraserver_size: how many machines such an UltraServer has; 0 if that is not known.
     """
 
     node_name: str
@@ -307,6 +310,7 @@ class MachinePicture:
     set_aside: bool = False
     zone: str = ""
     ultraserver: str = ""
+    ultraserver_size: int = 0
 
 
 @attrs.frozen

@@ -1,13 +1,14 @@
 """
 How many more replicas of a workload fit, where they go, and what limits the rest.
 
-Every figure is found by placing pods on a fork, one after the other, by the decision of the running scheduler. The fork
-is made in the first step, so later changes of the cluster do not count. Does not evict: pods stay where they are, and
-space that is kept for pending pods is not free. Pods that wait already are not placed first.
+Every figure is found by placing pods on a fork, one after the other, by the decision of the running scheduler. Pods
+that start together are placed as a whole, by its plan for a group. The fork is made in the first step, so later changes
+of the cluster do not count. Does not evict: pods stay where they are, and space that is kept for pending pods is not
+free. Pods that wait already are not placed first.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import Final
 
 import attrs
@@ -15,11 +16,14 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, fit_error
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error
 from neuron_scheduler.scheduling.cycle.what_if import Placer
+from neuron_scheduler.scheduling.groups.gang import Plan, complaint_about, gang_of
+from neuron_scheduler.scheduling.groups.plan import planned
 
 MOST_PODS: Final = 1000
 """Pods that are placed if more were not asked for."""
@@ -82,15 +86,16 @@ def how_many_of(
     yield
     placer, placed, limit = Placer(fork), list[PlacedPod](), None
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
-    for replica, pod_set in _in_order(workload, bound):
-        pod = _copy_of(fork, pod_set.template)
-        result = yield from placer.place(pod, profile)
-        if isinstance(result, NoNode):
-            yield from placer.warmup.of_refusal(fork, pod, profile)
-            refused = fit_error(fork, pod, profile, result)
-            limit = Limit(refused.text, refused.cause, replica, pod_set.name)
+    for replica, parts in _in_order(workload, bound):
+        group = parts[0].template.group
+        if group is None:
+            found = yield from _alone(placer, parts[0], profile, replica)
+        else:
+            found = yield from _as_a_whole(placer, parts, group, profile, replica)
+        if isinstance(found, Limit):
+            limit = found
             break
-        placed.append(_placed_pod(fork, result, pod, replica, pod_set.name))
+        placed += found
     total, wanted = bound if limit is None else limit.replica - 1, workload.replicas
     return Fit(
         name=workload.name,
@@ -105,16 +110,49 @@ def how_many_of(
     )
 
 
-def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, PodSet]]:
-    """Yield each pod to be placed: the number of its replica, and its set."""
+def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, list[PodSet]]]:
+    """Yield what is placed at once: the number of the replica, and the set of a pod, or of each member of a group."""
     for replica in range(1, most + 1):
-        for pod_set in workload.pod_sets:
-            yield from repeat((replica, pod_set), pod_set.count)
+        for key, sets in groupby(workload.pod_sets, key=lambda each: each.template.group and each.template.group.key):
+            pods = [each for pod_set in sets for each in repeat(pod_set, pod_set.count)]
+            yield from ((replica, part) for part in ([pods] if key else [[each] for each in pods]))
 
 
-def _copy_of(fork: Cluster, template: Pod) -> Pod:
-    """Return one more pod like the template."""
-    name = f"{template.name}/{fork.pod_count}"  # no object has such a name, and no pod that was placed before
+def _alone(
+    placer: Placer, part: PodSet, profile: Profile, replica: int
+) -> Generator[None, None, list[PlacedPod] | Limit]:
+    """Place one pod."""
+    fork, pod = placer.fork, _copy_of(placer.fork, part.template)
+    result = yield from placer.place(pod, profile)
+    if isinstance(result, Decision):
+        return [_placed_pod(fork, result, pod, replica, part.name)]
+    yield from placer.warmup.of_refusal(fork, pod, profile)
+    refused = fit_error(fork, pod, profile, result)
+    return Limit(refused.text, refused.cause, replica, part.name)
+
+
+def _as_a_whole(
+    placer: Placer, parts: Sequence[PodSet], group: PodGroup, profile: Profile, replica: int
+) -> Generator[None, None, list[PlacedPod] | Limit]:
+    """Place a group, every member of it or none, as a group of its own beside those that exist."""
+    fork = placer.fork
+    own = attrs.evolve(group, key=attrs.evolve(group.key, name=f"{group.key.name}/{replica}"), least=0, expected=0)
+    pods = [attrs.evolve(_copy_of(fork, part.template, number), group=own) for number, part in enumerate(parts)]
+    for pod in pods:
+        fork.groups.put(pod)
+    gang, names = gang_of(fork, pods), {pod.uid: part.name for pod, part in zip(pods, parts, strict=True)}
+    refused = complaint_about(fork, gang)
+    if refused is None:
+        plan = yield from planned(fork, gang, profile, placer.warmup)
+        if isinstance(plan, Plan):
+            return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.taken]
+        refused = plan.fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
+    return Limit(refused.text, refused.cause, replica)
+
+
+def _copy_of(fork: Cluster, template: Pod, number: int = 0) -> Pod:
+    """Return one more pod like the template; `number` tells those apart that are placed together."""
+    name = f"{template.name}/{fork.pod_count + number}"  # no object has such a name, and no pod that was placed before
     return attrs.evolve(template, uid=name, name=name, node_name="", nominated_node_name="", allocation=NO_LABELS)
 
 

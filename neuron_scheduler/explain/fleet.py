@@ -17,7 +17,7 @@ from neuron_scheduler.explain import inventory
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
 from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.node import BETA_ZONE_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.node import BETA_ZONE_LABEL, ULTRASERVER_2, ULTRASERVER_4, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -25,13 +25,16 @@ from neuron_scheduler.neuron.packing import runs
 
 ROWS_A_STEP: Final = 16
 _WITHHELD, _UNCLEAR = -2 << 16, -1 << 16  # ranks below that of any number of devices outside of a block
-_ULTRASERVER_LABELS: Final = (
-    "neuron.amazonaws.com/ultraserver-server-id-4",
-    "neuron.amazonaws.com/ultraserver-server-id-2",
-    "topology.k8s.aws/ultraserver-id",
-    "topology.k8s.aws/capacity-block-id",
-)
-"""The first one that a node has counts; on Trn3 the reservation's id stands for the UltraServer."""
+_ULTRASERVER_LABELS: Final = {
+    ULTRASERVER_4: 4,
+    ULTRASERVER_2: 2,
+    "topology.k8s.aws/ultraserver-id": 0,
+    "topology.k8s.aws/capacity-block-id": 0,
+}
+"""
+The first one that a node has counts; on Trn3 the reservation's id stands for the UltraServer. With the number of its
+machines, 0 if that is not known.
+"""
 
 
 def fleet(cluster: Cluster) -> Generator[None, None, Fleet]:
@@ -84,7 +87,7 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int
     (stock,) = inventory.stock_of(node_info)
     (left,) = inventory.stock_of(node_info.with_nominated(inventory.PLAIN_POD.priority))
     free, blocks = (0, ()) if withheld else (left.free, left.blocks)
-    unclear = usage.unknown_holders > 0
+    unclear, (ultraserver, size) = usage.unknown_holders > 0, _ultraserver(node)
     picture = MachinePicture(
         node_name=node.name,
         instance_type=stock.instance_type,
@@ -100,7 +103,8 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int
         withheld=withheld,
         set_aside=node_info.set_aside is not None,
         zone=node.labels.get(ZONE_LABEL) or node.labels.get(BETA_ZONE_LABEL, ""),
-        ultraserver=_ultraserver(node),
+        ultraserver=ultraserver,
+        ultraserver_size=size,
     )
     outside = free - max(blocks, default=0)
     return (_WITHHELD if withheld else _UNCLEAR if unclear or usage.double_booked else -outside), picture
@@ -152,5 +156,6 @@ def _runs(cores: CoreMask) -> tuple[tuple[int, int], ...]:
     return tuple((first, first + length - 1) for first, length in runs(int(cores)))
 
 
-def _ultraserver(node: Node) -> str:
-    return next(filter(None, (domain_of(node, key) for key in _ULTRASERVER_LABELS)), "")
+def _ultraserver(node: Node) -> tuple[str, int]:
+    found = ((domain, size) for key, size in _ULTRASERVER_LABELS.items() if (domain := domain_of(node, key)))
+    return next(found, ("", 0))

@@ -14,13 +14,14 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Waiting, WaitingPod
+from neuron_scheduler.explain.groups import Waits, with_its_group
 from neuron_scheduler.explain.why import summary_of
 from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.capability import size_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 from neuron_scheduler.scheduling.queue.places import Place
@@ -100,9 +101,11 @@ def size_labels(request: NeuronRequest) -> SizeLabels:
 _EVERY_PLUGIN: Final = frozenset(plugin.name for plugin in PLUGINS)
 
 
-def waiting_list(cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]) -> Waiting:
+def waiting_list(
+    cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]
+) -> Generator[None, None, Waiting]:
     """
-    Return a line for each pending pod, in their order.
+    Return a line for each pending pod, in their order; yields between them.
 
     Args:
         cluster: it is not changed.
@@ -110,15 +113,21 @@ def waiting_list(cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Po
         profile_of: the profile by which a pod is decided.
     """
     known: dict[tuple[str, Signature], tuple[str, str]] = {}
+    grouped: dict[str, Decision | Waits] = {}
     lines = []
     for pod in pods:
         profile = profile_of(pod)
-        if pod.nominated_node_name:  # what is kept for it is kept from the others
+        if pod.group is not None:
+            if pod.uid not in grouped:
+                grouped |= yield from with_its_group(cluster.fork(), pod, profile)
+            cause, message = _said(grouped[pod.uid])
+        elif pod.nominated_node_name:  # what is kept for it is kept from the others
             cause, message = _state(cluster, pod, profile)
         else:
             key = (profile.scheduler_name, signature_of(pod, _EVERY_PLUGIN))
             cause, message = known.get(key) or known.setdefault(key, _state(cluster, pod, profile))
         lines.append(WaitingPod(summary_of(pod), cause, message))
+        yield
     return Waiting(tuple(lines), total=len(lines))
 
 
@@ -126,7 +135,12 @@ def _state(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[str, str]:
     """Return the cause and the message; both say that a pod with gates is not tried."""
     if pod.gates:
         return Cause.GATED, f"Scheduling is blocked by gates: {', '.join(pod.gates)}."
-    decision = schedule_pod(cluster, pod, profile)
+    return _said(schedule_pod(cluster, pod, profile))
+
+
+def _said(decision: Decision | FitError | Waits) -> tuple[str, str]:
+    if isinstance(decision, Waits):
+        return decision.cause, decision.message
     if isinstance(decision, Decision):
         return "", f"Fits now, on {decision.node_name}."
     return decision.cause, decision.text

@@ -25,6 +25,7 @@ from neuron_scheduler.explain.answers import (
 )
 from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of
 from neuron_scheduler.explain.changes.search import changes
+from neuron_scheduler.explain.groups import Waits, with_its_group
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
@@ -38,6 +39,7 @@ from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
     Decision,
+    NoNode,
     cause_of,
     decide_on,
     diagnosis,
@@ -80,10 +82,19 @@ def explain_pod(
 def _of_pending_pod(
     fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
 ) -> Generator[None, None, Explanation]:
-    result, live, nodes = select_node(fork, pod, profile), fork.view.live, fork.view.node_count
-    notes = tuple(notes_on(pod, profile))
+    result: Decision | NoNode | Waits
+    if pod.group is None:
+        result = select_node(fork, pod, profile)
+    else:
+        result = (yield from with_its_group(fork.fork(), pod, profile))[pod.uid]
+    live, nodes, notes = fork.view.live, fork.view.node_count, tuple(notes_on(pod, profile))
     yield
-    if isinstance(result, Decision):
+    if isinstance(result, Waits):
+        fork.clear_nomination(pod.uid)
+        groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile), among=live)
+        answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups)
+        answer = attrs.evolve(answer, notes=(*notes, ALONE))
+    elif isinstance(result, Decision):
         fork.clear_nomination(pod.uid)
         groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile), among=live)
         answer = Explanation(summary_of(pod), Verdict.FITS, _fits(pod, result), nodes=nodes, groups=groups, notes=notes)
@@ -209,12 +220,14 @@ def summary_of(pod: Pod) -> PodSummary:
         priority=pod.priority,
         created=pod.created,
         asks=asked(pod.neuron),
+        group="" if pod.group is None else pod.group.key.name,
     )
 
 
 SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 """kube-apiserver's message in the condition of a gated pod."""
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
+ALONE: Final = "The nodes are those for this pod alone; what would let a whole group in is not tried."
 
 
 def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
@@ -226,6 +239,8 @@ def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
         )
     if pod.gates:
         yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
+    if pod.group is not None:
+        yield f"It is in group {clipped(pod.group.key.name)}: enough members get a node at once, or none does."
 
 
 def ids_in(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:

@@ -76,7 +76,9 @@ def as_seen(value: Any, names: Names) -> Any:
             seen = tuple(as_seen(item, names) for item in value)
         case LeavingPod() if value.namespace not in names:
             seen = attrs.evolve(value, namespace="", name="", budgets=())
-        case PodSummary() | Holder() if value.namespace not in names:
+        case PodSummary() if value.namespace not in names:
+            seen = attrs.evolve(value, namespace="", name="", group="")
+        case Holder() if value.namespace not in names:
             seen = attrs.evolve(value, namespace="", name="")
         case WaitingPod() | RecentDecision() if value.pod.namespace not in names:  # the message may name its claims
             seen = attrs.evolve(value, pod=as_seen(value.pod, names), message="")

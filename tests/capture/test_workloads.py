@@ -12,6 +12,7 @@ from neuron_scheduler.capture.workloads import read_workload
 from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.thoroughness import examples
 
@@ -121,7 +122,7 @@ def test_a_leader_worker_set_has_groups() -> None:
 
 
 def test_an_exclusive_topology_is_noted() -> None:
-    """It is an annotation from which a webhook makes constraints; they are not known here."""
+    """A group goes into one domain; that it shares it with no other is a webhook's, and is not known here."""
     key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
     workload = read(
         {
@@ -130,7 +131,10 @@ def test_an_exclusive_topology_is_noted() -> None:
             "spec": {"leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE}},
         }
     )
-    assert workload.notes == (f"The annotation {key} is not considered: each group may need a rack of its own.",)
+    assert workload.notes == (f"That each group may need a rack of its own (annotation {key}) is not considered.",)
+    assert {pods.template.group for pods in workload.pod_sets} == {
+        PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "w"), together=(Together("rack"),))
+    }
 
 
 @pytest.mark.parametrize("own", ["scratch", "data"])

@@ -11,7 +11,7 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.commands.map_text import MapText, grouped, sums
 from neuron_scheduler.explain.answers import Fleet, Holder
 from neuron_scheduler.explain.fleet import fleet
-from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.steps import run
@@ -128,6 +128,26 @@ def test_groups() -> None:
     assert "Zone y: 1 node, 16 devices: 16 free" in text(drawn(nodes), by="zone")
     many = [node(f"n{i}", TRN1, labels={ZONE_LABEL: "x"}) for i in range(9)]
     assert "  n0  ···· ···· ···· ····  16/16 free  16  trn1.32xlarge" in text(drawn(many), by="zone").split("\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "machines", "said"),
+    [
+        (ULTRASERVER_4, 4, "; intact"),
+        (ULTRASERVER_2, 2, "; intact"),
+        (ULTRASERVER_4, 3, "; broken, 3 of 4 machines are free"),
+        ("topology.k8s.aws/capacity-block-id", 4, ""),
+    ],
+)
+def test_an_ultraserver_is_intact_or_broken(key: str, machines: int, said: str) -> None:
+    """It is intact if all of its machines are there and free; one that is used in part or cordoned breaks it."""
+    nodes = [node(f"n{i}", "trn2u.48xlarge", labels={key: "s1"}) for i in range(machines)]
+    cordoned = [*nodes[1:], attrs.evolve(nodes[0], unschedulable=True)]
+    used = (pod("p", devices=1, on="n0", ids=(0,)),)
+    fleets = (drawn(nodes), drawn(nodes, used), drawn(cordoned))
+    lines = [next(line for line in text(f, 200, by="ultraserver").split("\n") if " s1" in line) for f in fleets]
+    assert lines[0].partition(" withheld")[2] == said
+    assert ["; broken, " in line for line in lines[1:]] == [bool(said)] * 2
 
 
 def test_one_node() -> None:

@@ -197,6 +197,22 @@ def test_the_columns() -> None:
     assert first.endswith("0/5 ...")
 
 
+def test_a_group_is_named_where_there_is_one() -> None:
+    """In the title of its pod, and in a column of the list if some pod is in a group."""
+    member = PodSummary("ml", "train-0", "my-scheduler", asks="16 Neuron devices", group="train")
+    nodes = (NodeGroup(3, ("a",)),)
+    lines = [*WhyText(Paragraphs()).lines(Explanation(member, Verdict.WAITS, "", nodes=3, groups=nodes))]
+    assert lines[0] == "ml/train-0 waits (16 Neuron devices, priority 0, group train)"
+    assert "Nodes by reason (3 nodes, for this pod alone)" in lines
+    alone = WaitingPod(PodSummary("ml", "solo"), "capacity", "0/5 ...")
+    heading, first, second = waiting_lines(Waiting((WaitingPod(member, "group", "3 of 4 ..."), alone)), "", 0.0)
+    assert heading.endswith("CAUSE      GROUP")
+    assert first.endswith("group      train")
+    assert second.endswith("capacity")
+    wide = [*waiting_lines(Waiting((alone, WaitingPod(member, "group", "3 of 4 ..."))), "", 0.0, wide=True)]
+    assert wide[2].split("   ")[-3:] == ["train", "my-scheduler", "3 of 4 ..."]
+
+
 def test_nobody_waits() -> None:
     """A sentence in place of an empty table."""
     assert list(waiting_lines(Waiting(()), "in namespace ml", 0.0)) == [

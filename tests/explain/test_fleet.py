@@ -63,6 +63,7 @@ def test_a_machine() -> None:
         free_blocks=(8, 1, 1, 1),
         zone="us-east-1a",
         ultraserver="bog79p1y8tetj5uu",
+        ultraserver_size=4,
     )
 
 

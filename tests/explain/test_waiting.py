@@ -126,7 +126,7 @@ def test_every_line_is_the_decision(seed: int) -> None:
         [random_objects.bound_pod(dice, f"b{number}") for number in range(12)],
     )
     pods = [random_objects.pending_pod(dice, f"p{number}") for number in range(20)]
-    answer = waiting_list(cluster, pods, lambda _: PROFILE)
+    answer = run(waiting_list(cluster, pods, lambda _: PROFILE))
     assert [(line.pod.namespace, line.pod.name) for line in answer.pods] == [(p.namespace, p.name) for p in pods]
     for line, waiting in zip(answer.pods, pods, strict=True):
         decision = schedule_pod(cluster, waiting, PROFILE)
@@ -142,7 +142,7 @@ def test_replicas_are_decided_once() -> None:
     pods = [pod(f"p{number}", devices=16, priority=1) for number in range(1000)]
     gated = pod("gated", devices=1, gates=("quota",))
     with patch.object(module, "schedule_pod", wraps=schedule_pod) as decided:
-        answer = waiting_list(cluster, [*pods, gated], lambda _: PROFILE)
+        answer = run(waiting_list(cluster, [*pods, gated], lambda _: PROFILE))
     assert decided.call_count == 1
     assert answer.total == 1001
     assert answer.pods[-1].message == "Scheduling is blocked by gates: quota."
@@ -153,6 +153,7 @@ def test_what_is_kept_for_one_pod_is_not_free_for_its_like() -> None:
     cluster = cluster_of([node("a", "trn1.32xlarge")])
     kept_for = pod("q", devices=16, nominated_node_name="a")
     cluster.nominate("a", Nomination(kept_for, CoreMask((1 << 32) - 1)))
-    answer = waiting_list(cluster, [pod("p", devices=16), kept_for, pod("r", devices=16)], lambda _: PROFILE)
+    waiting = [pod("p", devices=16), kept_for, pod("r", devices=16)]
+    answer = run(waiting_list(cluster, waiting, lambda _: PROFILE))
     assert [line.cause for line in answer.pods] == ["nominated", "", "nominated"]
     assert answer.pods[1].message == "Fits now, on a."

@@ -23,7 +23,7 @@ MESSAGE = (
     "0/4 nodes are available: 1 Insufficient aws.amazon.com/neuron, 3 node(s) didn't match Pod's node"
     " affinity/selector. Capacity: 4 Neuron devices free on 1 node, pod needs 8."
 )
-TRAIN = PodSummary("ml", "train-1", "my-scheduler", 0, 1.0, "8 Neuron devices")
+TRAIN = PodSummary("ml", "train-1", "my-scheduler", 0, 1.0, "8 Neuron devices", "train")
 
 
 def torus(name: str = "trn1-a", *, holders: tuple[Holder, ...] = (), cores: str = "f" * 32) -> MachinePicture:

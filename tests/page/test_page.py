@@ -95,7 +95,7 @@ async def test_what_waits_and_why(tab: Tab) -> None:
     """A pod has its cause and message; opened, it has every part of the explanation, which an update refreshes."""
     await with_names(tab)
     row = await tab.evaluate("document.querySelector('#waiting summary').innerText")
-    for words in ("ml/train-1", "8 Neuron devices", "capacity", examples.MESSAGE):
+    for words in ("ml/train-1", "8 Neuron devices · group train", "capacity", examples.MESSAGE):
         assert words in row
     await tab.evaluate("document.querySelector('#waiting summary').click()")
     await tab.until("document.querySelector('#waiting .why h3')")
@@ -143,7 +143,7 @@ async def test_hostile_names_are_text(tab: Tab, scheduler: FakeScheduler) -> Non
     """HTML stays text, and what turns or hides text is made visible, in every place that shows a name."""
     evil = "<img src=x onerror=alert(1)>\u202egpj.exe\x1b[31m" + "long" * 60
     seen = evil.replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
-    pod = PodSummary(evil, evil, asks=evil)
+    pod = PodSummary(evil, evil, asks=evil, group=evil)
     machine = attrs.evolve(
         examples.torus(evil, holders=(Holder(evil, evil, ((0, 1),)),), cores="hh" + "f" * 30),
         instance_type=evil, zone=evil, withheld=evil, ultraserver=evil,

@@ -57,7 +57,7 @@ class Reader:
         source: where the address of the API server comes from.
         namespace: where the scheduler is, or will be, installed.
         names: scheduler names that the user has given; empty for those of the installation.
-        now: seconds since the epoch, for the age of the Lease.
+        now: seconds since the epoch, for the ages of the Lease and of pods.
     """
 
     client: Client
@@ -92,6 +92,7 @@ class Reader:
             for name, read in reads.items():
                 tasks.start_soon(keep, name, read)
         if not isinstance(found["pods"], Unread):
+            found["members"] = tuple(pod for pod in found["pods"] if pod.group is not None and not pod.terminating)
             found["pods"] = tuple(filter(kinds.asks, found["pods"]))
         for name in ("policies", "policy_bindings"):
             found[name] = found[name] if isinstance(found[name], Unread) else dict(found[name])
@@ -103,6 +104,7 @@ class Reader:
             lease_name=self.lease_name,
             given_names=self.names,
             program_version=__version__,
+            taken=self.now(),
             malformed=tuple(sorted(f"{each.kind} {each.key}: {each.reason}" for each in self._malformed)),
             unreadable_pods=tuple(_unreadable(each) for each in self._malformed if each.kind == PODS.kind),
             **found,

@@ -19,7 +19,15 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.commands.check.subjects import api_server, installation, nodes, other_schedulers, pods, policies
+from neuron_scheduler.commands.check.subjects import (
+    api_server,
+    groups,
+    installation,
+    nodes,
+    other_schedulers,
+    pods,
+    policies,
+)
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Finding, Severity
 from neuron_scheduler.commands.check.subjects.nodes import machines
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
@@ -60,6 +68,7 @@ SUBJECTS: Final = (
     Subject("capacity-requests", "Capacity requests", installation.of_asking),
     Subject("other-schedulers", "Other schedulers", other_schedulers.findings),
     Subject("allocations", "Allocations", pods.of_allocations),
+    Subject("groups", "Groups of pods", groups.findings),
     Subject("pods", "Scheduler names", pods.of_names),
 )
 

@@ -41,7 +41,8 @@ function draw(now) {
 function row(item, old) {
   const {pod} = item;
   const head = [
-    element("span", {class: "name"}, podName(pod)), element("span", {class: "asks"}, pod.asks),
+    element("span", {class: "name"}, podName(pod)),
+    element("span", {class: "asks"}, pod.group ? `${pod.asks} · group ${pod.group}` : pod.asks),
     element("span", {class: "badge"}, item.cause), element("span", {class: "age"}),
     element("span", {class: "message"}, item.message || (pod.name ? "Not tried yet." : ""))];
   if (!pod.name) return element("li", {}, element("div", {class: "row"}, head));

@@ -59,7 +59,12 @@ async def test_nodes_and_pods() -> None:
     odd = wire_objects.pod("odd", spec={"containers": 7, "nodeName": "n"})
     asking = neuron_pod("placeholder", 16)
     asking["metadata"]["namespace"] = "neuron-scheduler-capacity"
-    pods = [*plain, asking, neuron_pod("ours", 4, on="n"), odd]
+    launcher, ending = (wire_objects.pod(name) for name in ("launcher", "ending"))
+    for member in (launcher, ending):
+        prefix = "pod-group.scheduling.sigs.k8s.io"
+        member["metadata"]["labels"] = {f"{prefix}/name": "train", f"{prefix}/min-available": "2"}
+    ending["metadata"]["deletionTimestamp"] = "2026-11-22T10:00:00Z"
+    pods = [*plain, asking, neuron_pod("ours", 4, on="n"), odd, launcher, ending]
     nodes = [wire_objects.node("n"), wire_objects.node("odd", spec={"taints": 7})]
     lease = {
         "metadata": {"name": "my-scheduler", "namespace": "kube-system", "resourceVersion": "3"},
@@ -74,6 +79,8 @@ async def test_nodes_and_pods() -> None:
     assert server.requests.count(PODS) == 2
     assert [node.name for node in snapshot.nodes if "cannot be read" in node.refusal] == ["odd"]
     assert [pod.key for pod in snapshot.pods] == ["default/ours"]
+    assert [pod.key for pod in snapshot.members] == ["default/launcher"]
+    assert snapshot.taken == 1795341607.0
     assert [pod.key for pod in snapshot.unreadable_pods] == ["default/odd"]
     assert [text.partition(": ")[0] for text in snapshot.malformed] == ["Pod default/odd"]
     assert snapshot.lease == Lease("my-scheduler-5f6d-x_0a1b", 15, 7.0)

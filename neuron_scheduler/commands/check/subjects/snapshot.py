@@ -140,10 +140,12 @@ class Snapshot:
         lease_name: of the Lease in that namespace.
         given_names: scheduler names that the user has given; empty for those of the installation.
         pods: all that ask for Neuron and have not ended, but no placeholders.
+        members: pods that are in a group and are not being deleted, whatever they ask for.
         unreadable_pods: of which only names, uid and node are known; they may ask for Neuron.
         deployments: those of schedulers, in all namespaces.
         daemon_sets: those of the device plugin, in all namespaces.
         malformed: objects that cannot be read, other than nodes, with the reason.
+        taken: when it was read, in seconds since the epoch.
         rights: whether our ServiceAccount has each right that it needs; empty if we are not installed there.
         lacking: what asking for machines needs and is not there; None if no profile asks for them.
     """
@@ -157,6 +159,7 @@ class Snapshot:
     program_version: str = ""
     nodes: tuple[Node, ...] | Unread = ()
     pods: tuple[Pod, ...] | Unread = ()
+    members: tuple[Pod, ...] = ()
     unreadable_pods: tuple[Pod, ...] = ()
     deployments: tuple[SeenWorkload, ...] | Unread = ()
     daemon_sets: tuple[SeenWorkload, ...] | Unread = ()
@@ -164,6 +167,7 @@ class Snapshot:
     policies: Specs | Unread = attrs.field(factory=dict)
     policy_bindings: Specs | Unread = attrs.field(factory=dict)
     malformed: tuple[str, ...] = ()
+    taken: float = 0.0
     rights: Mapping[str, bool] | Unread = attrs.field(factory=dict)
     lacking: tuple[str, ...] | Unread | None = None
 

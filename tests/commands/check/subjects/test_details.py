@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from neuron_scheduler.commands.check.subjects import (
     api_server,
     commands,
+    groups,
     installation,
     nodes as nodes_subject,
     other_schedulers,
@@ -19,7 +20,9 @@ from neuron_scheduler.commands.check.subjects import (
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME
 from neuron_scheduler.commands.check.subjects.nodes import Machines, has_neuron_type, machines
-from neuron_scheduler.commands.check.subjects.snapshot import Lease
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, Unread
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
     BEFORE,
@@ -27,6 +30,7 @@ from tests.support.snapshots import (
     edited,
     extension,
     foreign,
+    ours,
     plugin,
     policies,
     rewritten,
@@ -294,3 +298,36 @@ def test_the_supported_versions_are_the_documented_ones() -> None:
 def test_versions(version: str, code: str) -> None:
     """Numbers are compared, whatever a distribution adds."""
     assert [finding.code for finding in api_server.findings(sick(version=version))] == [code]
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+TRAIN: Final = PodGroup(GroupKey(Dialect.COSCHEDULING, "ml", "train"), least=3, expected=3)
+THEIRS: Final = pod("launcher", group=TRAIN, scheduler_name="default-scheduler")
+
+
+def groups_found(*members: Pod, **fields: Any) -> dict[str, tuple[str, ...]]:
+    """Return what is found of groups, by code, with the objects."""
+    snapshot = sick(members=members, **{"taken": 3600.0} | fields)
+    return {finding.code: finding.objects for finding in groups.findings(snapshot)}
+
+
+def test_a_launcher_counts_and_members_that_were_just_created_are_waited_for() -> None:
+    """It asks for no Neuron, and may be another scheduler's; a group is given ten minutes since its last member."""
+    workers = [ours(f"worker-{number}", group=TRAIN, created=2000.0 + number) for number in range(2)]
+    assert groups_found(*workers) == {"group-incomplete": ("ml/train: 2 of 3",)}
+    assert groups_found(*workers, taken=2600.0) == groups_found(*workers, THEIRS) == {"groups": ()}
+    inferred = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "ml", "serve"), expected=3)
+    assert groups_found(ours("leader", group=inferred)) == {"groups": ()}
+
+
+def test_only_members_that_wait_for_us_matter() -> None:
+    """A group that runs, or is kube-scheduler's, is no fault; a preferred or unread topology is none."""
+    running = [ours(f"w-{priority}", group=TRAIN, on="trn1-a", priority=priority) for priority in (0, 5)]
+    assert groups_found(*running, THEIRS) == {}
+    assert groups_found(*running, ours("w", group=TRAIN)) == {"groups": ()}
+    extender = deployment("k8s-neuron-scheduler", "extender")
+    assert groups_found(THEIRS, deployments=(extender,)) == {"groups-of-kube-scheduler": ("ml/train",)}
+    strict, wished = (ours("w", group=PodGroup(TRAIN.key, together=(Together("rack", r),))) for r in (True, False))
+    assert groups_found(strict) == {"group-topology": ("ml/train: rack",)}
+    assert groups_found(wished) == groups_found(strict, nodes=Unread("list nodes")) == {"groups": ()}

@@ -16,6 +16,7 @@ from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, 
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
@@ -48,6 +49,15 @@ def with_pod(another: Pod) -> Snapshot:
     """Return the healthy cluster with one more pod."""
     return sick(pods=(*HEALTHY.pods, another))
 
+
+def with_group(*members: Pod) -> Snapshot:
+    """Return the healthy cluster with members of groups that wait, an hour after they were created."""
+    return sick(members=members, taken=3600.0)
+
+
+TRAIN: Final = PodGroup(GroupKey(Dialect.COSCHEDULING, "ml", "train"), least=3, expected=3)
+LAUNCHER: Final = pod("launcher", group=TRAIN, scheduler_name="default-scheduler", on="m5")
+WORKERS: Final = [ours(f"worker-{number}", devices=16, group=TRAIN) for number in range(2)]
 
 CASES: Final[dict[str, Snapshot]] = {
     # API server
@@ -103,6 +113,15 @@ CASES: Final[dict[str, Snapshot]] = {
     "allocations-unknown": sick(pods=FORBIDDEN),
     "allocations-overlap": with_pod(ours("c", devices=4, on="trn1-a", ids=range(4))),
     "allocations-unreadable": with_pod(ours("c", devices=4, on="trn1-b")),
+    # groups of pods
+    "groups": with_group(LAUNCHER, *WORKERS),
+    "group-incomplete": with_group(*WORKERS),
+    "group-priorities": with_group(LAUNCHER, WORKERS[0], attrs.evolve(WORKERS[1], priority=1)),
+    "group-topology": with_group(ours("w", group=PodGroup(TRAIN.key, together=(Together("rack"),)))),
+    "groups-of-kube-scheduler": attrs.evolve(
+        with_group(pod("w", group=TRAIN, scheduler_name="default-scheduler")),
+        deployments=(deployment(), deployment("k8s-neuron-scheduler", "extender")),
+    ),
     # scheduler names
     "pods-unknown": sick(pods=FORBIDDEN),
     "no-neuron-pods": BEFORE,

@@ -1,0 +1,87 @@
+"""
+Groups of pods that start together: what keeps one from starting whatever comes free, and where no group is decided.
+
+Only groups with members that wait are looked at. Members count whoever schedules them, also those without Neuron, such
+as a launcher.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from neuron_scheduler.cluster.index.labels import domain_of
+from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, warning
+from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.model.wording import counted, listed
+
+LONG: Final = 600.0
+"""Seconds since the last member was created after which it is said that others are missing."""
+
+
+def findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what is wrong with some groups, each kind of fault with the groups that have it."""
+    groups: dict[GroupKey, list[Pod]] = defaultdict(list)
+    foreign = set[str]()
+    for pod in snapshot.members:
+        if pod.group is not None:
+            groups[pod.group.key].append(pod)
+            if pod.scheduler_name == DEFAULT_SCHEDULER and not pod.node_name:
+                foreign.add(str(pod.group.key))
+    ours = {str(key): members for key, members in sorted(groups.items(), key=str) if _wait(snapshot, members)}
+    faults = [*_faults(snapshot, ours)]
+    yield from faults
+    if foreign and any(deployment.extends_default for deployment in snapshot.ours):
+        yield note(
+            "groups-of-kube-scheduler",
+            f"kube-scheduler decides the pods of {counted(len(foreign), 'group')}, and the extender does not keep them"
+            " together",
+            advice="kube-scheduler does so only with a plugin or feature of its own; or set schedulerName:"
+            " my-scheduler in their templates, if that scheduler runs beside it",
+            objects=sorted(foreign),
+        )
+    if ours and not faults:
+        yield ok("groups", f"{counted(len(ours), 'group of pods waits', 'groups of pods wait')} as they should")
+
+
+def _wait(snapshot: Snapshot, members: Sequence[Pod]) -> bool:
+    names = {*snapshot.scheduler_names} - {DEFAULT_SCHEDULER}
+    return any(pod.scheduler_name in names and not pod.node_name for pod in members)
+
+
+def _faults(snapshot: Snapshot, groups: dict[str, list[Pod]]) -> Iterator[Finding]:
+    mixed, few, nowhere, nodes = list[str](), list[str](), list[str](), [*snapshot.nodes]
+    for name, members in groups.items():
+        group = members[0].group
+        priorities = sorted({pod.priority for pod in members if not pod.node_name})
+        if len(priorities) > 1:
+            mixed.append(f"{name}: {listed([*map(str, priorities)])}")
+        young = snapshot.taken - max(pod.created for pod in members) < LONG
+        if group is not None and group.awaits and len(members) < group.least and not young:
+            few.append(f"{name}: {len(members)} of {group.least}")
+        for each in group.together if group is not None else ():
+            if each.required and nodes and not any(domain_of(node, each.key) for node in nodes):
+                nowhere.append(f"{name}: {each.key}")
+    if mixed:
+        yield warning(
+            "group-priorities",
+            "Members of a group have different priorities, so none is scheduled",
+            advice="Give all pods of the job the same priorityClassName",
+            objects=mixed,
+        )
+    if few:
+        yield warning(
+            "group-incomplete",
+            "Groups have waited for ten minutes for members that do not exist, or have scheduling gates",
+            advice="Create them, or lower the count. An MPIJob with launcherCreationPolicy: WaitForWorkersReady creates"
+            " its launcher after its workers: do not count it (minAvailable)",
+            objects=few,
+        )
+    if nowhere:
+        yield warning(
+            "group-topology",
+            "Groups must be on nodes with the same value of a label that no node has",
+            advice="Correct the topology key, or see why the nodes lack the label",
+            objects=nowhere,
+        )

@@ -1,0 +1,56 @@
+"""
+What becomes of a waiting pod together with its group: the scheduler's own plan, made on a fork.
+
+What is said is made where the scheduler makes it (`scheduling/groups/gang.py`), so that it is the same.
+"""
+
+from collections.abc import Generator, Mapping
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.groups.gang import Plan, complaint_about, gang_of, held_text
+from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.plugins.cause import Cause
+
+
+@attrs.frozen
+class Waits:
+    """A pod waits with its group: the message of its condition, and the cause."""
+
+    message: str
+    cause: Cause
+
+
+def with_its_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Mapping[str, Decision | Waits]]:
+    """
+    Return by uid what the scheduler decides for a pod in a group and for those that it decides together with it.
+
+    Args:
+        fork: is changed; yields whenever other tasks may run.
+        pod: waits.
+        profile: by which the members are decided.
+    """
+    if pod.group is None:
+        raise ValueError(f"{pod.key} is in no group")
+    members = {**fork.groups.members(pod.group.key), pod.uid: pod}
+    waiting = [pod]
+    for uid, member in members.items():
+        ours = member.scheduler_name == pod.scheduler_name
+        if ours and uid != pod.uid and not member.node_name and fork.node_of(uid) is None:
+            waiting.append(member)
+    if pod.group.awaits and len(members) < pod.group.least:
+        return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, pod), Cause.GROUP))
+    gang = gang_of(fork, waiting)
+    refused = complaint_about(fork, gang)
+    if refused is None:
+        found = yield from planned(fork, gang, profile, IndexWarmup())
+        if isinstance(found, Plan):
+            taken = {taken.pod.uid: taken.decision for taken in found.taken}
+            return taken | {left.uid: Waits(error.text, error.cause) for left, error in found.left_out}
+        refused = found.fit_error(gang)
+    return dict.fromkeys([each.uid for each in waiting], Waits(refused.text, refused.cause))

@@ -1,0 +1,116 @@
+"""What is said of a member of a group is what the scheduler decides about the whole group."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict
+from neuron_scheduler.explain.waiting import waiting_list
+from neuron_scheduler.explain.why import ALONE, explain_on_node, explain_pod
+from neuron_scheduler.model.node import ULTRASERVER_4
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.serving.names import Names, as_seen
+from neuron_scheduler.steps import run
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+
+PROFILE: Final = default_profile("my-scheduler")
+TRAIN: Final = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=4, expected=4)
+NODES: Final = [node(f"trn2-{number}", "trn2.48xlarge") for number in range(3)]
+
+
+def member(number: int, group: PodGroup = TRAIN, **rest: Any) -> Pod:
+    """Return a member that takes a whole machine."""
+    return pod(f"train-{number}", devices=16, rank=number, group=group, **rest)
+
+
+def cluster_with(members: Sequence[Pod], nodes: int = 3) -> Cluster:
+    """Return some nodes, and the members, which are bound where they say."""
+    cluster = cluster_of(NODES[:nodes], [each for each in members if each.node_name])
+    for each in members:
+        cluster.groups.put(each)
+    return cluster
+
+
+def explained(cluster: Cluster, one: Pod) -> Explanation:
+    """Return the answer about a pod."""
+    return run(explain_pod(cluster, one, PROFILE))
+
+
+def test_a_held_group_says_how_many_members_exist() -> None:
+    """The sentence of the condition, and the cause of the metric; nothing is suggested for the pod alone."""
+    members = [member(number) for number in range(3)]
+    answer = explained(cluster_with(members), members[0])
+    assert answer.message == "3 of 4 members of group default/train exist; it is scheduled when all of these do."
+    assert (answer.verdict, answer.cause, answer.changes) == (Verdict.WAITS, Cause.GROUP, ())
+    assert (answer.pod.group, [group.nodes for group in answer.groups]) == ("train", [3])
+    assert ALONE in answer.notes
+
+
+def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
+    """Every member has the same answer, also in the list, and the cluster is as before."""
+    members = [member(number) for number in range(4)]
+    cluster = cluster_with(members)
+    message = (
+        "3 of 4 members of group default/train fit at once. With these placed, the next one: 0/3 nodes are available:"
+        " 3 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 3 nodes, largest free block 0,"
+        " pod needs 16."
+    )
+    answers = [explained(cluster, each) for each in members]
+    assert {(answer.verdict, answer.cause, answer.message) for answer in answers} == {
+        (Verdict.WAITS, Cause.CAPACITY, message)
+    }
+    lines = run(waiting_list(cluster, members, lambda _: PROFILE)).pods
+    assert [(line.cause, line.message) for line in lines] == [(Cause.CAPACITY, message)] * 4
+    assert cluster.assumed_count == 0
+
+
+def test_a_half_bound_group_says_how_many_have_a_node() -> None:
+    """Those that wait are counted against what the group still needs."""
+    members = [*(member(number, on=f"trn2-{number}", ids=range(16)) for number in range(2)), member(2), member(3)]
+    answers = [explained(cluster_with(members), each) for each in members]
+    assert [answer.verdict for answer in answers] == [Verdict.BOUND] * 2 + [Verdict.WAITS] * 2
+    assert answers[3].message.startswith(
+        "2 of 4 members of group default/train have a node, and 1 of the other 2 fit at once."
+        " With these placed, the next one: 0/3 "
+    )
+
+
+def test_a_group_that_fits() -> None:
+    """Each member is told its own node, and that it gets none alone."""
+    members = [member(number, PodGroup(TRAIN.key, least=3)) for number in range(3)]
+    answers = [explained(cluster_with(members), each) for each in members]
+    assert {answer.verdict for answer in answers} == {Verdict.FITS}
+    assert sorted(answer.node_name for answer in answers) == ["trn2-0", "trn2-1", "trn2-2"]
+    lines = run(waiting_list(cluster_with(members), members, lambda _: PROFILE)).pods
+    assert [line.message for line in lines] == [f"Fits now, on {answer.node_name}." for answer in answers]
+    note = "It is in group train: enough members get a node at once, or none does."
+    on_node = run(explain_on_node(cluster_with(members), members[0], PROFILE, "trn2-0"))
+    assert all(note in answer.notes for answer in (*answers, on_node))
+
+
+def test_a_complaint_about_the_group_itself() -> None:
+    """Mixed priorities, and a topology that no node has."""
+    members = [member(number, priority=number) for number in range(4)]
+    mixed = explained(cluster_with(members), members[0])
+    assert "members of group default/train have different priorities (0, 1, 2 and 3)" in mixed.message
+    far = member(0, PodGroup(TRAIN.key, together=(Together(ULTRASERVER_4),)))
+    absent = explained(cluster_with([far]), far)
+    assert f"the label {ULTRASERVER_4}, and no node has that" in absent.message
+    assert {mixed.cause, absent.cause} == {Cause.POD}
+
+
+def test_members_of_other_schedulers_count_and_are_not_placed() -> None:
+    """One machine is enough for the one member that is ours."""
+    two = PodGroup(TRAIN.key, least=2)
+    mixed = [member(0, two), member(1, two, scheduler_name="other")]
+    assert explained(cluster_with(mixed, nodes=1), mixed[0]).verdict is Verdict.FITS
+
+
+def test_the_name_of_a_group_is_hidden_with_that_of_its_pod() -> None:
+    """It may say what a job is called."""
+    summary = PodSummary("default", "train-0", group="train")
+    assert [as_seen(summary, Names(each)) for each in ("other", "default")] == [PodSummary("", ""), summary]
