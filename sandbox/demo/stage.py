@@ -17,7 +17,6 @@ from rich.text import Text
 from sandbox.apiserver.resources import EVENTS, PODS
 from sandbox.apiserver.store import Object
 from sandbox.demo import installation, occupancy, picture, workload
-from sandbox.demo.occupancy import Holding
 from sandbox.demo.picture import Legend, Outcome
 from sandbox.demo.workload import ACTS, Act, DemoError, Placed, PodPlan, Waits, Want
 from sandbox.server import ApiServer
@@ -45,7 +44,7 @@ class Stage:
     _console: Console = attrs.field(factory=lambda: picture.Screen(highlight=False))
     _legend: Legend = attrs.field(factory=Legend)
     _plans: dict[str, PodPlan] = attrs.field(factory=dict)
-    _had: dict[str, Holding] = attrs.field(factory=dict)
+    _had: set[str] = attrs.field(factory=set)
     _outcomes: dict[str, Outcome] = attrs.field(factory=dict)
     patience: float = attrs.field(default=60.0, kw_only=True)
     finished: bool = attrs.field(default=False, init=False)
@@ -76,7 +75,7 @@ class Stage:
         """Make room, print the page's address and commands for kubectl, then draw the fleet when it changes."""
         await self._make_room()
         self._console.print(
-            f"\nThe story's pods are deleted, but for {workload.KEPT}, which waits. A Trn3 node has joined."
+            f"\nThe story's pods are deleted, but for {workload.KEPT}, which waits."
             f"\nThe server and the scheduler keep running. The fleet in your browser: {page} (for the names of"
             f" pods, enter the token {installation.TOKEN} there).\nIn another terminal, in this folder:\n",
             soft_wrap=True,
@@ -89,17 +88,16 @@ class Stage:
             " Ctrl-C ends everything.\n",
             soft_wrap=True,
         )
-        drawn = occupancy.read(self._server.store)
-        self._draw(drawn)
+        drawn = None
         while True:
-            await self._server.store.changed(PODS.storage)
             now = occupancy.read(self._server.store)
-            if (now.holdings, now.problems) != (drawn.holdings, drawn.problems):
+            if drawn != (now.holdings, now.problems):
                 self._draw(now)
-                drawn = now
+                drawn = (now.holdings, now.problems)
+            await self._server.store.changed(PODS.storage)
 
     async def _make_room(self) -> None:
-        """Delete the story's pods and their Events, and let the late nodes join."""
+        """Delete the story's pods and their Events."""
         with anyio.move_on_after(self.patience):  # an Event may come after its pod's Binding
             await self._until(lambda: self._outcomes.keys() <= {_subject(event) for event in self._events()})
         for name in [name for name in self._outcomes if name != workload.KEPT]:
@@ -108,11 +106,11 @@ class Stage:
         for event in self._events():
             if _subject(event) != workload.KEPT:
                 self._server.store.remove(EVENTS.storage, "default", event["metadata"]["name"])
-        for node in workload.late_nodes():
-            self._server.create(node)
 
     async def _play(self, number: int, act: Act) -> None:
         self._console.print(picture.act(number, act.title, act.text))
+        for node in workload.late_nodes() if act.joins else ():
+            self._server.create(node)
         for name in act.deletes:
             self._server.registry.delete(PODS, "default", name, {})
         self._plans |= {plan.name: plan for plan in act.creates}
@@ -122,8 +120,8 @@ class Stage:
             await self._until(lambda: not any(self._pod(name) for name in act.deletes))
             await self._until(lambda: all(self._settled(name, want) for name, want in act.wants.items()))
         now = occupancy.read(self._server.store)
-        problems = [*now.problems, *self._unmet(act, now)]
-        self._had |= now.holdings
+        problems = [*now.problems, *filter(None, [self._why_not(*each, now) for each in act.wants.items()])]
+        self._had |= now.holdings.keys()
         for name in act.deletes:
             self._console.print(Text(f"deleted: {name}", style="dim"))
             self._outcomes.pop(name, None)
@@ -163,20 +161,15 @@ class Stage:
                 return event
         return None
 
-    def _unmet(self, act: Act, now: occupancy.Occupancy) -> list[str]:
-        reasons = (self._why_not(name, want, now) for name, want in act.wants.items())
-        return [reason for reason in reasons if reason]
-
     def _why_not(self, name: str, want: Want, now: occupancy.Occupancy) -> str:
         """Return what is not as expected; empty if all is."""
         pod, holding = self._pod(name), now.holdings.get(name)
         match want:
-            case Placed(ids=ids, like=like):
-                wanted = ids or (self._had[like].ids if like else ())
+            case Placed(ids=ids, on=on):
                 if holding is None:
                     return f"{name} was not placed: {_refusal(pod or {})}"
-                if wanted and holding.ids != wanted:
-                    return f"{name} got {holding.ids}, not {wanted}"
+                if holding.ids != (ids or holding.ids) or holding.node != (on or holding.node):
+                    return f"{name} got {holding.ids} on {holding.node}, not {ids} on {on or 'any node'}"
             case Waits(because=because):
                 event = self._event(pod) if pod else None
                 if holding is not None or pod is None or because not in _refusal(pod):
@@ -198,7 +191,7 @@ class Stage:
         binds = sum(method == "POST" and path.endswith("/binding") for method, path in self._server.requests)
         return Text(
             f"All checks passed: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them still "
-            f"exist, {waiting} other pod is refused. Every set is a legal block, and no core is used twice.",
+            f"exist, {waiting} other pods are refused. Every set is a legal block, and no core is used twice.",
             style="bold green",
         )
 

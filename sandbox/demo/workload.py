@@ -16,6 +16,9 @@ from sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL, InstanceType, Shape
 
 SCHEDULER_NAME: Final = "my-scheduler"
 
+GROUP, COUNT = (f"pod-group.scheduling.sigs.k8s.io/{word}" for word in ("name", "min-available"))
+SERVER_ID, NODE_ID = (f"neuron.amazonaws.com/ultraserver-{word}-id-4" for word in ("server", "node"))
+
 KEPT: Final = "seven"  # the pod that waits when the story is over, and holds nothing
 
 # (name, instance type)
@@ -28,7 +31,8 @@ NODES: Final = (
     ("inf1-a", "inf1.6xlarge"),
 )
 
-LATE_NODES: Final = (("trn3-a", "trn3.48xlarge"),)
+# UltraServers, by name: how many of their four nodes there are.
+ULTRASERVERS: Final = {"whole": 4, "broken": 2}
 
 
 class DemoError(Exception):
@@ -37,10 +41,10 @@ class DemoError(Exception):
 
 @attrs.frozen
 class Placed:
-    """Bound, with a legal set; exactly `ids` if given, or the ids that pod `like` had."""
+    """Bound, with a legal set; exactly `ids` if given, on the node `on` if given."""
 
     ids: tuple[int, ...] = ()
-    like: str = ""
+    on: str = ""
 
 
 @attrs.frozen
@@ -55,12 +59,13 @@ Want: TypeAlias = Placed | Waits
 
 @attrs.frozen(kw_only=True)
 class PodPlan:
-    """A pod to create: so many devices or cores, on nodes of one type or on any."""
+    """A pod to create: so many devices or cores, on nodes of one type or on any; in a group of so many pods."""
 
     name: str
     devices: int = 0
     cores: int = 0
     on: str = ""
+    group: int = 0
 
     @property
     def asks(self) -> str:
@@ -76,84 +81,63 @@ class PodPlan:
         spec: dict[str, Any] = {"schedulerName": SCHEDULER_NAME, "containers": [container]}
         if self.on:
             spec["nodeSelector"] = {INSTANCE_TYPE_LABEL: self.on}
-        metadata = {"name": self.name, "namespace": "default"}
+        labels = {GROUP: self.name.rpartition("-")[0], COUNT: str(self.group)} if self.group else {}
+        metadata = {"name": self.name, "namespace": "default", "labels": labels}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 @attrs.frozen(kw_only=True)
 class Act:
-    """One step: the pods to delete and to create, and the expected outcomes."""
+    """One step: whether the late nodes join, the pods to delete and to create, and the expected outcomes."""
 
     title: str
     text: str
+    joins: bool = False
     deletes: tuple[str, ...] = ()
     creates: tuple[PodPlan, ...] = ()
     wants: Mapping[str, Want]
 
 
+# instance type, name, devices
+BLOCKS: Final = (
+    *(("inf2.48xlarge", f"ring-{count}", count) for count in (2, 3, 5)),
+    *(("inf2.24xlarge", f"line-{count}", count) for count in (3, 2)),
+    *(("trn1.32xlarge", f"torus-{count}", count) for count in (1, 4, 8)),
+    ("trn2.48xlarge", "row-4", 4),
+    ("trn2.48xlarge", "half-8", 8),
+)
 ACTS: Final[Sequence[Act]] = (
     Act(
-        title="Rings and lines: consecutive devices",
-        text="On Inferentia any number of devices is allowed, if their ids are consecutive.",
+        title="Consecutive ids, aligned blocks",
+        text="On Inferentia any number of devices; on Trainium 1, 4, 8 or 16: seven are refused with AWS's sentence.",
         creates=(
-            PodPlan(name="ring-2", devices=2, on="inf2.48xlarge"),
-            PodPlan(name="ring-3", devices=3, on="inf2.48xlarge"),
-            PodPlan(name="ring-5", devices=5, on="inf2.48xlarge"),
-            PodPlan(name="line-3", devices=3, on="inf2.24xlarge"),
-            PodPlan(name="line-2", devices=2, on="inf2.24xlarge"),
+            *(PodPlan(name=name, devices=count, on=on) for on, name, count in BLOCKS),
+            PodPlan(name=KEPT, devices=7, on="trn1.32xlarge"),
         ),
-        wants={name: Placed() for name in ("ring-2", "ring-3", "ring-5", "line-3", "line-2")},
-    ),
-    Act(
-        title="Torus: one device, a row, half a node",
-        text="On Trainium only 1, 4, 8 or 16 devices are allowed, and only aligned blocks.",
-        creates=(
-            PodPlan(name="torus-1", devices=1, on="trn1.32xlarge"),
-            PodPlan(name="torus-4", devices=4, on="trn1.32xlarge"),
-            PodPlan(name="torus-8", devices=8, on="trn1.32xlarge"),
-            PodPlan(name="row-4", devices=4, on="trn2.48xlarge"),
-            PodPlan(name="half-8", devices=8, on="trn2.48xlarge"),
-        ),
-        wants={name: Placed() for name in ("torus-1", "torus-4", "torus-8", "row-4", "half-8")},
-    ),
-    Act(
-        title="Seven devices",
-        text="A count that the type does not support is refused with AWS's sentence, in event and condition.",
-        creates=(PodPlan(name=KEPT, devices=7, on="trn1.32xlarge"),),
         wants={
-            KEPT: Waits(
-                "Instance type trn1.32xlarge does not support requests for device: 7. "
-                "Please request a different number of devices."
-            )
+            **{name: Placed() for _, name, _ in BLOCKS},
+            KEPT: Waits("does not support requests for device: 7. Please request a different number of devices."),
         },
     ),
     Act(
         title="Cores beside devices",
-        text="Nine cores use a part of the third device. It is not free now, so two devices do not fit, but one does.",
-        creates=(PodPlan(name="cores-9", cores=9, on="inf1.6xlarge"),),
-        wants={"cores-9": Placed(tuple(range(9)))},
-    ),
-    Act(
-        title="What is left of four devices",
-        text="Cores and devices are the same hardware and are counted once.",
+        text="They are the same hardware. Nine cores use a part of the third device, so one is left, and not two.",
         creates=(
+            PodPlan(name="cores-9", cores=9, on="inf1.6xlarge"),
             PodPlan(name="pair", devices=2, on="inf1.6xlarge"),
             PodPlan(name="single", devices=1, on="inf1.6xlarge"),
         ),
-        wants={"pair": Waits("Insufficient aws.amazon.com/neuron"), "single": Placed((3,))},
+        wants={"cores-9": Placed(tuple(range(9))), "pair": Waits("Insufficient aws"), "single": Placed((3,))},
     ),
     Act(
         title="Deletion and reuse",
-        text="ring-3 leaves the smallest free block that fits three devices: it is used again.",
+        text="ring-3 leaves the smallest block that fits ring-3b. all-16 asks for a whole trn2, and waits.",
         deletes=("ring-3",),
-        creates=(PodPlan(name="ring-3b", devices=3, on="inf2.48xlarge"),),
-        wants={"ring-3b": Placed(like="ring-3")},
-    ),
-    Act(
-        title="Sixteen devices wait",
-        text="The pod asks for a whole trn2 while two pods are on it.",
-        creates=(PodPlan(name="all-16", devices=16, on="trn2.48xlarge"),),
-        wants={"all-16": Waits("0/6 nodes are available")},
+        creates=(
+            PodPlan(name="ring-3b", devices=3, on="inf2.48xlarge"),
+            PodPlan(name="all-16", devices=16, on="trn2.48xlarge"),
+        ),
+        wants={"ring-3b": Placed((2, 3, 4)), "all-16": Waits("0/6 nodes are available")},
     ),
     Act(
         title="Waiting pods are retried",
@@ -167,6 +151,25 @@ ACTS: Final[Sequence[Act]] = (
         creates=tuple(PodPlan(name=f"any-{number}", devices=1) for number in range(1, 5)),
         wants={f"any-{number}": Placed() for number in range(1, 5)},
     ),
+    Act(
+        title="UltraServers, and jobs that start together",
+        text="An UltraServer joins, and half of one that is broken. A single pod cuts the broken one, so that a job of"
+        " four gets the other. Its rival, whose pods come in turns with it, holds nothing.",
+        joins=True,
+        creates=(
+            PodPlan(name="one-16", devices=16, on="trn2.48xlarge"),
+            *(
+                PodPlan(name=f"{job}-{rank}", devices=16, on="trn2.48xlarge", group=4)
+                for rank in range(4)
+                for job in ("train", "rival")
+            ),
+        ),
+        wants={
+            "one-16": Placed(on="broken-0"),
+            **{f"train-{rank}": Placed(on=f"whole-{rank}") for rank in range(4)},
+            **{f"rival-{rank}": Waits("1 of 4 members of group default/rival fit at once") for rank in range(4)},
+        },
+    ),
 )
 
 
@@ -176,8 +179,11 @@ def nodes() -> list[Object]:
 
 
 def late_nodes() -> list[Object]:
-    """Return the nodes that join when the story is over, so that every example finds its instance type."""
-    return [fleet.node(name, instance_type) for name, instance_type in LATE_NODES]
+    """Return the nodes that join in the course of the story; with them every example finds its instance type."""
+    places = {f"{server}-{place}": (server, place) for server, size in ULTRASERVERS.items() for place in range(size)}
+    labels = {name: {SERVER_ID: server, NODE_ID: str(place)} for name, (server, place) in places.items()}
+    joining = [fleet.node(name, "trn2.48xlarge", labels=words) for name, words in labels.items()]
+    return [*joining, fleet.node("trn3-a", "trn3.48xlarge")]
 
 
 def illegal(machine: InstanceType, ids: Sequence[int], *, cores: bool) -> str:

@@ -21,7 +21,7 @@ async def test_the_page_of_the_demo(browser: Chromium, tmp_path: Path) -> None:
     async with served(tmp_path) as demo, browser.tab() as tab:
         await tab.open(page_of(demo))
         await tab.until(UP_TO_DATE)
-        await tab.until("document.querySelectorAll('.machine').length === 6")
+        await tab.until("document.querySelectorAll('.machine').length === 12")
         assert "seven" not in await tab.evaluate("document.body.innerText")
         await enter_token(tab)
         await tab.until("document.querySelector('#waiting summary').innerText.includes('default/seven')")

@@ -78,7 +78,7 @@ async def test_the_steps_of_aws_and_another_scheduler(demo: Served) -> None:
     assert await ids(kubectl, "nrt-test") == "0,1,2,3,4,5,6,7,8"
     log = await kubectl.until(f"{BOUND}nrt-test", "logs", "deployment/my-scheduler", *IN_SYSTEM)
     (line,) = [row for row in log.splitlines() if f"{BOUND}nrt-test" in row]
-    for words in ('node="inf1-a"', "evaluatedNodes=7", "feasibleNodes=1"):
+    for words in ('node="inf1-a"', "evaluatedNodes=13", "feasibleNodes=1"):
         assert words in line
     wanted = "Successfully assigned default/nrt-test to inf1-a (cores 0-8)"
     await kubectl.until(wanted, "describe", "pod", "nrt-test")
