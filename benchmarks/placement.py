@@ -4,9 +4,10 @@ How many devices are in use, and how long pods wait for a place, while pods come
     python -m benchmarks.placement [--scenarios mixed] [--loads 0.95] [--contenders ours fgd] [--seeds 1 2]
 
 The real cluster, decision and queue on 60 nodes in virtual time (`benchmarks.churn.simulation`), beside other
-preferences in the same profile, and beside a pool without topology. With `--cpu 0.875` and `--memory 0.875` the pods
-ask for cpu and memory too: that share of the amount that belongs to their devices. Prints a table for each scenario and
-load; `--record` adds a line of JSON for each run to a file and draws `.svg` beside it.
+preferences in the same profile, and beside a pool without topology. `jobs` and `shuffled` have groups of four whole
+nodes, beside the same without super-blocks, without UltraServers, and pod by pod. With `--cpu 0.875` and `--memory
+0.875` the pods ask for cpu and memory too: that share of the amount that belongs to their devices. Prints a table for
+each scenario and load; `--record` adds a line of JSON for each run to a file and draws `.svg` beside it.
 """
 
 import argparse
@@ -68,7 +69,7 @@ def waits_of(simulation: Simulation) -> Mapping[int, Waits]:
     """Return how long the pods waited that came after the warm-up, all together (0) and by size."""
     by_size: dict[int, list[tuple[float, bool]]] = {0: []}
     for arrival in simulation.workload.arrivals:
-        if arrival.at >= simulation.begins:
+        if arrival.at >= simulation.begins and not arrival.pod.rank:  # a job waits once
             placed_at = simulation.placed_at.get(arrival.pod.uid)
             waited = (simulation.now if placed_at is None else placed_at) - arrival.at
             for size in (0, arrival.size):
@@ -192,7 +193,8 @@ def main() -> None:
         print(f"{scenario}: {SCENARIOS[scenario].title}")
         for load in arguments.loads:
             began, summaries = time.perf_counter(), []
-            for contender in arguments.contenders:
+            jobs = bool(SCENARIOS[scenario].ultraservers)
+            for contender in (name for name in arguments.contenders if jobs or not CONTENDERS[name].groups):
                 runs = [
                     run(scenario, load=load, contender=contender, seed=seed, pods=arguments.pods, demand=demand)
                     for seed in arguments.seeds

@@ -45,11 +45,11 @@ def cells(
     *, nodes: Sequence[int], rounds: int, workloads: Sequence[str] = (), contenders: Sequence[str] = ()
 ) -> list[Cell]:
     """
-    Return the runs in their order; contenders alternate, so that a drift of the machine affects all of them.
+    Return the runs in their order; workloads and contenders alternate, so that a drift of the machine affects all.
 
     Args:
         nodes: the numbers of nodes, each with a control plane of its own.
-        rounds: how often each contender has its turn.
+        rounds: how often each contender has its turn with each workload.
         workloads: those to run with every number of nodes; without any, all of them with 5,000 nodes, and the first
             three with other numbers.
         contenders: those to run; without any, all that take part in the workload.
@@ -57,8 +57,8 @@ def cells(
     return [
         Cell(nodes=count, workload=workload, contender=contender, round=number)
         for count in nodes
-        for workload in workloads or (WORKLOADS if count == ALL_WORKLOADS_AT else EVERYWHERE)
         for number in range(rounds)
+        for workload in workloads or (WORKLOADS if count == ALL_WORKLOADS_AT else EVERYWHERE)
         for contender in CONTENDERS
         if contender in (contenders or CONTENDERS) and CONTENDERS[contender].takes(workload)
     ]

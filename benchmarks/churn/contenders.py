@@ -21,6 +21,7 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place, whole_free_devices
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.plugins import super_blocks
 from neuron_scheduler.scheduling.plugins.contract import Prefer, Preference
 
 POOLED = "example.com/pooled"
@@ -35,12 +36,14 @@ class Contender:
         color: in pictures.
         profile: returns the profile for the requests and their shares.
         setting: the workload as this contender gets it.
+        groups: whether it differs from ours only where there are jobs of several pods.
     """
 
     title: str
     color: str
     profile: Callable[[Workload], Profile]
     setting: Callable[[Workload], Workload] = lambda workload: workload
+    groups: bool = False
 
 
 def preferring(prefer: Prefer) -> Profile:
@@ -124,8 +127,32 @@ def pooled(workload: Workload) -> Workload:
 
 def _from_pool(arrival: Arrival) -> Pod:
     requests = {name: amount for name, amount in arrival.pod.requests.items() if name not in NEURON_NAMES}
-    requests = {**requests, POOLED: arrival.size}
-    return attrs.evolve(arrival.pod, requests=requests, neuron=None, neuron_containers=(), constraints=NO_CONSTRAINTS)
+    requests = {**requests, POOLED: arrival.size // arrival.members}
+    group = arrival.pod.group and attrs.evolve(arrival.pod.group, together=())
+    pod = attrs.evolve(arrival.pod, requests=requests, neuron=None, neuron_containers=(), group=group)
+    return attrs.evolve(pod, constraints=NO_CONSTRAINTS)
+
+
+def one_by_one(workload: Workload) -> Workload:
+    """Return the workload without groups: each pod goes where it fits, and holds that until its job is complete."""
+    alone = [attrs.evolve(arrival, pod=attrs.evolve(arrival.pod, group=None)) for arrival in workload.arrivals]
+    return attrs.evolve(workload, arrivals=tuple(alone))
+
+
+def anywhere(workload: Workload) -> Workload:
+    """Return the workload with groups that need no UltraServer."""
+
+    def freed(pod: Pod) -> Pod:
+        return attrs.evolve(pod, group=pod.group and attrs.evolve(pod.group, together=()))
+
+    free = [attrs.evolve(arrival, pod=freed(arrival.pod)) for arrival in workload.arrivals]
+    return attrs.evolve(workload, arrivals=tuple(free))
+
+
+def _unprotected(_: Workload) -> Profile:
+    profile = default_profile(SCHEDULER_NAME)
+    others = [each for each in profile.preferences if each.name != super_blocks.NAME]
+    return attrs.evolve(profile, preferences=tuple(others))
 
 
 def _default(_: Workload) -> Profile:
@@ -137,5 +164,8 @@ CONTENDERS: Mapping[str, Contender] = {
     "fgd": Contender("FGD", "#e08a3c", lambda workload: preferring(FragmentationGradientDescent(workload.requests))),
     "packing": Contender("bin-packing", "#8b949e", lambda _: preferring(prefer_fullest)),
     "spreading": Contender("spreading", "#c3c9d1", lambda _: preferring(prefer_emptiest)),
+    "breaking": Contender("without super-blocks", "#7aa7f0", _unprotected, groups=True),
+    "anywhere": Contender("groups anywhere", "#58b09c", _default, anywhere, groups=True),
+    "alone": Contender("pods one by one", "#c65d5d", _unprotected, one_by_one, groups=True),
     "pooled": Contender("pooled bound", "#3a3f47", _default, pooled),
 }

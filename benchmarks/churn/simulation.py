@@ -13,13 +13,17 @@ import attrs
 
 from benchmarks.churn.workload import Arrival, Workload
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.model.pod import placed
+from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.groups.gang import Plan, gang_of
+from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.steps import run
 
 WARM_UP = 0.25
 """The share of the time that is not looked at: what the run begins with was put together without any churn."""
@@ -34,7 +38,7 @@ class Simulation:
         now: seconds.
         used: cores or devices in use.
         used_seconds: the same, summed over the time since the warm-up.
-        placed_at: when each pod got its place, by uid.
+        placed_at: when each pod, and all others of its job, got a place, by uid.
         attempts: decisions so far.
     """
 
@@ -50,9 +54,11 @@ class Simulation:
     _by_uid: dict[str, Arrival] = attrs.field(init=False)
     _running: list[tuple[float, str]] = attrs.field(factory=list, init=False)
     _come: int = attrs.field(default=0, init=False)
+    _jobs: dict[str, list[str]] = attrs.field(factory=dict, init=False)  # uids of the pods that are placed
+    _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = SchedulingQueue(row=self.cluster.node)
+        self.queue = SchedulingQueue(row=self.cluster.node, members=self.cluster.groups.members)
         self._by_uid = {arrival.pod.uid: arrival for arrival in self.workload.arrivals}
         for node in self.workload.nodes:
             self.cluster.put_node(node)
@@ -101,7 +107,8 @@ class Simulation:
     def _end_pods(self) -> None:
         while self._running and self._running[0][0] <= self.now:
             ended = self._by_uid[heapq.heappop(self._running)[1]]
-            self.used -= ended.size
+            self.used -= ended.size // ended.members
+            self.cluster.groups.remove(ended.pod.uid)
             name = self.cluster.remove_pod(ended.pod.uid)
             if name is not None and self.queue.listening:
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, ended.pod, on=self.cluster.node(name))
@@ -109,17 +116,32 @@ class Simulation:
     def _take_arrivals(self) -> None:
         arrivals = self.workload.arrivals
         while self._come < len(arrivals) and arrivals[self._come].at <= self.now:
-            self.queue.add(arrivals[self._come].pod, self.now)
+            pod = arrivals[self._come].pod
+            self.cluster.groups.put(pod)
+            self.queue.add(pod, self.now)
             self._come += 1
 
     def _schedule(self) -> None:
         while (queued := self._popped()) is not None:
             self.attempts += 1
+            if queued.pod.group is not None:
+                self._schedule_group([queued, *self.queue.companions(queued.pod.group.key)])
+                continue
             decision = schedule_pod(self.cluster, queued.pod, self.profile)
             if isinstance(decision, FitError):
                 self.queue.unschedulable(queued, decision.plugins, self.now)
             else:
                 self._place(queued, decision)
+
+    def _schedule_group(self, members: list[QueuedPod]) -> None:
+        gang = gang_of(self.cluster, [member.pod for member in members])
+        found = run(planned(self.cluster, gang, self.profile, self._warmup))
+        if isinstance(found, Plan):
+            for taken in found.taken:
+                self._placed(placed(taken.pod, taken.decision.node_name, taken.allocation))
+        else:
+            refused = found.fit_error(gang)
+            self.queue.group_unschedulable(members, refused.plugins, self.now, cause=refused.cause)
 
     def _popped(self) -> QueuedPod | None:
         """Return the next pod; the queue may need several calls to look at the events."""
@@ -129,11 +151,19 @@ class Simulation:
         return queued
 
     def _place(self, queued: QueuedPod, decision: Decision) -> None:
-        arrival = self._by_uid[queued.pod.uid]
         assumed = placed(queued.pod, decision.node_name, {})
         self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
+        self._placed(assumed)
+
+    def _placed(self, assumed: Pod) -> None:
+        """Let a pod run if all others of its job are placed, and these, too."""
+        arrival = self._by_uid[assumed.uid]
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
         self.queue.remove(assumed.uid)
-        self.used += arrival.size
-        self.placed_at[assumed.uid] = self.now
-        heapq.heappush(self._running, (self.now + arrival.lifetime, assumed.uid))
+        job = self._jobs.setdefault(arrival.job, [])
+        job.append(assumed.uid)
+        if len(job) == arrival.members:
+            self.used += arrival.size
+            for uid in job:
+                self.placed_at[uid] = self.now
+                heapq.heappush(self._running, (self.now + arrival.lifetime, uid))

@@ -7,15 +7,18 @@ requires, so seeds differ in order only.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Literal
 
 import attrs
 
 from benchmarks.decision import SIZES
 from neuron_scheduler.model.neuron_request import NeuronRequest, neuron_request
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES, Node
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import illegal_count
@@ -95,6 +98,8 @@ class Scenario:
         work: each size's share of the devices in use, in any unit; so there are fewer large pods.
         resource: the resource that sizes count.
         pinned: each pod names an instance type that serves its size, in proportion to their devices.
+        ultraservers: the nodes are in UltraServers of four, and so is each job of more devices than a node has; False:
+            there are none. They are neighbours by age, or shuffled.
     """
 
     title: str
@@ -102,10 +107,13 @@ class Scenario:
     work: Mapping[int, float]
     resource: str = NEURON_DEVICE
     pinned: bool = False
+    ultraservers: Literal[False, "neighbours", "shuffled"] = False
 
 
 _MIXED = {"trn1.32xlarge": 24, "inf2.48xlarge": 24, "inf2.xlarge": 12}
 _MIXED_WORK = {1: 10, 2: 8, 3: 8, 4: 16, 8: 18, 12: 16, 16: 24}
+_ULTRA = {"trn2.48xlarge": 60}
+_JOBS = {1: 10, 4: 15, 8: 20, 16: 25, 64: 30}
 SCENARIOS: Mapping[str, Scenario] = {
     "torus": Scenario("60 trn1.32xlarge; 1, 4, 8 or 16 devices", {"trn1.32xlarge": 60}, {1: 1, 4: 3, 8: 4, 16: 4}),
     "ring": Scenario("60 inf2.48xlarge; 1 to 12 devices", {"inf2.48xlarge": 60}, dict.fromkeys(range(1, 13), 1)),
@@ -117,6 +125,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         {1: 14, 2: 14, 3: 6, 4: 6, 6: 8, 8: 20, 16: 16, 32: 16},
         NEURON_CORE,
     ),
+    "jobs": Scenario("60 trn2.48xlarge in UltraServers; 1 to 64 devices", _ULTRA, _JOBS, ultraservers="neighbours"),
+    "shuffled": Scenario("as jobs, not neighbours by age", _ULTRA, _JOBS, ultraservers="shuffled"),
 }
 
 
@@ -136,12 +146,24 @@ class Demand:
 
 @attrs.frozen
 class Arrival:
-    """A pod that arrives, its size, and how many seconds it runs once it is placed."""
+    """
+    A pod that arrives.
+
+    Attributes:
+        size: of its job, which is this pod alone, or `members` pods that run once all of them are placed.
+        lifetime: how many seconds it runs.
+    """
 
     at: float
     pod: Pod
     size: int
     lifetime: float
+    members: int = 1
+
+    @property
+    def job(self) -> str:
+        """The name of its job."""
+        return self.pod.name.partition(".")[0]
 
 
 @attrs.frozen
@@ -166,7 +188,13 @@ class Workload:
 def nodes_of(scenario: Scenario) -> tuple[Node, ...]:
     """Return the fleet, with the types mixed by age."""
     made = [(i / count, kind, i) for kind, count in scenario.fleet.items() for i in range(count)]
-    return tuple(_node(kind, f"{kind}-{i}", age) for age, (_, kind, i) in enumerate(sorted(made)))
+    nodes = [_node(kind, f"{kind}-{i}", age) for age, (_, kind, i) in enumerate(sorted(made))]
+    places = list(range(len(nodes)))
+    if scenario.ultraservers == "shuffled":
+        random.Random(0).shuffle(places)
+    if scenario.ultraservers:
+        nodes = [_in_an_ultraserver(node, place) for node, place in zip(nodes, places, strict=True)]
+    return tuple(nodes)
 
 
 def workload(
@@ -191,15 +219,17 @@ def workload(
     standing = load * capacity
     while standing > 0:
         size = dice.choices(list(makes.weights), list(makes.weights.values()))[0]
-        arrivals.append(Arrival(0.0, makes.pod(size), size, OPENB.remaining(dice)))
+        arrivals += makes.job(0.0, size, OPENB.remaining(dice))
         standing -= size
     sizes = _dealt(makes.weights, pods, dice)
     lasting = OPENB.stratified(pods, dice)
     end = sum(size * seconds for size, seconds in zip(sizes, lasting, strict=True)) / (load * capacity)
     times = sorted(dice.uniform(0.0, end) for _ in range(pods))
     for at, size, seconds in zip(times, sizes, lasting, strict=True):
-        arrivals.append(Arrival(at, makes.pod(size), size, seconds))
-    requests = {makes.request(size): share for size, share in makes.weights.items()}
+        arrivals += makes.job(at, size, seconds)
+    requests = Counter[NeuronRequest]()
+    for size, share in makes.weights.items():
+        requests[makes.request(makes.each(size))] += share  # type: ignore[assignment]  # shares are fractions
     return Workload(nodes, capacity, tuple(arrivals), requests, end)
 
 
@@ -219,6 +249,24 @@ class _Maker:
         """The share of the pods of each size."""
         by_size = {size: work / size for size, work in self.scenario.work.items()}
         return {size: weight / sum(by_size.values()) for size, weight in by_size.items()}
+
+    def each(self, size: int) -> int:
+        """Return the size of each pod of a job: a job that no node can take has pods that take whole nodes."""
+        return min(size, max(node.allocatable[self.scenario.resource] for node in self.nodes))
+
+    def job(self, at: float, size: int, lifetime: float) -> Iterator[Arrival]:
+        """Yield the pods of the next job."""
+        each, pod = self.each(size), self.pod(self.each(size))
+        if each == size:
+            yield Arrival(at, pod, size, lifetime)
+            return
+        count = size // each
+        key = GroupKey(Dialect.COSCHEDULING, pod.namespace, pod.name)
+        group = PodGroup(key, least=count, expected=count, together=(Together(ULTRASERVER_4),))
+        for rank in range(count):
+            name = f"{pod.name}.{rank}"
+            member = attrs.evolve(pod, uid=name, name=name, group=group, rank=rank)
+            yield Arrival(at, member, size, lifetime, members=count)
 
     def request(self, size: int) -> NeuronRequest:
         """Return the request for a size."""
@@ -300,6 +348,14 @@ def _node(kind: str, name: str, age: int) -> Node:
         allocatable={CPU: cpu * 1000, MEMORY: memory << 30, PODS: 110, **silicon},
         capacity=silicon,
     )
+
+
+def _in_an_ultraserver(node: Node, place: int) -> Node:
+    """Return a node with the labels of a place; those of four with the same quotient are neighbours."""
+    labels = dict[str, str]()
+    for key, size in ((ULTRASERVER_2, 2), (ULTRASERVER_4, 4)):
+        labels |= {key: f"server-{place // size}", ULTRASERVER_PLACES[key]: str(place % size)}
+    return attrs.evolve(node, labels={**node.labels, **labels})
 
 
 def _dealt(weights: Mapping[int, float], count: int, dice: random.Random) -> list[int]:

@@ -17,6 +17,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
 SIZES: Final = (1, 4, 1, 8, 1, 4, 1, 16)
 OWN_SELECTORS: Final = 2_500
+GROUP_SIZE: Final = 3
 PREEMPTING: Final = 6  # one pod of so many preempts, because each such pod costs a decision, a deletion and a wait
 BACKGROUND: Final = "background"  # the namespace of pods that exist before
 HIGH_PRIORITY: Final = "high"
@@ -100,6 +101,13 @@ def _own_selectors(number: int) -> Object:
     return _pod(number, app=app, **_spread(ZONE, app), **_terms("podAntiAffinity", HOSTNAME, app))
 
 
+def _in_a_group(number: int) -> Object:
+    group = {"pod-group.scheduling.sigs.k8s.io/name": f"group-{number // GROUP_SIZE}"}
+    pod = _pod(number)
+    pod["metadata"]["labels"] |= group | {"pod-group.scheduling.sigs.k8s.io/min-available": str(GROUP_SIZE)}
+    return pod
+
+
 def _half_too_large(number: int) -> Object:
     return _pod(number, cpu="1" if number % 2 else "1000")
 
@@ -127,6 +135,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         share=PREEMPTING,
         filled=True,
     ),
+    "groups": Workload(title="groups of three", pod=_in_a_group),
     "paced": Workload(title="arrivals at a fixed pace", pod=_pod, share=3, paced=True),
 }
 ALL_WORKLOADS_AT: Final = 5_000  # nodes

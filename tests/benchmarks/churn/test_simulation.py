@@ -49,9 +49,9 @@ def short(scenario: str, seed: int = 1, load: float = 1.0, pods: int = 200) -> W
     return workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods)
 
 
-@pytest.mark.parametrize("scenario", ["torus", "cores"])
+@pytest.mark.parametrize("scenario", ["torus", "cores", "jobs"])
 def test_no_core_has_two_holders_and_none_is_forgotten(scenario: str) -> None:
-    """At every moment the cores of a node's pods are disjoint, and their sum is the number in use."""
+    """At every moment the cores of a node's pods are disjoint, and their sum is the number in use, by whole jobs."""
     run = simulated(short(scenario))
     for _ in run.steps():
         used = 0

@@ -39,7 +39,7 @@ def test_every_pod_fits_some_empty_node(scenario: str) -> None:
         wanted = arrival.pod.constraints.node_selector.get(INSTANCE_TYPE_LABEL)
         request = arrival.pod.neuron
         assert request is not None
-        assert request.total == arrival.size
+        assert request.total * arrival.members == arrival.size
         assert any(
             serves(node, request)
             and all(node.allocatable[name] >= amount for name, amount in arrival.pod.requests.items())
