@@ -90,10 +90,10 @@ def reasons(modules: list[ast.Module]) -> Iterator[str]:
         for call in calls(module):
             method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             if method == "record":
+                said = [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
+                yield from (str(value.value) for value in said if isinstance(value, ast.Constant))
                 yield from (
-                    str(keyword.value.value)
-                    for keyword in call.keywords
-                    if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant)
+                    text for value in said if isinstance(value, ast.Name) for text in constants(module, value.id)
                 )
             elif method == "about_capacity" and isinstance(call.args[1], ast.Constant):
                 yield str(call.args[1].value)
