@@ -21,7 +21,7 @@ from neuron_scheduler.scheduling.plugins import dynamic_resources
 from tests.support import oracle_affinity, oracle_blocks
 from tests.support.oracle_affinity import Namespaces, affinity_refusals, image_eighths
 from tests.support.oracle_node import affine, forbidding, untolerated
-from tests.support.oracle_silicon import free_amounts, illegal, no_block, of_silicon, silicon
+from tests.support.oracle_silicon import free_amounts, illegal, no_block, of_silicon, silicon, wholeness
 from tests.support.oracle_spread import default_scores, spread_refusals, spread_shares
 
 NO_NAMESPACES: Namespaces = {}
@@ -94,7 +94,7 @@ def best(
         among = lowest(among, lambda node: machine_of(node) is not None)
     spread = default_scores(nodes, bound, pod, among, workloads)
     among = lowest(among, lambda node: spread[node.name])
-    return min(among, key=lambda node: merit(nodes, node, [p for p in bound if p.node_name == node.name], pod))
+    return min(among, key=lambda node: merit(nodes, bound, node, pod))
 
 
 def least_missed(
@@ -210,7 +210,9 @@ def lacking(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
     return reasons + [f"Insufficient {name}" for name, amount in pod.requests.items() if amount > free.get(name, 0)]
 
 
-def merit(nodes: Sequence[Node], node: Node, here: Sequence[Pod], pod: Pod) -> tuple[object, ...]:
+def merit(nodes: Sequence[Node], bound: Sequence[Pod], node: Node, pod: Pod) -> tuple[object, ...]:
     """Return the values that the last preferences compare, the most important first; the smallest is the best."""
+    here = [p for p in bound if p.node_name == node.name]
+    whole = 0 if pod.neuron is None else wholeness(nodes, bound, node)
     images = image_eighths(nodes, node, pod)
-    return (*of_silicon(node, here, pod, silicon(node, here)), -images, node.created, node.name, node.uid)
+    return (*of_silicon(node, here, pod, silicon(node, here)), whole, -images, node.created, node.name, node.uid)

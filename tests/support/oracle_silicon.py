@@ -18,6 +18,7 @@ from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
+from tests.support.oracle_node import domain_of
 
 
 @attrs.frozen
@@ -66,6 +67,27 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
             unknown_devices += pod.neuron.total
             unknown_cores += pod.neuron.total * (1 if in_cores else machine.cores_per_device)
     return Machinery(machine, free, unknown_devices, unknown_cores, in_between)
+
+
+def wholeness(nodes: Sequence[Node], bound: Sequence[Pod], node: Node) -> int:
+    """Return the class of a node: 0 if it is in no UltraServer, then broken pair, broken four, intact one."""
+    found = 0
+    for size, broken in ((2, 1), (4, 2)):
+        key = f"neuron.amazonaws.com/ultraserver-server-id-{size}"
+        domain = domain_of(node, key)
+        if domain is not None:
+            found = 3
+            if sum(is_whole(each, bound) for each in nodes if domain_of(each, key) == domain) < size:
+                return broken
+    return found
+
+
+def is_whole(node: Node, bound: Sequence[Pod]) -> bool:
+    """Return whether a pod can take all of a node's silicon."""
+    left = silicon(node, [pod for pod in bound if pod.node_name == node.name])
+    if left is None or left.unknown_devices or left.free != left.machine.all_cores:
+        return False
+    return not (node.unschedulable or node.neuron_unhealthy)
 
 
 def no_block(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
