@@ -42,10 +42,13 @@ def fleet(dice: Random) -> tuple[Cluster, dict[str, dict[str, list[str]]]]:
 
 
 def workers(count: int, key: str, *, required: bool) -> list[Pod]:
-    """Return the workers of a job, in any order, with AWS's term about each other."""
+    """Return the workers of a job, in any order, with AWS's term about each other, and each with its number."""
     term = PodAffinityTerm(key, SELECTOR, frozenset({"default"}), weight=0 if required else 100)
     asked = {"affinity": (term,)} if required else {"preferred_affinity": (term,)}
-    made = [pod(f"w{i}", devices=16, labels=WORKER, rank=i, **asked) for i in range(count)]  # type: ignore[arg-type]
+    made = [
+        pod(f"w{i}", devices=16, labels={**WORKER, "replica-index": str(i)}, rank=i, **asked)  # type: ignore[arg-type]
+        for i in range(count)
+    ]
     group = affinity.read("default", WORKER, made[0].constraints)
     return [attrs.evolve(each, group=group) for each in reversed(made)]
 
