@@ -44,8 +44,17 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.model.volumes import InlineVolume
 
-_INLINE_VOLUMES: Final = ("aws_elastic_block_store", "gce_persistent_disk", "iscsi", "rbd")
-"""In-tree sources that two pods of one node cannot share."""
+_INLINE_VOLUMES: Final = (
+    "aws_elastic_block_store",
+    "azure_disk",
+    "cinder",
+    "gce_persistent_disk",
+    "iscsi",
+    "photon_persistent_disk",
+    "portworx_volume",
+    "rbd",
+)
+"""In-tree sources tied to a node or zone, or that two pods of one node cannot share."""
 
 LONGEST_IMAGE_NAME: Final = 1024  # a registry's own limits add up to less than half of it
 _inline_sources: Final = attrgetter(*_INLINE_VOLUMES)

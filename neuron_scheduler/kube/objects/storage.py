@@ -14,9 +14,9 @@ import msgspec
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, interned, key_of, labels, reference
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term
-from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, ObjectMeta, Wire
+from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, Wire
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
-from neuron_scheduler.model.node import ZONE_LABEL
+from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from neuron_scheduler.model.quantity import whole
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.model.volumes import (
@@ -32,6 +32,22 @@ from neuron_scheduler.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
+
+
+class _Owner(Wire):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Meta(Wire):
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
 
 
 class _Requests(Wire):
@@ -53,7 +69,7 @@ class _Phase(Wire):
 
 
 class _Claim(Wire):
-    metadata: ObjectMeta
+    metadata: _Meta
     spec: _ClaimSpec = msgspec.field(default_factory=_ClaimSpec)
     status: _Phase | None = None
 
@@ -85,7 +101,7 @@ class _VolumeSpec(wire.InTree):
 
 
 class _Volume(Wire):
-    metadata: ObjectMeta
+    metadata: _Meta
     spec: _VolumeSpec
     status: _Phase | None = None
 
@@ -100,7 +116,7 @@ class _TopologyTerm(Wire):
 
 
 class _Class(Wire):
-    metadata: ObjectMeta
+    metadata: _Meta
     provisioner: str | None = None
     volume_binding_mode: str | None = None
     allowed_topologies: list[_TopologyTerm] | None = None
@@ -122,7 +138,7 @@ class _NodeSpec(Wire):
 
 
 class _Node(Wire):
-    metadata: ObjectMeta
+    metadata: _Meta
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
 
 
@@ -132,12 +148,12 @@ class _DriverSpec(Wire):
 
 
 class _Driver(Wire):
-    metadata: ObjectMeta
+    metadata: _Meta
     spec: _DriverSpec = msgspec.field(default_factory=_DriverSpec)
 
 
 class _Capacity(Wire):
-    metadata: ObjectMeta
+    metadata: _Meta
     storage_class_name: str = ""
     node_topology: wire.Selector | None = None
     capacity: str | int | None = None
@@ -155,7 +171,7 @@ class _AttachmentSpec(Wire):
 
 
 class _Attachment(Wire):
-    metadata: ObjectMeta
+    metadata: _Meta
     spec: _AttachmentSpec
 
 
@@ -206,11 +222,12 @@ def _volume(volume: _Volume) -> PersistentVolume:
     disk = in_tree_disk(spec)
     affinity = spec.node_affinity.required if spec.node_affinity else None
     terms, plugin = _terms(affinity), disk.plugin if disk else ""
+    volume_labels = labels(meta.labels)
     return PersistentVolume(
         uid=meta.uid,
         name=meta.name,
         resource_version=meta.resource_version,
-        labels=labels(meta.labels),
+        labels=volume_labels,
         class_name=_class_name(meta.annotations or {}, spec.storage_class_name),
         access_modes=_modes(spec.access_modes),
         capacity=whole(str((spec.capacity or {}).get("storage", "0"))),
@@ -218,7 +235,7 @@ def _volume(volume: _Volume) -> PersistentVolume:
         attributes_class=interned(spec.volume_attributes_class_name or ""),
         claim=_claim_ref(spec.claim_ref),
         required_terms=terms,
-        csi_terms=_csi_terms(terms) if plugin else terms,
+        csi_terms=_csi_terms(terms, volume_labels) if plugin else terms,
         driver=interned(spec.csi.driver) if spec.csi else disk.driver if disk else "",
         handle=spec.csi.volume_handle if spec.csi else disk.handle if disk else "",
         plugin=plugin,
@@ -255,17 +272,37 @@ def _terms(affinity: NodeTerms | None) -> Terms | None:
     return tuple(terms)
 
 
-def _csi_terms(terms: Terms | None) -> Terms | None:
-    """
-    Return an EBS volume's node affinity in the label of its driver (`translateTopologyFromInTreeToCSI`).
+def _csi_terms(terms: Terms | None, labels: Mapping[str, str]) -> Terms | None:
+    """Return an EBS volume's node affinity in the labels of its driver (`translateTopologyFromInTreeToCSI`)."""
+    zone, region = _zone_labels(terms or (), labels)
+    if _has(terms or (), zone):
+        terms = _renamed(terms or (), {zone: _EBS_ZONE})
+    elif zone in labels:
+        zones = tuple(sorted({part.strip() for part in labels[zone].split("__")} - {""}))
+        if zones:
+            in_zones = Requirement(_EBS_ZONE, Operator.IN, zones)
+            terms = tuple(
+                attrs.evolve(term, expressions=(*term.expressions, in_zones)) for term in terms or (NodeSelectorTerm(),)
+            )
+    return _renamed(terms, {BETA_REGION_LABEL: REGION_LABEL}) if terms and region == BETA_REGION_LABEL else terms
 
-    Labels of a volume that has no affinity, or of Kubernetes before 1.17, are for the plugin VolumeZone.
-    """
-    return terms and tuple(
-        attrs.evolve(
-            term,
-            expressions=tuple(attrs.evolve(r, key=_EBS_ZONE) if r.key == ZONE_LABEL else r for r in term.expressions),
-        )
+
+def _zone_labels(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the labels for zone and region that a volume uses: those of its affinity first, the beta ones last."""
+    terms = tuple(terms)
+    beta = not _has(terms, ZONE_LABEL) and (
+        _has(terms, BETA_ZONE_LABEL) or (ZONE_LABEL not in labels and BETA_ZONE_LABEL in labels)
+    )
+    return (BETA_ZONE_LABEL, BETA_REGION_LABEL) if beta else (ZONE_LABEL, REGION_LABEL)
+
+
+def _has(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
+    return any(requirement.key == key for term in terms for requirement in term.expressions)
+
+
+def _renamed(terms: Terms, names: Mapping[str, str]) -> Terms:
+    return tuple(
+        attrs.evolve(term, expressions=tuple(attrs.evolve(r, key=names.get(r.key, r.key)) for r in term.expressions))
         for term in terms
     )
 

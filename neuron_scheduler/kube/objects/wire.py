@@ -82,12 +82,11 @@ class OwnerReference(Wire):
     api_version: str = ""
     kind: str = ""
     name: str = ""
-    uid: str = ""
     controller: bool | None = None
 
 
 class ObjectMeta(Wire):
-    """`metadata` of an object."""
+    """`metadata` of a pod or node."""
 
     name: str
     uid: str = ""
@@ -295,8 +294,12 @@ class Volume(InTree, kw_only=True):
     persistent_volume_claim: Claim | None = None
     ephemeral: Present | None = None
     image: ImageVolume | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
     gce_persistent_disk: Present | None = None
     iscsi: Present | None = None
+    photon_persistent_disk: Present | None = None
+    portworx_volume: Present | None = None
     rbd: Present | None = None
 
 

@@ -268,6 +268,9 @@ def test_volumes() -> None:
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
             {"name": "ebs", "awsElasticBlockStore": {"volumeID": "aws://eu-west-1a/vol-1", "readOnly": True}},
             {"name": "gce", "gcePersistentDisk": {"pdName": "pd", "readOnly": True}},
+            {"name": "azure", "azureDisk": {"diskName": "d", "diskURI": "/disks/d"}},
+            {"name": "cinder", "cinder": {"volumeID": "c"}},
+            {"name": "portworx", "portworxVolume": {"volumeID": "p"}},
             {"name": "disk", "iscsi": {"targetPortal": "t", "iqn": "q", "lun": 0}},
             *({"name": source.lower(), source: {}} for source in free),
         ],
@@ -277,7 +280,7 @@ def test_volumes() -> None:
     assert value.volume_claims == ("pvc", "p-scratch")
     assert value.ephemeral_claims == ("p-scratch",)
     assert value.disks == (InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "vol-1"),)
-    assert value.inline_volumes == ("gce", "disk")
+    assert value.inline_volumes == ("gce", "azure", "cinder", "portworx", "disk")
     assert value.resource_claims == ("neuron",)
 
 

@@ -28,6 +28,7 @@ from neuron_scheduler.model.volumes import (
 )
 
 ZONE = "topology.kubernetes.io/zone"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 
 
@@ -144,18 +145,36 @@ def _in(key: str, *values: str) -> NodeSelectorTerm:
     return NodeSelectorTerm((Requirement(key, Operator.IN, values),))
 
 
-@pytest.mark.parametrize(
-    ("zones", "want"),
-    [([(ZONE, "a"), ("disk", "ssd")], (_in(EBS_ZONE, "a"), _in("disk", "ssd"))), ([], None)],
-    ids=["its zone is the driver's", "anywhere"],
-)
-def test_an_in_tree_volume(zones: list[tuple[str, str]], want: tuple[NodeSelectorTerm, ...] | None) -> None:
+IN_TREE: dict[str, tuple[dict[str, str], list[tuple[str, str]], tuple[NodeSelectorTerm, ...] | None]] = {
+    "its zone is the driver's": ({}, [(ZONE, "a")], (_in(EBS_ZONE, "a"),)),
+    "the old label too": ({}, [(BETA_ZONE, "a")], (_in(EBS_ZONE, "a"),)),
+    "a label in place of an affinity": ({ZONE: "a__b"}, [], (_in(EBS_ZONE, "a", "b"),)),
+    "an old label in place of an affinity": ({BETA_ZONE: "a"}, [], (_in(EBS_ZONE, "a"),)),
+    "a region moves to its new name with the old zone": (
+        {BETA_ZONE: "a"},
+        [("failure-domain.beta.kubernetes.io/region", "r")],
+        (
+            NodeSelectorTerm(
+                (
+                    Requirement("topology.kubernetes.io/region", Operator.IN, ("r",)),
+                    Requirement(EBS_ZONE, Operator.IN, ("a",)),
+                )
+            ),
+        ),
+    ),
+    "anywhere": ({}, [], None),
+}
+
+
+@pytest.mark.parametrize("sentence", IN_TREE)
+def test_an_in_tree_volume(sentence: str) -> None:
     """The driver that serves it has its own label for zones (`translateTopologyFromInTreeToCSI`)."""
+    labels, zones, want = IN_TREE[sentence]
     terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in zones]
     spec: dict[str, Any] = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-    value = read(VOLUMES, item("pv", spec=spec))
+    value = read(VOLUMES, item("pv", labels=labels, spec=spec))
     assert (value.driver, value.handle, value.plugin) == ("ebs.csi.aws.com", "vol-1", "kubernetes.io/aws-ebs")
     assert value.csi_terms == want
 
