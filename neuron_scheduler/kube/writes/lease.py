@@ -34,6 +34,8 @@ class _Lease(wire.Wire):
     spec: _Spec | None = None
 
 
+_OF_OTHERS: Final = ("labels", "finalizers", "ownerReferences")
+"""What others may write into `metadata`. With the `uid` in it, a Lease that was deleted could not be written again."""
 T = TypeVar("T")
 _LEASE: Final = msgspec.json.Decoder(_Lease)
 _CHANGE: Final = msgspec.json.Decoder(wire.Change[_Lease])
@@ -160,9 +162,8 @@ def _as_record(lease: _Lease) -> Record:
     Raises:
         UnreachableError: there is no resourceVersion; a write without one would replace the Lease of any holder.
     """
-    metadata, spec = dict(lease.metadata), lease.spec or _Spec()
-    metadata.pop("managedFields", None)  # without them the API server keeps those it has
-    version, annotations = metadata.pop("resourceVersion", ""), metadata.pop("annotations", None)
+    metadata, spec = lease.metadata, lease.spec or _Spec()
+    version = metadata.get("resourceVersion", "")
     if not version:
         raise UnreachableError("the Lease cannot be read: it has no resourceVersion")
     return Record(
@@ -172,8 +173,8 @@ def _as_record(lease: _Lease) -> Record:
         renewed=spec.renew_time,
         transitions=spec.lease_transitions or 0,
         resource_version=version,
-        annotations=annotations or NO_LABELS,
-        metadata=metadata,
+        annotations=metadata.get("annotations") or NO_LABELS,
+        metadata={key: metadata[key] for key in _OF_OTHERS if key in metadata},
     )
 
 
