@@ -145,21 +145,22 @@ class Stage:
         return self._server.store.get(PODS.storage, "default", name)
 
     def _settled(self, name: str, want: Want) -> bool:
-        """Return whether a pod has an outcome, expected or not: a refusal needs its condition and its event."""
+        """Return whether a pod has a node, or is refused as it should be, in its condition and in an event."""
         pod = self._pod(name)
         if pod is None or pod["spec"].get("nodeName"):
             return pod is not None
-        return isinstance(want, Waits) and bool(_refusal(pod)) and self._event(pod) is not None
+        return isinstance(want, Waits) and want.because in _refusal(pod) and self._has_event(pod, want.because)
 
     def _events(self) -> list[Object]:
         return self._server.store.objects(EVENTS.storage, "default")
 
-    def _event(self, pod: Object) -> Object | None:
+    def _has_event(self, pod: Object, words: str) -> bool:
         uid = pod["metadata"]["uid"]
-        for event in self._events():
-            if event["involvedObject"].get("uid") == uid and event["reason"] == "FailedScheduling":
-                return event
-        return None
+        return any(
+            event["involvedObject"].get("uid") == uid and words in event.get("message", "")
+            for event in self._events()
+            if event["reason"] == "FailedScheduling"
+        )
 
     def _why_not(self, name: str, want: Want, now: occupancy.Occupancy) -> str:
         """Return what is not as expected; empty if all is."""
@@ -171,10 +172,9 @@ class Stage:
                 if holding.ids != (ids or holding.ids) or holding.node != (on or holding.node):
                     return f"{name} got {holding.ids} on {holding.node}, not {ids} on {on or 'any node'}"
             case Waits(because=because):
-                event = self._event(pod) if pod else None
                 if holding is not None or pod is None or because not in _refusal(pod):
                     return f"{name} should wait because of {because!r}, but: {_refusal(pod or {}) or holding}"
-                if event is None or because not in event.get("message", ""):
+                if not self._has_event(pod, because):
                     return f"no event of {name} has {because!r}"
         return ""
 

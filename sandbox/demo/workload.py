@@ -152,10 +152,16 @@ ACTS: Final[Sequence[Act]] = (
         wants={f"any-{number}": Placed() for number in range(1, 5)},
     ),
     Act(
-        title="UltraServers, and jobs that start together",
-        text="An UltraServer joins, and half of one that is broken. A single pod cuts the broken one, so that a job of"
-        " four gets the other. Its rival, whose pods come in turns with it, holds nothing.",
+        title="Nodes join",
+        text="An UltraServer, half of one that is broken, and a Trn3 node, which a pod gets that asks for one.",
         joins=True,
+        creates=(PodPlan(name="cube-4", devices=4, on="trn3.48xlarge"),),
+        wants={"cube-4": Placed()},  # the scheduler has seen all nodes now: this one is the last
+    ),
+    Act(
+        title="UltraServers, and jobs that start together",
+        text="A single pod cuts the broken UltraServer, so that a job of four gets the other. The job's rival, whose"
+        " pods come in turns with it, holds nothing.",
         creates=(
             PodPlan(name="one-16", devices=16, on="trn2.48xlarge"),
             *(

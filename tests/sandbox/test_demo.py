@@ -29,7 +29,7 @@ async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
         text = " ".join((await read_until(process)).split())
         assert await process.wait() == 0, text
     assert AWS_SENTENCE in text
-    assert "All checks passed: 24 pods were placed by 24 Bindings" in text
+    assert "All checks passed: 25 pods were placed by 25 Bindings" in text
     svg = picture.read_text()
     assert svg.startswith("<svg")
     for words in ("trn1-a", "inf2.48xlarge", "ring-3b", "16&#160;devices", "refused"):

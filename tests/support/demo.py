@@ -58,10 +58,16 @@ async def served(home: Path, program: Path = KUBECTL) -> AsyncIterator[Served]:
     """Run it with `--serve` until the block ends; then it must end on Ctrl-C with 0."""
     async with command("--serve") as process:
         text = await read_until(process, "Ctrl-C ends everything")
+        assert "Ctrl-C" in text, text + await _errors(process)
         (kubeconfig,), (url,) = re.findall(r"KUBECONFIG=(\S+)", text), re.findall(r"--server=(\S+?)\.\s", text)
         yield Served(process, text, Path(kubeconfig), Kubectl(url, home, program=program))
         process.send_signal(signal.SIGINT)
         with anyio.fail_after(PATIENCE):
             code = await process.wait()
-        assert process.stderr is not None
-        assert code == 0, "".join([chunk.decode() async for chunk in process.stderr])
+        assert code == 0, await _errors(process)
+
+
+async def _errors(process: anyio.abc.Process) -> str:
+    """Return what an ended process has written to standard error."""
+    assert process.stderr is not None
+    return "".join([chunk.decode() async for chunk in process.stderr])
