@@ -35,6 +35,7 @@ class _Waiting:
         since: when the first of them came.
         held: whether there were too few at the last look.
         half_bound: whether another member has a node, or had one while these waited.
+        count: how many members, placed or not, existed at the last look.
         tried: when an inferred group may be tried for the first time.
         pods: by uid.
     """
@@ -43,6 +44,7 @@ class _Waiting:
     since: float
     held: bool
     half_bound: bool
+    count: int = 0
     tried: float = 0.0
     pods: dict[str, QueuedPod] = attrs.field(factory=dict)
 
@@ -94,13 +96,18 @@ class GroupWaits:
         return waiting is not None and waiting.half_bound
 
     def turned(self, key: GroupKey) -> bool:
-        """Look at a group; return whether it has enough members and had not at the last look, or the reverse."""
+        """
+        Look at a group; return whether those that wait are to be tried or held, unlike at the last look.
+
+        They are tried when there are enough of them, and when a member has gone: the others may fit without it.
+        """
         waiting = self._groups.get(key)
         if waiting is None:
             return False
-        before = waiting.held
-        waiting.held = waiting.group.awaits and len(self.members(key)) < waiting.group.least
-        return before != waiting.held
+        held, count = waiting.held, waiting.count
+        waiting.count = len(self.members(key))
+        waiting.held = waiting.group.awaits and waiting.count < waiting.group.least
+        return waiting.held != held or (not held and waiting.count < count)
 
     def becomes_half_bound(self, key: GroupKey) -> bool:
         """Note that a member has a node; return whether that is news, and others wait."""

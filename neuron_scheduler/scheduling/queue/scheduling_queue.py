@@ -168,15 +168,20 @@ class SchedulingQueue:
         """
         Look at a group of which a member has come, changed or gone; `bound` is whether it has a node.
 
-        The waiting members are let in once there are enough, or held again; if another one is bound, they come first.
+        The waiting members are let in once there are enough, or held again; without a member that has gone, the others
+        may fit. If another one is bound, they come first.
         """
         if self.groups.turned(key):
             held = self.groups.is_held(key)
             for queued in self.groups.waiting(key):
                 if queued.place is Place.GATED:
                     self._let_in(queued, now, "PodGroupComplete")
-                elif held and queued.place is not Place.IN_FLIGHT:
+                elif queued.place is Place.IN_FLIGHT:
+                    queued.missed = True
+                elif held:
                     self._move(queued, Place.GATED)
+                elif queued.place is Place.UNSCHEDULABLE:
+                    self._wake(queued, now, "PodGroupShrunk")
         if bound and self.groups.becomes_half_bound(key):
             for queued in self.groups.waiting(key):
                 self.put_first(queued)
