@@ -61,6 +61,9 @@ MOST_SEARCHED: Final = 64
 """Members of the largest group that is searched for."""
 _NO_PLUGIN: Final = frozenset[str]()  # a signature for plugins that look at no labels
 
+_Kind = tuple[int, int]
+"""A number that members have in common that are alike but for their volumes, and one for those that are alike."""
+
 
 def planned(
     cluster: Cluster, gang: Gang, profile: Profile, warmup: IndexWarmup
@@ -90,19 +93,24 @@ def planned(
         raise
 
 
-def _kinds(cluster: Cluster, gang: Gang) -> Generator[None, None, Mapping[str, int]]:
+def _kinds(cluster: Cluster, gang: Gang) -> Generator[None, None, Mapping[str, _Kind]]:
     """
-    Return by uid a number that members have in common that are alike; one with a nomination is like no other.
+    Return the kind of each member by its uid; one with a nomination is like no other.
 
     Labels count only where a member selects by them: each member has a label with its number.
     """
-    kinds, numbers = dict[str, int](), dict[Hashable, int]()
+    kinds, numbers = dict[str, _Kind](), dict[Hashable, int]()
     keys = _selected_by({id(pod.constraints): pod.constraints for pod in gang.waiting}.values())
     for count, pod in enumerate(gang.waiting, start=1):
         kind: Hashable = pod.uid
+        but_for_volumes = kind
         if cluster.nomination(pod.uid) is None:
-            kind = signature_of(pod, _NO_PLUGIN), *map(pod.labels.get, keys)
-        kinds[pod.uid] = numbers.setdefault(kind, len(numbers))
+            labels = tuple(map(pod.labels.get, keys))
+            kind = but_for_volumes = signature_of(pod, _NO_PLUGIN), labels
+            if pod.constraints.volume_claims:
+                constraints = attrs.evolve(pod.constraints, volume_claims=(), ephemeral_claims=())
+                but_for_volumes = signature_of(attrs.evolve(pod, constraints=constraints), _NO_PLUGIN), labels
+        kinds[pod.uid] = (numbers.setdefault(but_for_volumes, len(numbers)), numbers.setdefault(kind, len(numbers)))
         if count % _AT_ONCE == 0:
             yield
     return kinds
@@ -142,7 +150,7 @@ class _Planner:
     Tries one region after the other.
 
     Attributes:
-        kinds: by uid, a number that members have in common that are alike.
+        kinds: by uid.
         kept: members that were placed first, where space is kept for them.
     """
 
@@ -150,15 +158,12 @@ class _Planner:
     gang: Gang
     profile: Profile
     warmup: IndexWarmup
-    kinds: Mapping[str, int]
+    kinds: Mapping[str, _Kind]
     kept: int = 0
     _tried: dict[Domain | None, None] = attrs.field(factory=dict)
     _best: int = -1
-    _best_region: Region = attrs.field(init=False)
+    _best_region: Region | None = None
     _by_place: dict[str, Profile] = attrs.field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        self._best_region = NOWHERE if self.gang.group.required else ANYWHERE
 
     @property
     def cluster(self) -> Cluster:
@@ -211,10 +216,11 @@ class _Planner:
             yield ANYWHERE  # the trial itself costs less than to count the room
             return
         fixed = fixed_domains(self.cluster, gang)
-        for pods in self._by_kind(rest):
+        for pods in self._by_kind(rest, volumes=False):
             if others < wanted:
                 return  # at least one of the members before is needed, and the regions with room for it were tried
-            rooms, others = rooms_for(self.cluster, pods[0], self.profile), others - len(pods)
+            each_kind = [first for first, *_ in self._by_kind(pods)]
+            rooms, others = (yield from rooms_for(self.cluster, each_kind, self.profile)), others - len(pods)
             if len(pods) < len(rest) or rooms.total >= wanted:
                 yield from regions(gang, rooms, min(len(pods), wanted), fixed)
 
@@ -289,11 +295,12 @@ class _Planner:
             pod.constraints.terms_about_pods or pod.constraints.spread for pod in pods
         )
 
-    def _by_kind(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
-        """Return the pods in lists of those that are alike."""
-        kinds = dict[int, list[Pod]]()
+    def _by_kind(self, pods: Sequence[Pod], *, volumes: bool = True) -> Sequence[Sequence[Pod]]:
+        """Return the pods in lists of those that are alike, or are so but for their `volumes`."""
+        kinds = dict[Hashable, list[Pod]]()
         for pod in pods:
-            kinds.setdefault(self.kinds[pod.uid], []).append(pod)
+            kind = self.kinds[pod.uid]
+            kinds.setdefault(kind if volumes else kind[0], []).append(pod)
         return [*kinds.values()]
 
     def _with_the_others(self) -> Generator[None, None, Plan]:
@@ -308,7 +315,7 @@ class _Planner:
                     left.append(pod)
                 yield
             others = left
-        reasons = dict[int, FitError]()
+        reasons = dict[_Kind, FitError]()
         for pod in others:
             kind = self.kinds[pod.uid]
             if kind not in reasons:
@@ -318,7 +325,7 @@ class _Planner:
 
     def _refused(self) -> Generator[None, None, Plan | Refused]:
         """Place as many as fit once more, and say why the next one does not."""
-        region = self._best_region
+        region = self._best_region or (yield from self._roomiest())
         for pod in self.gang.waiting:
             if isinstance(self.trial.place(pod, self.profile, nodes_in(self.cluster.view, region.within)), NoNode):
                 break
@@ -329,6 +336,15 @@ class _Planner:
         reason = yield from self._reason(self.gang.waiting[fitting_at_once], region)
         yield from _undone(self.trial, 0)
         return Refused(fitting_at_once, reason)
+
+    def _roomiest(self) -> Generator[None, None, Region]:
+        """Return where most members fit, if no region has been tried because all have too little room."""
+        if self.gang.placed or not self.gang.group.required:
+            return self._home()
+        rooms = yield from rooms_for(self.cluster, self.gang.waiting[:1], self.profile)
+        domains = yield from rooms.by_domain(self.gang.group.required)
+        best = max(domains.values(), key=lambda domain: domain.room, default=None)
+        return NOWHERE if best is None else Region((self.gang.group.required, best.value))
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""
@@ -364,7 +380,7 @@ class _Search:
     profile: Profile
     within: Domain | None
     enough: int
-    kinds: Mapping[str, int]
+    kinds: Mapping[str, _Kind]
     _seen: set[frozenset[Hashable]] = attrs.field(factory=set)
 
     def run(self, kinds: Sequence[Sequence[Pod]]) -> Generator[None, None, bool]:

@@ -20,7 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import domain_of
-from neuron_scheduler.cluster.index.nodeset import NodeSet, membership
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, membership
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -37,6 +37,8 @@ MOST_DOMAINS: Final = 8
 """Domains of one kind that are tried."""
 _AT_ONCE: Final = 256
 """Domains that are counted in one step."""
+_PODS_AT_ONCE: Final = 16
+"""Pods that are filtered in one step."""
 LEVELS: Final = (ULTRASERVER_2, ULTRASERVER_4, *NETWORK_LAYERS)
 """The labels of the blocks above the machine, the smallest first."""
 _SLICES: Final = {4: ULTRASERVER_4, 2: ULTRASERVER_2}
@@ -159,11 +161,15 @@ class Rooms:
         return self._of_domains[key]
 
 
-def rooms_for(cluster: Cluster, pod: Pod, profile: Profile) -> Rooms:
-    """Count the room for pods like this one."""
-    view, by_itself = cluster.view, alone(pod)
-    with cluster.without_nomination(pod.uid):
-        nodes = fitting(cluster, by_itself, profile.plan(by_itself), view.live)
+def rooms_for(cluster: Cluster, pods: Sequence[Pod], profile: Profile) -> Generator[None, None, Rooms]:
+    """Count the room for pods that differ in their volumes at most, on the nodes that take one of them."""
+    view, pod, nodes = cluster.view, pods[0], NO_NODES
+    for count, each in enumerate(pods, start=1):
+        by_itself = alone(each)
+        with cluster.without_nomination(each.uid):
+            nodes |= fitting(cluster, by_itself, profile.plan(by_itself), view.live)
+        if count % _PODS_AT_ONCE == 0:
+            yield
     numbers = view.postings(room_of(pod))
     by_number = [(number, numbers.get(number) & nodes) for number in numbers.values if isinstance(number, int)]
     return Rooms(

@@ -130,7 +130,8 @@ def play(seed: int) -> str:
     dice = Random(seed)
     world = some_world(dice)
     cluster = world.cluster()
-    found = run(planned(cluster, gang_of(cluster, world.waiting), PROFILE, IndexWarmup()))
+    gang = gang_of(cluster, world.waiting)
+    found = run(planned(cluster, gang, PROFILE, IndexWarmup()))
     if isinstance(found, Plan):
         check_plan(world, cluster, found)
         return "planned"
@@ -141,6 +142,7 @@ def play(seed: int) -> str:
         assert not possible(world, world.missing), "missed"
         assert found.fitting < world.missing
         assert possible(world, found.fitting)
+        assert found.fitting or not possible(attrs.evolve(world, waiting=gang.waiting[:1]), 1)
     except UndecidedError:
         return "undecided"
     return "refused"

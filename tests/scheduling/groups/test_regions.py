@@ -18,6 +18,7 @@ from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.random_groups import PROFILE
+from tests.support.storage import claim, stored
 from tests.support.thoroughness import examples
 
 SIZES: Final = {ULTRASERVER_2: 2, ULTRASERVER_4: 4}
@@ -27,7 +28,10 @@ SELECTOR: Final = LabelSelector(tuple(Requirement(key, Operator.IN, (value,)) fo
 
 def fleet(dice: Random) -> tuple[Cluster, dict[str, dict[str, list[str]]]]:
     """Return 12 UltraServers, some of them broken; and by label and id, the names of the free nodes in ring order."""
-    cluster, free = Cluster(), dict[str, dict[str, list[str]]]()
+    cluster, free = (
+        stored((), *(claim(f"w{i}-scratch", class_name="gp3") for i in range(16))),
+        dict[str, dict[str, list[str]]](),
+    )
     for i, age in enumerate(dice.sample(range(48), 48)):
         name, ids = f"n{age}", {key: f"u{i // size}" for key, size in SIZES.items()}
         labels = {**ids, **{ULTRASERVER_PLACES[key]: str(i % size) for key, size in SIZES.items()}}
@@ -41,12 +45,19 @@ def fleet(dice: Random) -> tuple[Cluster, dict[str, dict[str, list[str]]]]:
     return cluster, free
 
 
-def workers(count: int, key: str, *, required: bool) -> list[Pod]:
-    """Return the workers of a job, in any order, with AWS's term about each other, and each with its number."""
+def workers(count: int, key: str, *, required: bool, scratch: bool) -> list[Pod]:
+    """Return the workers of a job, in any order, with AWS's term about each other, a number, perhaps a claim."""
     term = PodAffinityTerm(key, SELECTOR, frozenset({"default"}), weight=0 if required else 100)
     asked = {"affinity": (term,)} if required else {"preferred_affinity": (term,)}
     made = [
-        pod(f"w{i}", devices=16, labels={**WORKER, "replica-index": str(i)}, rank=i, **asked)  # type: ignore[arg-type]
+        pod(
+            f"w{i}",
+            devices=16,
+            labels={**WORKER, "replica-index": str(i)},
+            rank=i,
+            volume_claims=(f"w{i}-scratch",) if scratch else (),
+            **asked,  # type: ignore[arg-type]
+        )
         for i in range(count)
     ]
     group = affinity.read("default", WORKER, made[0].constraints)
@@ -70,13 +81,14 @@ def test_the_recipe_gets_whole_ultraservers(part: int) -> None:
     """Required: one intact UltraServer or nothing. Preferred: whole ones where enough are intact, else any nodes."""
     whole = 0
     for seed in range(part * 25, part * 25 + 25):
+        scratch = seed % 3 == 0
         for key, size in SIZES.items():
             cluster, free = fleet(Random(seed))
             intact = [names for names in free[key].values() if len(names) == size]
-            found = place(cluster, workers(size, key, required=True))
+            found = place(cluster, workers(size, key, required=True, scratch=scratch))
             assert found in intact if intact else found == max(map(len, free[key].values()))
         cluster, free = fleet(Random(seed))
-        found = place(cluster, workers(16, ULTRASERVER_4, required=False))
+        found = place(cluster, workers(16, ULTRASERVER_4, required=False, scratch=scratch))
         assert isinstance(found, list)
         intact = [names for names in free[ULTRASERVER_4].values() if len(names) == 4]
         whole += len(intact) >= 4
