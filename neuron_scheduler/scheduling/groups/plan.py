@@ -10,7 +10,7 @@ A trial that fails leaves no trace.
 """
 
 from collections import Counter
-from collections.abc import Collection, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 import attrs
@@ -83,7 +83,8 @@ def planned(
     trial = Trial(cluster)
     try:
         kinds = yield from _kinds(cluster, gang)
-        yield from _warmed_up(cluster, {kinds[pod.uid]: pod for pod in gang.waiting}.values(), profile, warmup)
+        for pod in {kinds[pod.uid]: pod for pod in gang.waiting}.values():
+            yield from warmup.of(cluster, pod, profile)
         return (yield from _Planner(trial, gang, profile, warmup, kinds).run())
     except ChangedError:
         yield from _undone(trial, 0)
@@ -123,25 +124,6 @@ def _selected_by(constraints: Iterable[Constraints]) -> tuple[str, ...]:
         selectors += [term.selector for term in constrained.terms_about_pods]
         selectors += [constraint.selector for constraint in constrained.spread]
     return tuple({key.key: None for selector in selectors if selector is not None for key in selector.requirements})
-
-
-def _warmed_up(
-    cluster: Cluster, pods: Collection[Pod], profile: Profile, warmup: IndexWarmup
-) -> Generator[None, None, None]:
-    """Build the missing indexes for each of these pods, and for the regions."""
-    for pod in pods:
-        yield from warmup.of(cluster, pod, profile)
-    rooms = {room_of(pod): None for pod in pods}
-
-    def ask(view: View) -> None:
-        for room in rooms:
-            view.postings(room)
-        for key in LEVELS:
-            view.domains(key)
-        for place in ULTRASERVER_PLACES.values():
-            view.numbered(place)
-
-    yield from cluster.view.prepared(ask)
 
 
 @attrs.define(eq=False)
@@ -211,10 +193,12 @@ class _Planner:
 
     def _regions(self, rest: Sequence[Pod], wanted: int) -> Regions:
         """Yield the regions to try, or None for a pause; none if there is certainly no room."""
-        gang, others = self._now(), len(rest)
-        if not gang.group.required and others <= _FEW and not any(map(self._may_take_whole, rest)):
+        others = len(rest)
+        if not self.gang.group.required and others <= _FEW and not any(map(self._may_take_whole, rest)):
             yield ANYWHERE  # the trial itself costs less than to count the room
             return
+        yield from self.cluster.view.prepared(self._count)
+        gang = self._now()
         fixed = fixed_domains(self.cluster, gang)
         for pods in self._by_kind(rest, volumes=False):
             if others < wanted:
@@ -223,6 +207,15 @@ class _Planner:
             rooms, others = (yield from rooms_for(self.cluster, each_kind, self.profile)), others - len(pods)
             if len(pods) < len(rest) or rooms.total >= wanted:
                 yield from regions(gang, rooms, min(len(pods), wanted), fixed)
+
+    def _count(self, view: View) -> None:
+        """Ask for the indexes with which the room in regions is counted."""
+        for room in {room_of(pod): None for pod in self.gang.waiting}:
+            view.postings(room)
+        for key in LEVELS:
+            view.domains(key)
+        for place in ULTRASERVER_PLACES.values():
+            view.numbered(place)
 
     def _may_take_whole(self, pod: Pod) -> bool:
         """Return whether a pod takes all of some machine of the fleet."""
