@@ -7,6 +7,7 @@ from tests.simulation.mutants.mutant import Edit, Mutant
 _GROUP: Final = r"group \w of \d"
 _REFUSED: Final = r"server refuses (403|500|429).*bindings"
 _QUEUE: Final = "scheduling.queue.group_waits"
+_PLAN: Final = "scheduling.groups.plan"
 _LOOP: Final = "controllers.scheduling_loop"
 
 MUTANTS: Final = (
@@ -14,17 +15,7 @@ MUTANTS: Final = (
         name="a-group-is-let-in-below-its-count",
         away="the wait for as many members as a group needs",
         danger="a member is bound although too few exist",
-        edits=(
-            Edit(
-                _QUEUE,
-                """
-                waiting.held = waiting.group.awaits and len(self.members(key)) < waiting.group.least
-                """,
-                """
-                waiting.held = False
-                """,
-            ),
-        ),
+        edits=(Edit(_QUEUE, "waiting.held = waiting.group.awaits and", "waiting.held = False and"),),
         where=(_GROUP,),
     ),
     Mutant(
@@ -45,13 +36,7 @@ MUTANTS: Final = (
         name="a-group-is-placed-in-part",
         away="that nothing is assumed if too few members fit at once",
         danger="some members are bound, and the others wait like single pods",
-        edits=(
-            Edit(
-                "scheduling.groups.plan",
-                "for wanted in dict.fromkeys((len(rest), max(self.gang.missing - self.kept, 0))):",
-                "for wanted in (*dict.fromkeys((len(rest), max(self.gang.missing - self.kept, 0))), 1):",
-            ),
-        ),
+        edits=(Edit(_PLAN, "max(self.gang.missing - self.kept, 0))):", "max(self.gang.missing - self.kept, 0), 1)):"),),
         where=(_GROUP,),
     ),
     Mutant(
@@ -60,7 +45,7 @@ MUTANTS: Final = (
         danger="space is taken for nobody",
         edits=(
             Edit(
-                "scheduling.groups.plan",
+                _PLAN,
                 """
                 yield from _undone(self.trial, 0)
                 return Refused(fitting_at_once, reason)
@@ -79,16 +64,8 @@ MUTANTS: Final = (
         edits=(
             Edit(
                 "scheduling.queue.events",
-                """
-                if not group.plugins or pods_may_help(event, pods, concerned, group.interest):
-                    return WakeUp(event, group)
-                """,
-                """
-                if not group.plugins:
-                    return None
-                if pods_may_help(event, pods, concerned, group.interest):
-                    return WakeUp(event, group)
-                """,
+                "if not group.plugins or pods_may_help(event, pods, concerned, group.interest):",
+                "if group.plugins and pods_may_help(event, pods, concerned, group.interest):",
             ),
         ),
         where=(_GROUP,),
@@ -98,15 +75,7 @@ MUTANTS: Final = (
         away="the nomination of a member whose Binding is refused while others of its group are bound",
         danger="a single pod gets its space, and the group stays half bound",
         edits=(
-            Edit(
-                _LOOP,
-                """
-                cluster.nominate(commitment.node_name, Nomination(pod, cores))
-                """,
-                """
-                assert cores is not None
-                """,
-            ),
+            Edit(_LOOP, "cluster.nominate(commitment.node_name, Nomination(pod, cores))", "assert cores is not None"),
         ),
         where=(_GROUP, _REFUSED),
     ),
