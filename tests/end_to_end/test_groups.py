@@ -12,21 +12,10 @@ from tests.control_plane.objects import create_node, create_pod, node_manifest, 
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ACQUIRED, BOUND, SHORT_LEASE, SchedulerProcess, run_scheduler
-from tests.end_to_end.workload import (
-    EVENTS,
-    LEASE,
-    PODS,
-    all_placed,
-    condition_of,
-    events_of,
-    kubelets,
-    placed,
-    refused,
-    remove,
-)
+from tests.end_to_end.workload import LEASE, PODS, all_placed, kubelets, placed, refused, remove
 from tests.faults.answers import Refusal
 from tests.faults.calls import binding_of
-from tests.faults.proxy import ALWAYS, HELD, Behaviour, Fault, instead, run_proxy
+from tests.faults.proxy import ALWAYS, HELD, Fault, instead, run_proxy
 
 ULTRASERVER: Final = "neuron.amazonaws.com/ultraserver"
 FOUR: Final = f"{ULTRASERVER}-server-id-4"
@@ -37,7 +26,6 @@ SIZE: Final = 4
 """Members of each group here."""
 GROUP: Final = "pod-group.scheduling.sigs.k8s.io/name"
 COUNT: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
-GATE: Final = "kueue.x-k8s.io/admission"
 LWS: Final = "leaderworkerset.sigs.k8s.io"
 JOINING: Final = (2, 0, 3, 1)
 """The order in which the nodes of an UltraServer join."""
@@ -72,9 +60,9 @@ async def add_ultraservers(scheduler: SchedulerProcess, api: RestClient, *, brok
     await scheduler.until(lambda metrics: metrics['scheduler_cache_size{type="nodes"}'] == count)
 
 
-def names_of(group: str, count: int = SIZE) -> list[str]:
+def names_of(group: str) -> list[str]:
     """Return the names of members."""
-    return [f"{group}-{rank}" for rank in range(count)]
+    return [f"{group}-{rank}" for rank in range(SIZE)]
 
 
 def member(group: str, rank: int, *, labels: dict[str, str], **fields: Any) -> Object:
@@ -82,20 +70,11 @@ def member(group: str, rank: int, *, labels: dict[str, str], **fields: Any) -> O
     return pod_manifest(f"{group}-{rank}", neuron=WHOLE, labels=labels, **fields)
 
 
-def indexed_job(name: str, count: int = SIZE) -> Iterator[Object]:
+def indexed_job(name: str) -> Iterator[Object]:
     """Yield the pods of an Indexed Job whose template has the labels of coscheduling with a count."""
-    for rank in range(count):
+    for rank in range(SIZE):
         labels = {GROUP: name, COUNT: str(SIZE), "batch.kubernetes.io/job-completion-index": str(rank)}
         yield member(name, rank, labels=labels)
-
-
-def mpi_job(name: str) -> Iterator[Object]:
-    """Yield the workers of an MPIJob and its launcher, which counts."""
-    group = {GROUP: name, COUNT: str(SIZE + 1), "training.kubeflow.org/job-name": name}
-    for rank in range(SIZE):
-        labels = {"training.kubeflow.org/job-role": "worker", "training.kubeflow.org/replica-index": str(rank)}
-        yield member(name, rank, labels=group | labels)
-    yield pod_manifest(f"{name}-launcher", labels=group | {"training.kubeflow.org/job-role": "launcher"})
 
 
 def recipe(name: str) -> Iterator[Object]:
@@ -105,13 +84,6 @@ def recipe(name: str) -> Iterator[Object]:
     for rank in range(SIZE):
         labels = group | {"training.kubeflow.org/replica-index": str(rank)}
         yield member(name, rank, labels=labels, affinity=affinity)
-
-
-def kueue(name: str) -> Iterator[Object]:
-    """Yield the plain pods of a group that Kueue has admitted."""
-    for rank in range(SIZE):
-        labels = {"kueue.x-k8s.io/pod-group-name": name, "kueue.x-k8s.io/pod-group-pod-index": str(rank)}
-        yield member(name, rank, labels=labels, annotations={"kueue.x-k8s.io/pod-group-total-count": str(SIZE)})
 
 
 def leader_worker_set(name: str) -> Iterator[Object]:
@@ -133,12 +105,6 @@ def _required(selector: Object) -> Object:
     return {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": FOUR}]}
 
 
-async def create(api: RestClient, pods: Iterator[Object]) -> None:
-    """Create pods in their order."""
-    for pod in pods:
-        await create_pod(api, pod)
-
-
 async def nodes_of(api: RestClient, names: Sequence[str]) -> list[str]:
     """Return the nodes of pods once all of them have one."""
     pods = await all_placed(api, names)
@@ -153,107 +119,71 @@ async def test_two_jobs_that_are_created_in_turns(api: RestClient, scheduler: Sc
     await scheduler.until(lambda metrics: metrics['scheduler_cache_size{type="nodes"}'] == 7)
     async with kubelets(api):
         for pods in zip(indexed_job("first"), indexed_job("second"), strict=True):
-            await create(api, iter(pods))
+            for pod in pods:
+                await create_pod(api, pod)
         await all_placed(api, names_of("first"))
         for name in names_of("second"):
-            condition = await refused(api, name, saying="3 of 4 members of group default/second fit at once")
+            condition = await refused(
+                api, name, saying="With these placed, the next one: 0/7 nodes are available: 7 Insuff"
+            )
             assert condition["reason"] == "Unschedulable"
             assert condition["message"].startswith(
-                "3 of 4 members of group default/second fit at once. "
-                "With these placed, the next one: 0/7 nodes are available: 7 Insuff"
+                "3 of 4 members of group default/second fit at once. With these placed"
             )
             assert "nodeName" not in (await api.get(f"{PODS}/{name}"))["spec"]
         await remove(api, *names_of("first"))
         await all_placed(api, names_of("second"))
 
 
-@pytest.mark.parametrize("job", [indexed_job, mpi_job, recipe, kueue])
+@pytest.mark.parametrize("job", [indexed_job, recipe, leader_worker_set])
 async def test_a_group_on_an_ultraserver(
     api: RestClient, scheduler: SchedulerProcess, job: Callable[[str], Iterator[Object]]
 ) -> None:
-    """Whose words it has does not matter: it gets the intact UltraServer, and its ranks are in the order of places."""
+    """It gets the intact one, and its ranks are in the order of places, also if workers come when their leader runs."""
     await add_ultraservers(scheduler, api, broken="broken", intact="intact")
-    await create(api, job("train"))
-    assert await nodes_of(api, names_of("train")) == [f"intact-{place}" for place in range(SIZE)]
-
-
-async def test_workers_that_come_when_their_leader_runs(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """The leader of a LeaderWorkerSet does not wait for workers, and goes where all of them have room."""
-    await add_ultraservers(scheduler, api, broken="broken", intact="intact")
-    leader, *workers = leader_worker_set("serve")
+    leader, *workers = job("train")
     await create_pod(api, leader)
-    await placed(api, "serve-0")
-    await create(api, iter(workers))
-    assert await nodes_of(api, names_of("serve")) == [f"intact-{place}" for place in range(SIZE)]
-
-
-async def test_gates_that_are_lifted_one_after_the_other(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A member with a scheduling gate is none yet: the others wait for it."""
-    await add_ultraservers(scheduler, api, intact="intact")
-    for pod in kueue("train"):
-        pod["spec"]["schedulingGates"] = [{"name": GATE}]
-        await create_pod(api, pod)
-    *others, last = names_of("train")
-    for name in others:
-        await api.patch(f"{PODS}/{name}", {"spec": {"schedulingGates": None}})
-    for name in others:
-        condition = await refused(api, name, saying="3 of 4 members of group default/train")
-        assert condition["reason"] == "WaitingForGroup"
-    assert condition_of(await api.get(f"{PODS}/{last}"))["reason"] == "SchedulingGated"
-    await api.patch(f"{PODS}/{last}", {"spec": {"schedulingGates": None}})
-    await all_placed(api, names_of("train"))
-
-
-async def test_a_group_that_lacks_a_member(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Its members say how many exist, once, with a reason for which no autoscaler buys, and wait for the last one."""
-    await add_ultraservers(scheduler, api, intact="intact")
-    *pods, last = indexed_job("train")
-    await create(api, iter(pods))
-    for name in names_of("train", SIZE - 1):
-        condition = await refused(api, name, saying="3 of 4 members of group default/train exist")
-        assert condition["reason"] == "WaitingForGroup"
-        await events_of(api, name, "WaitingForGroup")
-    await create_pod(api, last)
+    if job is leader_worker_set:
+        await placed(api, "train-0")
+    for worker in workers:
+        await create_pod(api, worker)
     assert await nodes_of(api, names_of("train")) == [f"intact-{place}" for place in range(SIZE)]
-    for name in names_of("train"):
-        await events_of(api, name, "Scheduled")
-    events = [(event["regarding"]["name"], event["reason"]) for event in (await api.get(EVENTS))["items"]]
-    told = [(name, "WaitingForGroup") for name in names_of("train", SIZE - 1)]
-    assert sorted(events) == sorted([*told, *((name, "Scheduled") for name in names_of("train"))])
 
 
 @asynccontextmanager
-async def behind_a_proxy(plane: ControlPlane, account: Path, *faults: Fault) -> AsyncIterator[SchedulerProcess]:
-    """Run a scheduler whose requests meet faults."""
+async def half_bound(
+    plane: ControlPlane, account: Path, api: RestClient, fault: Fault
+) -> AsyncIterator[SchedulerProcess]:
+    """Run a scheduler until the Binding of a member of a group has met a fault."""
     async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}", *SHORT_LEASE) as scheduler:
-        for fault in faults:
-            proxy.add(fault)
+        proxy.add(fault)
         await scheduler.line(ACQUIRED)
+        await add_ultraservers(scheduler, api, intact="intact")
+        for pod in indexed_job("train"):
+            await create_pod(api, pod)
+        with anyio.fail_after(60):
+            await fault.taken.wait()
         yield scheduler
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3])
+async def completed(scheduler: SchedulerProcess, api: RestClient) -> None:
+    """Wait until the group has the UltraServer; a rival that asked before its last member had a node has nothing."""
+    assert await nodes_of(api, names_of("train")) == [f"intact-{place}" for place in range(SIZE)]
+    await refused(api, "rival", saying="0/4 nodes are available")
+    assert await scheduler.stop() == 0
+
+
 async def test_a_leader_that_is_killed_between_two_bindings(
-    plane: ControlPlane, account: Path, empty: RestClient, bound: int
+    plane: ControlPlane, account: Path, empty: RestClient
 ) -> None:
-    """The next one binds the other members in the same UltraServer, before a pod that came meanwhile."""
-    held = Fault(binding_of("train"), HELD, times=ALWAYS)
-    sent = Fault(binding_of("train"), Behaviour(times=bound))
-    async with behind_a_proxy(plane, account, sent, held) as leader:
-        await add_ultraservers(leader, empty, intact="intact")
-        await create(empty, indexed_job("train"))
-        await leader.line(BOUND, count=bound)
-        with anyio.fail_after(60):
-            await held.taken.wait()
+    """The next one binds the other member in the same UltraServer, before a pod that came meanwhile."""
+    async with half_bound(plane, account, empty, Fault(binding_of("train-2"), HELD, times=ALWAYS)) as leader:
+        await leader.line(BOUND, count=SIZE - 1)
         await leader.kill()
     await create_pod(empty, pod_manifest("rival", neuron=WHOLE))
-    pods = (await empty.get(PODS))["items"]
-    assert sum("nodeName" in pod["spec"] for pod in pods) == bound
     await empty.request("DELETE", LEASE)
     async with run_scheduler(account) as successor:
-        assert sorted(await nodes_of(empty, names_of("train"))) == [f"intact-{place}" for place in range(SIZE)]
-        await refused(empty, "rival", saying="0/4 nodes are available")
-        assert await successor.stop() == 0
+        await completed(successor, empty)
 
 
 @pytest.mark.parametrize("status", [403, 409, 422])
@@ -262,12 +192,6 @@ async def test_a_member_whose_binding_is_refused(
 ) -> None:
     """Its space is kept for it beside a rival, and the group is complete in the end."""
     refusal = Fault(binding_of("train-2"), instead(Refusal(status)))
-    async with behind_a_proxy(plane, account, refusal) as scheduler:
-        await add_ultraservers(scheduler, empty, intact="intact")
-        await create(empty, indexed_job("train"))
-        with anyio.fail_after(60):
-            await refusal.taken.wait()
+    async with half_bound(plane, account, empty, refusal) as scheduler:
         await create_pod(empty, pod_manifest("rival", neuron=WHOLE))
-        assert await nodes_of(empty, names_of("train")) == [f"intact-{place}" for place in range(SIZE)]
-        await refused(empty, "rival", saying="0/4 nodes are available")
-        assert await scheduler.stop() == 0
+        await completed(scheduler, empty)
