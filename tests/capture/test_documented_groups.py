@@ -22,9 +22,10 @@ from tests.support.documented_commands import ROOT
 from tests.support.harness import cluster_of
 
 PAGE: Final = ROOT / "docs" / "jobs.md"
-EXAMPLE: Final = (ROOT / "manifests" / "examples" / "job-on-an-ultraserver.yaml").read_bytes()
+EXAMPLE: Final = yaml.safe_load((ROOT / "manifests" / "examples" / "job-on-an-ultraserver.yaml").read_text())
 BLOCKS: Final = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)]
 SHOWN: Final = {each["kind"]: each for each in BLOCKS}
+TAINT: Final = Taint("aws.amazon.com/neuron", Effect.NO_SCHEDULE, "true")
 PROFILE: Final = default_profile("my-scheduler")
 
 
@@ -72,12 +73,13 @@ def test_each_dialect_is_read_from_the_page() -> None:
     assert len(BLOCKS) == len(SHOWN)
 
 
-@pytest.mark.parametrize("kind", ["Job", "MPIJob", "LeaderWorkerSet"])
+@pytest.mark.parametrize("kind", ["Job", "MPIJob", "LeaderWorkerSet", "the example"])
 def test_a_replica_fits_as_a_whole_on_an_ultraserver(kind: str) -> None:
-    """In the order of the links; fewer machines than it has members are of no use."""
-    workload, machines = workload_of(SHOWN[kind]), nodes(ultraservers=2)
-    found, size = fit(workload, machines), workload.pods_per_replica
-    assert found.total * size == (4 if kind == "MPIJob" else len(machines))  # all with these labels go into one
+    """In the order of the links; of fewer machines none is used. The example tolerates the taint of AWS's nodes."""
+    workload = workload_of((SHOWN | {"the example": EXAMPLE})[kind])
+    machines = nodes(ultraservers=2, taints=() if kind in SHOWN else (TAINT,))
+    found, size, in_one = fit(workload, machines), workload.pods_per_replica, kind in ("MPIJob", "the example")
+    assert found.total * size == (4 if in_one else len(machines))  # all with these labels go into one
     for replica in range(found.fitting):
         placed = [pod.node_name for pod in found.placed[replica * size : (replica + 1) * size]]
         assert placed == sorted(placed)
@@ -106,10 +108,3 @@ def test_a_set_of_one_pod_is_no_group_of_all_replicas() -> None:
     group = shown["spec"]["leaderWorkerTemplate"] | {"size": 1}
     workload = workload_of(shown | {"spec": shown["spec"] | {"leaderWorkerTemplate": group}})
     assert (workload.replicas, workload.pods_per_replica) == (2, 1)
-
-
-def test_the_example_gets_one_ultraserver() -> None:
-    """Tainted as AWS's nodes are."""
-    taints = (Taint("aws.amazon.com/neuron", Effect.NO_SCHEDULE, "true"),)
-    found = fit(read_workload("the example", EXAMPLE), nodes(ultraservers=1, taints=taints))
-    assert [pod.node_name for pod in found.placed] == [f"trn2u-0-{place}" for place in range(4)]

@@ -18,16 +18,10 @@ KEY, SIZE, TOPOLOGY = (f"leaderworkerset.sigs.k8s.io/{word}" for word in ("group
 WORKER: Final = {
     "training.kubeflow.org/job-name": "train",
     "training.kubeflow.org/job-role": "worker",
-    "training.kubeflow.org/operator-name": "mpi-operator",
     "training.kubeflow.org/replica-index": "3",
-    "training.kubeflow.org/replica-type": "worker",
 }
 """Labels of a worker of an MPIJob."""
-LEADER: Final = {
-    KEY: "3f1c",
-    "leaderworkerset.sigs.k8s.io/name": "llm",
-    "leaderworkerset.sigs.k8s.io/worker-index": "0",
-}
+LEADER: Final = {KEY: "3f1c", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """Labels of the leader of a LeaderWorkerSet."""
 INDEXED: Final = {"job-name": "sweep", "batch.kubernetes.io/job-completion-index": "7"}
 """Labels of a pod of an Indexed Job."""
@@ -38,10 +32,8 @@ def affinity(key: str, *, role: str = "worker", preferred: bool = False) -> dict
     """Return the spec of AWS's recipe."""
     selector = {"training.kubeflow.org/job-name": "train", "training.kubeflow.org/job-role": role}
     term = {"labelSelector": {"matchLabels": selector}, "topologyKey": key}
-    if preferred:
-        weighted = [{"weight": 100, "podAffinityTerm": term}]
-        return {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}}
-    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    when, terms = ("preferred", [{"weight": 100, "podAffinityTerm": term}]) if preferred else ("required", [term])
+    return {"affinity": {"podAffinity": {f"{when}DuringSchedulingIgnoredDuringExecution": terms}}}
 
 
 def said(case: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None, **spec: Any) -> Any:
@@ -59,7 +51,6 @@ def meant(dialect: Dialect, name: str, count: int, *where: Together, rank: int =
 
 FOUR: Final = Together(ULTRASERVER_4)
 GROUPS: Final = (
-    (said("MPIJob", {**WORKER, NAME: "train", COUNT: "4"}), meant(Dialect.COSCHEDULING, "train", 4, rank=3)),
     (said("Indexed Job", {**INDEXED, NAME: "sweep", COUNT: "8"}), meant(Dialect.COSCHEDULING, "sweep", 8, rank=7)),
     (said("new label", {NEW_NAME: "a", COUNT: "10000"}), meant(Dialect.COSCHEDULING, "a", 10_000)),
     (said("recipe", WORKER, **affinity(ULTRASERVER_4)), meant(Dialect.AFFINITY, RECIPE, 4, FOUR, rank=3)),
@@ -67,7 +58,6 @@ GROUPS: Final = (
         said("recipe as a preference", WORKER, **affinity(ULTRASERVER_2, preferred=True)),
         meant(Dialect.AFFINITY, RECIPE, 0, Together(ULTRASERVER_2, required=False), rank=3),
     ),
-    (said("leader", LEADER, {SIZE: "4"}), meant(Dialect.LEADER_WORKER_SET, "3f1c", 4)),
     (
         said("worker", {**LEADER, "leaderworkerset.sigs.k8s.io/worker-index": "2"}, {SIZE: "4", TOPOLOGY: "rack"}),
         meant(Dialect.LEADER_WORKER_SET, "3f1c", 4, Together("rack"), rank=2),
@@ -103,6 +93,7 @@ def test_the_words_of_each_project(value: Pod, expected: tuple[PodGroup, int]) -
             said(f"count {count[:9]!r}", {NAME: "train", COUNT: count})
             for count in ("", "0", "-1", "four", "4.0", "٤", "10001", "9" * 5_000)
         ),
+        said("a gate", {NAME: "train", COUNT: "4"}, schedulingGates=[{"name": "quota"}]),
         said("no name", {NAME: "", COUNT: "4"}),
         said("Kueue without a count", {KUEUE: "batch"}),
         said("Kueue without a name", {KUEUE: ""}, {TOTAL: "4"}),
@@ -112,5 +103,5 @@ def test_the_words_of_each_project(value: Pod, expected: tuple[PodGroup, int]) -
     ],
 )
 def test_what_is_no_group(value: Pod) -> None:
-    """A pod by itself is scheduled as ever; a count that cannot be read holds nobody."""
+    """A pod by itself is scheduled as ever; an unreadable count holds nobody; with a gate it is not there yet."""
     assert (value.group, value.rank) == (None, 0)
