@@ -19,7 +19,6 @@ from neuron_scheduler.controllers.extension_log import Lines
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.pod import Pod, placed
-from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.trial import Taken
@@ -103,9 +102,7 @@ def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
         return Gone()
     if node_info is None:
         return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
-    placement = commitment.decision.placement
-    cores = NO_CORES if placement is None else placement.cores
-    if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, cores):
+    if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, commitment.decision.cores):
         return Fenced()
     return None
 

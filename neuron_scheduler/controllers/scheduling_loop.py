@@ -30,7 +30,6 @@ from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import Binder, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
-from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
@@ -41,7 +40,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     schedule_pod,
     select_node,
 )
-from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken, give_back, take
+from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken, give_back, take_with_volumes
 from neuron_scheduler.scheduling.groups.gang import (
     Gang,
     Plan,
@@ -136,13 +135,12 @@ class QueuedAttempt:
 
     def _keep(self, commitment: Commitment) -> None:
         """Keep the space of a member of a group of which others have a node: without it the group stays half bound."""
-        pod, cluster, placement = self.queued.pod, self._loop.cluster, commitment.decision.placement
+        pod, cluster = self.queued.pod, self._loop.cluster
         members = () if pod.group is None else cluster.groups.members(pod.group.key)
         held = pod.group is not None and self._loop.queue.groups.is_held(pod.group.key)
         placed = any(cluster.node_of(uid) is not None for uid in members if uid != pod.uid)
         if self.waits and placed and not held:
-            cores = NO_CORES if placement is None else placement.cores
-            cluster.nominate(commitment.node_name, Nomination(pod, cores))
+            cluster.nominate(commitment.node_name, Nomination(pod, commitment.decision.cores))
             self._loop.queue.put_first(self.queued)
 
     def crashed(self, error: Exception) -> None:
@@ -266,7 +264,7 @@ class SchedulingLoop:
         ):
             await preempting.start(self.preemption_executor.run)
             preparing.start_soon(self._side_lane.run)
-            preparing.start_soon(self._report_held_groups)
+            preparing.start_soon(self._look_at_held_groups)
             await self._schedule_each()
             preparing.cancel_scope.cancel()
             self.preemption_executor.stop()
@@ -333,14 +331,12 @@ class SchedulingLoop:
         if isinstance(decision, FitError):
             await self._refused(queued, decision, profile, started)
             return None
-        return self._assume(queued, decision, started)
+        return self._commitment(queued, take_with_volumes(self.cluster, pod, decision), started)
 
-    def _assume(self, queued: QueuedPod, decision: Decision, started: float) -> Commitment:
-        """Take the space in the cluster before the API server knows, and return what is to be written."""
-        taken = take(self.cluster, queued.pod, decision)
+    def _commitment(self, queued: QueuedPod, taken: Taken, started: float) -> Commitment:
+        """Make an assumption known, and return what is to be written."""
         annotations = self.assumptions.told(taken)
-        plan = self.volumes.reserve(taken.pod, decision.node_name)
-        return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, decision, started, plan)
+        return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, taken.decision, started, taken.volumes)
 
     def _recheck(self, node_name: str) -> None:
         """Look at the nominations of a node again, if all its pods are known."""
@@ -388,7 +384,7 @@ class SchedulingLoop:
             if found is None:
                 found = await run_in_turns(planned(self.cluster, gang, profile, self._warmup), self.clock)
             if isinstance(found, Plan):
-                return self._assume_group(members, found, started)
+                return self._assume_group(members, found, gang, started)
             refused = found if isinstance(found, FitError) else found.fit_error(gang)
             self._group_unschedulable(members, gang, refused, started)
         except ChangedError:
@@ -399,10 +395,11 @@ class SchedulingLoop:
                 self.attempt_crashed(member, error)
         return []
 
-    def _assume_group(self, members: list[QueuedPod], plan: Plan, started: float) -> list[Commitment]:
+    def _assume_group(self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float) -> list[Commitment]:
         """Return what is to be written for the members that are assumed; put the others back."""
         by_uid = {member.pod.uid: member for member in members}
-        if not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
+        held = self.queue.groups.is_held(gang.group.key)
+        if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
             self._give_back(plan)
             for member in members:
                 self.queue.failed(member, self.clock())
@@ -413,8 +410,7 @@ class SchedulingLoop:
             for taken in plan.taken:
                 for listener in self.listeners:
                     listener(taken.pod, taken.decision)
-                annotations, attempt = self.assumptions.told(taken), QueuedAttempt(by_uid[taken.pod.uid], self)
-                commitments.append(Commitment(attempt, taken.pod, annotations, taken.decision, started, taken.volumes))
+                commitments.append(self._commitment(by_uid[taken.pod.uid], taken, started))
         except Exception:
             self._give_back(plan)
             raise
@@ -435,10 +431,8 @@ class SchedulingLoop:
         """Put a refused group back, as one line, and report why; a group evicts nobody."""
         now = self.clock()
         members = [member for member in members if self.queue.holds(member)]
-        for pod in [member.pod for member in members if not gang.placed]:
-            node_name = self.cluster.clear_nomination(pod.uid)
-            if node_name is not None:  # a member was placed when it was kept
-                note_freed(self.cluster, self.queue, pod, node_name)
+        if not gang.placed:  # one was when space was kept
+            self._keep_nothing(members)
         self.queue.group_unschedulable(members, refused.plugins, now, cause=refused.cause)
         log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
         for member in members:
@@ -448,16 +442,23 @@ class SchedulingLoop:
             self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
             self.reporter.unschedulable(pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
 
-    async def _report_held_groups(self) -> None:
-        """Say of each group that waits for members how many exist, as often as that changes."""
+    def _keep_nothing(self, members: list[QueuedPod]) -> None:
+        for pod in [member.pod for member in members]:
+            node_name = self.cluster.clear_nomination(pod.uid)
+            if node_name is not None:
+                note_freed(self.cluster, self.queue, pod, node_name)
+
+    async def _look_at_held_groups(self) -> None:
+        """Keep no space for a group that waits for members, and say how many exist, as often as that changes."""
         said = dict[str, str]()
         while True:
             await anyio.sleep(_LOOK_AT_GROUPS)
             now, before, said = self.clock(), said, {}
-            for key, since, members in self.queue.groups.held():
+            for group, since, members in self.queue.groups.held():
+                self._keep_nothing(members)
                 if now - since < _HELD_IN_SILENCE:
                     continue
-                text = held_text(self.cluster.groups.members(key), members[0].pod)
+                text = held_text(self.cluster.groups.members(group.key), group)
                 for pod in [member.pod for member in members]:
                     said[pod.uid] = text
                     if before.get(pod.uid) != text:

@@ -18,7 +18,7 @@ from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refus
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
-from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, release, reserved
+from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, release
 from neuron_scheduler.scheduling.plugins.static_volumes import mountable
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -49,10 +49,6 @@ class VolumeBinder:
     clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
     _wakes: dict[str, dict[anyio.Event, None]] = attrs.field(factory=dict, init=False)  # who waits longer wakes first
-
-    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
-        """Assume what the pod's volumes need on the node, all of it or nothing; None if they need nothing."""
-        return reserved(self.cluster, pod, node_name) if pod.constraints.volume_claims else None
 
     def release(self, plan: VolumePlan) -> None:
         """Take back the assumptions of a plan, unless they are known to have been written."""

@@ -44,7 +44,7 @@ def with_its_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None,
         if ours and uid != pod.uid and not member.node_name and fork.node_of(uid) is None:
             waiting.append(member)
     if pod.group.awaits and len(members) < pod.group.least:
-        return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, pod), Cause.GROUP))
+        return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, pod.group), Cause.GROUP))
     gang = gang_of(fork, waiting)
     refused = complaint_about(fork, gang)
     if refused is None:

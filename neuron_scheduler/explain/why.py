@@ -69,13 +69,14 @@ def explain_pod(
         profile: with whose filters it is decided.
         budgets: all PodDisruptionBudgets, for the pods that would have to leave.
     """
-    yield from warmed_up(cluster, pod, profile)  # a fork shares the indexes, but what it builds itself is lost with it
+    yield from warmed_up(cluster, pod, profile)  # a fork shares postings, but what it builds itself is lost with it
     fork = cluster.fork()
     yield
     if pod.node_name or fork.node_of(pod.uid) is not None:
         return _of_bound_pod(fork, pod)
     if pod.terminating:
         return Explanation(summary_of(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
+    yield from warmed_up(fork, pod, profile)  # it shares no counts of pods, and no sums
     return (yield from _of_pending_pod(fork, pod, profile, budgets=budgets))
 
 

@@ -63,8 +63,8 @@ CONTROLLERS: Final = (
     Break(
         "a-decision-is-not-assumed",
         "neuron_scheduler/controllers/scheduling_loop.py",
-        "taken = take(self.cluster, queued.pod, decision)",
-        "taken = take(self.cluster, queued.pod, decision)\n        self.cluster.forget(queued.pod.uid)",
+        "annotations = self.assumptions.told(taken)",
+        "annotations = self.assumptions.told(taken)\n        self.cluster.forget(queued.pod.uid)",
         "A decision counts at once, before the API server knows of it.",
         ("tests/controllers/test_allocate_fence.py",),
     ),

@@ -24,8 +24,8 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
-from tests.support.harness import cluster_of
 from tests.support.patience import PATIENCE
+from tests.support.storage import claim, stored
 
 IN_DOUBT = "in doubt"
 HANG = "hang"
@@ -59,7 +59,9 @@ class World:
     surprises: Counter[str] = attrs.field(factory=Counter)
     released: int = 0
     meanwhile: Callable[[], object] = tuple
-    cluster: Cluster = attrs.field(factory=lambda: cluster_of([node("n", "trn1.32xlarge", pods=1000)]))
+    cluster: Cluster = attrs.field(
+        factory=lambda: stored([node("n", "trn1.32xlarge", pods=1000)], claim(class_name="gp3"))
+    )
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
     scheduler: SchedulingLoop = attrs.field(init=False)
 
@@ -137,11 +139,6 @@ class World:
         return result
 
     # volumes
-
-    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
-        """Assume a plan for pods with volumes."""
-        self._break("reserve", pod)
-        return VolumePlan(node_name) if pod.name.startswith("volume") else None
 
     def release(self, plan: VolumePlan) -> None:
         """Count it."""
@@ -283,7 +280,7 @@ async def test_what_happens_while_volumes_are_bound_counts() -> None:
     world = World()
     world.meanwhile = lambda: world.cluster.put_pod(pod("unknown", devices=1, on="n"))
     async with running(world):
-        world.add("volume", devices=4)
+        world.add("p", devices=4, volume_claims=("data",))
         await until(lambda: world.released == 1)
         assert (world.tried, world.cluster.assumed_count) == ([], 0)
 
@@ -348,16 +345,15 @@ async def test_a_stop_waits_for_doubts() -> None:
     assert ("bad", "n") in world.reports
 
 
-@pytest.mark.parametrize("part", ["adopt", "recheck", "reserve", "prepare", "bind", "post_filter", "unschedulable"])
+@pytest.mark.parametrize("part", ["adopt", "recheck", "prepare", "bind", "post_filter", "unschedulable"])
 async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
     """It is counted and reported, the pod backs off, nothing stays assumed, and the loop goes on."""
-    name = {"prepare": "volume"}.get(part, "p")
     devices = 17 if part in ("post_filter", "unschedulable") else 1
-    world = World(breaks={part: name})
+    world = World(breaks={part: "p"})
     async with running(world):
-        world.add(name, devices=devices)
+        world.add("p", devices=devices, volume_claims=("data",) if part == "prepare" else ())
         await until(lambda: bool(world.reports))
-        assert world.reports == [(name, world.reports[0][1])]
+        assert world.reports == [("p", world.reports[0][1])]
         assert world.reports[0][1].startswith("unexpected error in ")
         assert f"RuntimeError: {part}" in world.reports[0][1]
         assert world.surprises.total() == 1

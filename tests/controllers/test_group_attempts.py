@@ -48,9 +48,9 @@ class Jobs(World):
 
     def lose(self, name: str) -> None:
         """Tell of a pod that is gone."""
+        self.queue.remove(f"uid-{name}")
         self.cluster.groups.remove(f"uid-{name}")
         self.queue.group_changed(KEY, self.now)
-        self.queue.remove(f"uid-{name}")
         self.cluster.remove_pod(f"uid-{name}")
 
     @property
@@ -142,6 +142,25 @@ async def test_a_member_that_changes_during_the_plan_undoes_it(change: str) -> N
             world.see("new")
         world.scheduler.wake()
         await until(lambda: len(world.nodes) == 4 and len(world.bound()) == (3 if "another" in change else 4))
+
+
+async def test_a_group_that_is_held_again_during_the_plan_is_not_bound() -> None:
+    """Members that had a node have gone, and those that wait are too few without them: no space is kept for them."""
+    world = jobs_on(4)
+    for name, on in (("old0", "n2"), ("old1", "n3")):
+        world.see(name, on=on)
+    new = [world.see("m0"), world.see("m1")]
+
+    def happen() -> None:
+        world.lose("old0")
+        world.lose("old1")
+        world.cluster.nominate("n0", Nomination(new[0], CoreMask(1)))
+
+    async with running(world):
+        with at_the_end_of_a_plan(happen), mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0):
+            await until(lambda: world.queue.count(Place.BACKOFF) == 2)
+            await until(lambda: not world.cluster.has_nominations)
+        assert (world.tried, world.nodes) == ([], {})
 
 
 OUTCOMES = [Refused(500, "no", retryable=True), UNTIL_CHANGED, Fenced()]

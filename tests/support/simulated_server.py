@@ -139,9 +139,6 @@ class World:
             self.see_pod(attrs.evolve(known, terminating=True))
         return 0.0
 
-    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
-        """Plan no volumes: claims change by themselves here."""
-
     def release(self, plan: VolumePlan) -> None:
         """Never happens."""
 

@@ -18,7 +18,6 @@ from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
@@ -99,10 +98,10 @@ class PodHandler(ObjectHandler[Pod]):
 
     def deleted(self, old: Pod) -> None:
         """Drop a pod that is gone or has ended: only now are its devices and cores free."""
+        self.queue.remove(old.uid)
         if old.group is not None:
             self.cluster.groups.remove(old.uid)
-            self._group_changed(old.group.key)
-        self.queue.remove(old.uid)
+            self.queue.group_changed(old.group.key, self.clock())
         self._doubted.forget(old.uid)
         pod_info, nominated_node = self.cluster.pod_info(old.uid), self.cluster.clear_nomination(old.uid)
         name = self.cluster.remove_pod(old.uid)
@@ -118,16 +117,7 @@ class PodHandler(ObjectHandler[Pod]):
         pod = states[-1]
         self.cluster.groups.put(pod)
         for key in dict.fromkeys(state.group.key for state in states if state.group is not None):
-            self._group_changed(key, bound=bool(pod.node_name) and not pod.terminating)
-
-    def _group_changed(self, key: GroupKey, *, bound: bool = False) -> None:
-        """Let the queue look at a group; for members of one that is held no space is kept."""
-        self.queue.group_changed(key, self.clock(), bound=bound)
-        if self.cluster.has_nominations and self.queue.groups.is_held(key):
-            for pod in [queued.pod for queued in self.queue.groups.waiting(key)]:
-                node_name = self.cluster.clear_nomination(pod.uid)
-                if node_name is not None:
-                    self._note(ClusterEvent.ASSIGNED_POD_GONE, pod, node_name=node_name)
+            self.queue.group_changed(key, self.clock(), bound=bool(pod.node_name) and not pod.terminating)
 
     def take_unreadable(self, malformed: Malformed) -> None:
         """Count what the pod uses on its node as unknown, unless it could be read there before."""

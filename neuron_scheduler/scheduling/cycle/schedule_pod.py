@@ -21,6 +21,7 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slot
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.filters import (
     accepted,
@@ -66,6 +67,11 @@ class Decision:
     def ids(self) -> tuple[int, ...]:
         """The devices or cores that the pod gets; none without Neuron."""
         return () if self.placement is None else self.placement.ids
+
+    @property
+    def cores(self) -> CoreMask:
+        """The cores that the pod gets; none without Neuron."""
+        return NO_CORES if self.placement is None else self.placement.cores
 
 
 @attrs.frozen

@@ -16,7 +16,6 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.annotations import annotations_for
-from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, select_node
@@ -93,8 +92,7 @@ class Trial:
         before, row = self._rows[name], self.cluster.node(name)
         if row is None or before is None or (row is before and not row.neuron_usage.double_booked):
             return row is not None
-        cores = NO_CORES if taken.decision.placement is None else taken.decision.placement.cores
-        return row.node.labels == before.node.labels and still_takes(row, pod, cores)
+        return row.node.labels == before.node.labels and still_takes(row, pod, taken.decision.cores)
 
     def undo(self, down_to: int = 0) -> None:
         """Take the last ones back until so many are left."""
@@ -110,8 +108,7 @@ def take(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
         ValueError: the pod is on a node already, or the decision is out of date.
     """
     allocation, nominated = _allocation(cluster, pod, decision), cluster.nomination(pod.uid)
-    cores = NO_CORES if decision.placement is None else decision.placement.cores
-    cluster.assume(placed(pod, decision.node_name, allocation), cores)
+    cluster.assume(placed(pod, decision.node_name, allocation), decision.cores)
     return Taken(pod, decision, allocation, nominated=nominated)
 
 

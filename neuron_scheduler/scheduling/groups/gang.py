@@ -15,7 +15,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.wording import listed
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.cycle.trial import Taken
+from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName
 
@@ -52,10 +52,15 @@ class Gang:
 
 
 def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
-    """Return the group of some pods, all of one group; the first is the most urgent."""
+    """
+    Return the group of some pods; the first is the most urgent.
+
+    Raises:
+        ChangedError: they are not all of one group any more.
+    """
     group = waiting[0].group
-    if group is None:
-        raise ValueError(f"{waiting[0].key} is in no group")
+    if group is None or any(pod.group is None or pod.group.key != group.key for pod in waiting):
+        raise ChangedError
     nodes = {uid: cluster.node_of(uid) for uid in cluster.groups.members(group.key)}
     ordered = sorted(
         waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -size_of(pod), pod.rank, pod.created)
@@ -124,11 +129,8 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
 _LATE: Final = ("training.kubeflow.org/job-role", "worker")
 
 
-def held_text(members: Mapping[str, Pod], pod: Pod) -> str:
-    """Return what is said of a pod whose group has too few members."""
-    group = pod.group
-    if group is None:
-        return ""
+def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
+    """Return what is said of the members of a group that has too few."""
     text = f"{len(members)} of {group.least} members of group {group.key} exist; it is scheduled when all of these do."
     key, worker = _LATE
     if len(members) == group.least - 1 and all(member.labels.get(key) == worker for member in members.values()):

@@ -170,6 +170,7 @@ def rooms_for(cluster: Cluster, pods: Sequence[Pod], profile: Profile) -> Genera
             nodes |= fitting(cluster, by_itself, profile.plan(by_itself), view.live)
         if count % _PODS_AT_ONCE == 0:
             yield
+    nodes &= view.live  # some may have gone in a pause
     numbers = view.postings(room_of(pod))
     by_number = [(number, numbers.get(number) & nodes) for number in numbers.values if isinstance(number, int)]
     return Rooms(

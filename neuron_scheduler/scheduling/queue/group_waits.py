@@ -31,7 +31,6 @@ class _Waiting:
     The waiting members of a group.
 
     Attributes:
-        group: as the member that came last says it.
         since: when the first of them came.
         held: whether there were too few at the last look.
         half_bound: whether another member has a node, or had one while these waited.
@@ -40,13 +39,17 @@ class _Waiting:
         pods: by uid.
     """
 
-    group: PodGroup
     since: float
     held: bool
     half_bound: bool
     count: int = 0
     tried: float = 0.0
     pods: dict[str, QueuedPod] = attrs.field(factory=dict)
+
+    @property
+    def group(self) -> PodGroup:
+        """The group as the member that came last, of those that still wait, says it."""
+        return next(group for queued in reversed(self.pods.values()) if (group := queued.pod.group) is not None)
 
 
 @attrs.define(eq=False)
@@ -66,8 +69,8 @@ class GroupWaits:
         waiting = self._groups.get(group.key)
         if waiting is None:
             half_bound = any(pod.node_name for pod in self.members(group.key).values())
-            waiting = self._groups[group.key] = _Waiting(group, now, held=group.awaits, half_bound=half_bound)
-        waiting.group, waiting.pods[queued.pod.uid] = group, queued
+            waiting = self._groups[group.key] = _Waiting(now, held=group.awaits, half_bound=half_bound)
+        waiting.pods[queued.pod.uid] = queued
         if not group.awaits:
             complete = 0 < group.expected <= len(self.members(group.key))
             waiting.tried = now if complete else min(now + BURST_PAUSE, waiting.since + LONGEST_BURST)
@@ -133,8 +136,8 @@ class GroupWaits:
                 counts["refused"] += 1
         return counts
 
-    def held(self) -> Iterator[tuple[GroupKey, float, list[QueuedPod]]]:
+    def held(self) -> Iterator[tuple[PodGroup, float, list[QueuedPod]]]:
         """Yield each group that has too few members, since when one waits, and those that wait."""
-        for key, waiting in self._groups.items():
+        for waiting in self._groups.values():
             if waiting.held:
-                yield key, waiting.since, [*waiting.pods.values()]
+                yield waiting.group, waiting.since, [*waiting.pods.values()]

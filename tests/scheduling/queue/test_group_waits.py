@@ -46,9 +46,9 @@ class Fed:
     def lose(self, name: str, now: float = 0.0) -> None:
         """A pod is gone."""
         old = self.told.pop(name)
+        self.queue.remove(old.uid)
         self.groups.remove(old.uid)
         self._changed(now, attrs.evolve(old, node_name=""))
-        self.queue.remove(old.uid)
 
     def _changed(self, now: float, *states: Pod | None) -> None:
         bound = any(last is not None and bool(last.node_name) for last in states[-1:])
@@ -161,6 +161,15 @@ def test_a_count_may_change(least: int) -> None:
     for name in "abc":
         world.see(name, 1.0, attrs.evolve(THREE, least=least))
     assert counts(world.queue) == ({"active": 3} if least == 2 else {"gated": 3})
+
+
+def test_a_count_goes_with_the_member_that_said_it() -> None:
+    """The others are not held for a pod that nobody else asks for."""
+    world = fed("a", "b", group=attrs.evolve(THREE, least=2))
+    world.refuse(0.0)
+    world.see("c", 1.0)
+    world.lose("c", 1.0)
+    assert names(world.trial(2.0)) == {"a", "b"}
 
 
 # Inferred groups

@@ -13,11 +13,11 @@ MUTANTS: Final = (
             Edit(
                 "scheduling.cycle.trial",
                 """
-                cluster.assume(placed(pod, decision.node_name, allocation), cores)
+                cluster.assume(placed(pod, decision.node_name, allocation), decision.cores)
                 """,
                 """
                 assumed = placed(pod, decision.node_name, allocation)
-                asyncio.get_running_loop().call_soon(cluster.assume, assumed, cores)
+                asyncio.get_running_loop().call_soon(cluster.assume, assumed, decision.cores)
                 """,
             ),
             Edit(
@@ -40,7 +40,7 @@ MUTANTS: Final = (
             Edit(
                 "scheduling.cycle.trial",
                 """
-                cluster.assume(placed(pod, decision.node_name, allocation), cores)
+                cluster.assume(placed(pod, decision.node_name, allocation), decision.cores)
                 """,
                 "",
             ),

@@ -75,7 +75,7 @@ MUTANTS: Final = (
         away="the nomination of a member whose Binding is refused while others of its group are bound",
         danger="a single pod gets its space, and the group stays half bound",
         edits=(
-            Edit(_LOOP, "cluster.nominate(commitment.node_name, Nomination(pod, cores))", "assert cores is not None"),
+            Edit(_LOOP, "cluster.nominate(commitment.node_name, Nomination(pod, commitment.decision.cores))", "pass"),
         ),
         where=(_GROUP, _REFUSED),
     ),
