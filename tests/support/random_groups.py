@@ -75,7 +75,8 @@ class World:
         for each in self.nodes:
             if key and each.labels.get(key, ZEROS) != ZEROS:
                 domains.setdefault(each.labels[key], set()).add(each.name)
-        return [names for names in domains.values() if not key or {each.node_name for each in self._members} <= names]
+        fixed = {each.node_name for each in self._members} & {name for names in domains.values() for name in names}
+        return [names for names in domains.values() if fixed <= names]
 
     @property
     def _members(self) -> list[Pod]:

@@ -167,7 +167,7 @@ class _Planner:
         rest = self.gang.waiting[self.kept :]
         for wanted in dict.fromkeys((len(rest), max(self.gang.missing - self.kept, 0))):
             if not wanted:
-                return not self.kept or self._home() != NOWHERE
+                return True
             if (yield from self._placed_in_a_region(rest, wanted)) or (yield from self._found(rest, wanted)):
                 return True
         return False
@@ -236,20 +236,24 @@ class _Planner:
         for pod in self.gang.waiting:
             if self.cluster.nomination(pod.uid) is None:
                 return
-            if isinstance(self.trial.place(pod, self.profile), NoNode):
+            if isinstance(self.trial.place(pod, self.profile, self._nodes_of(self._home())), NoNode):
                 self.trial.undo()
                 self.kept = 0
                 return
             self.kept += 1
             yield
 
-    def _home(self) -> Region:
-        """Return where all members must be, by those that are placed."""
+    def _home(self) -> Region | None:
+        """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
         required = self.gang.group.required
-        if not required:
-            return ANYWHERE
-        domain = fixed_domains(self.cluster, self._now()).get(required)
-        return NOWHERE if domain is None else Region((required, domain))
+        domain = fixed_domains(self.cluster, self._now()).get(required) if required else None
+        if domain is None:
+            return None if required else ANYWHERE
+        return Region((required, domain)) if domain else NOWHERE
+
+    def _nodes_of(self, home: Region | None) -> NodeSet:
+        view = self.cluster.view
+        return view.domains(self.gang.group.required).keyed if home is None else nodes_in(view, home.within)
 
     def _now(self) -> Gang:
         """Return the group with the members that are placed so far."""
@@ -304,7 +308,8 @@ class _Planner:
         while len(others) != count:  # one that is placed may let in another
             count, left = len(others), list[Pod]()
             for pod in others:
-                if isinstance(self.trial.place(pod, self.profile, nodes_in(self.cluster.view, home.within)), NoNode):
+                home = home or self._home()
+                if isinstance(self.trial.place(pod, self.profile, self._nodes_of(home)), NoNode):
                     left.append(pod)
                 yield
             others = left
@@ -312,7 +317,7 @@ class _Planner:
         for pod in others:
             kind = self.kinds[pod.uid]
             if kind not in reasons:
-                reasons[kind] = yield from self._reason(pod, home)
+                reasons[kind] = yield from self._reason(pod, home or NOWHERE)
         self.trial.check()
         return Plan(tuple(self.trial.taken), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
 
@@ -332,12 +337,13 @@ class _Planner:
 
     def _roomiest(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
-        if self.gang.placed or not self.gang.group.required:
-            return self._home()
+        required, home = self.gang.group.required, self._home()
+        if home is not None:
+            return home
         rooms = yield from rooms_for(self.cluster, self.gang.waiting[:1], self.profile)
-        domains = yield from rooms.by_domain(self.gang.group.required)
+        domains = yield from rooms.by_domain(required)
         best = max(domains.values(), key=lambda domain: domain.room, default=None)
-        return NOWHERE if best is None else Region((self.gang.group.required, best.value))
+        return NOWHERE if best is None else Region((required, best.value))
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""

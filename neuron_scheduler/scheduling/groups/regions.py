@@ -205,24 +205,24 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> 
         gang: the group.
         rooms: for its largest members.
         wanted: how many of these are to be placed.
-        fixed: by label, the domain of the members that have a node, where it is one.
+        fixed: by label, the domain of the members that have a node; empty if they are in several.
     """
     if gang.group.required:
         yield from _required(gang, rooms, gang.group.required, wanted, fixed)
         return
     if rooms.whole:
         for per_slice, key in _SLICES.items():
-            if not fixed and wanted > _LARGEST and wanted % per_slice == 0:
+            if not any(fixed.values()) and wanted > _LARGEST and wanted % per_slice == 0:
                 yield from _in_slices(rooms, key, wanted // per_slice, per_slice)
         for key in dict.fromkeys((*(each.key for each in gang.group.together), *LEVELS)):
-            yield from _in_one(rooms, key, wanted, fixed.get(key))
+            yield from _in_one(rooms, key, wanted, fixed.get(key, ""))
     yield ANYWHERE
 
 
 def _required(gang: Gang, rooms: Rooms, key: str, wanted: int, fixed: Mapping[str, str]) -> Regions:
     """Yield the domains for all members, also for those that are still to come, then for those that must be placed."""
-    if gang.placed:
-        if key in fixed:
+    if key in fixed:
+        if fixed[key]:
             yield Region((key, fixed[key]))
         return
     if gang.still_to_come:
@@ -239,11 +239,11 @@ def _in(key: str, domain: Within, wanted: int) -> Region:
     return Region(within, (within,), wanted) if key in _SLICES.values() else Region(within)
 
 
-def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str | None = None) -> Regions:
+def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:
     """Yield the domains with enough room: those with the least first, and of these those with the least around."""
     domains = yield from rooms.by_domain(key)
     around = yield from _around(rooms, key)
-    enough = [domain for domain in domains.values() if domain.room >= wanted and fixed in (None, domain.value)]
+    enough = [domain for domain in domains.values() if domain.room >= wanted and fixed in ("", domain.value)]
     enough.sort(key=lambda domain: (domain.room, around(domain), domain.node.created, domain.value))
     yield from (_in(key, domain, wanted) for domain in enough[:MOST_DOMAINS])
 
@@ -285,10 +285,12 @@ def nodes_in(view: View, domain: Domain | None) -> NodeSet:
 
 
 def fixed_domains(cluster: Cluster, gang: Gang) -> Mapping[str, str]:
-    """Return by label the domain in which all members with a node are, where it is one."""
+    """
+    Return by label the domain of the members with a node; empty if they are in several.
+
+    A node without the label fixes nothing, as for a pod affinity: it may have lost the label since.
+    """
     rows = [row for row in map(cluster.node, gang.placed.values()) if row is not None]
     keys: Iterable[str] = dict.fromkeys((*(each.key for each in gang.group.together), *LEVELS))
-    values = {key: {domain_of(row.node, key) for row in rows} for key in keys}
-    return {
-        key: domain for key, found in values.items() if len(found) == 1 and (domain := next(iter(found))) is not None
-    }
+    found = {key: {domain for row in rows if (domain := domain_of(row.node, key)) is not None} for key in keys}
+    return {key: domains.pop() if len(domains) == 1 else "" for key, domains in found.items() if domains}
