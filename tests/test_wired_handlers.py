@@ -16,7 +16,6 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -324,14 +323,3 @@ async def test_a_pod_that_waits_for_its_space_may_be_resized(cpu: int, lost: boo
     nominated = world.parts.cluster.nomination(world.wanted.uid)
     assert (nominated is None) is lost
     assert nominated is None or nominated[1].pod.requests[CPU] == cpu
-
-
-async def test_no_space_is_kept_for_a_group_that_has_too_few_members_again() -> None:
-    """The bound member goes: the other one waits for a pod that does not exist, and others may have its space."""
-    world, group = World(), PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=2)
-    bound, waits = pod("bound", on="n", group=group), pod("waits", scheduler_name="my-scheduler", group=group)
-    world.pods.added(bound)
-    world.pods.added(waits)
-    world.parts.cluster.nominate("n", Nomination(waits, NO_CORES))
-    world.pods.deleted(bound)
-    assert world.parts.cluster.nomination(waits.uid) is None
