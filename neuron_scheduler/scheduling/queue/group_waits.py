@@ -2,7 +2,8 @@
 The waiting members of each group: which of them are held until there are enough, and how long to wait for more.
 
 A declared group is held below its count. An inferred one is never held, but its members are created in a burst, and the
-first alone would choose a place for one: its first try waits until no new member has come for a second.
+first alone would choose a place for one: its first try waits until no new member has come for a second. When one goes,
+the others wait as long: it may be created again, or all of them may be on their way out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from neuron_scheduler.model.pod_group import GroupKey, PodGroup
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 
 BURST_PAUSE: Final = 1.0
-"""Seconds without a new member after which an inferred group is tried."""
+"""Seconds without a member that comes or goes after which an inferred group is tried."""
 LONGEST_BURST: Final = 3.0
 """Seconds after its first member at which it is tried in any case."""
 
@@ -35,7 +36,7 @@ class _Waiting:
         held: whether there were too few at the last look.
         half_bound: whether another member has a node, or had one while these waited.
         count: how many members, placed or not, existed at the last look.
-        tried: when an inferred group may be tried for the first time.
+        tried: when an inferred group may be tried.
         pods: by uid.
     """
 
@@ -98,7 +99,7 @@ class GroupWaits:
         waiting = self._groups.get(key)
         return waiting is not None and waiting.half_bound
 
-    def turned(self, key: GroupKey) -> bool:
+    def turned(self, key: GroupKey, now: float) -> bool:
         """
         Look at a group; return whether those that wait are to be tried or held, unlike at the last look.
 
@@ -110,6 +111,8 @@ class GroupWaits:
         held, count = waiting.held, waiting.count
         waiting.count = len(self.members(key))
         waiting.held = waiting.group.awaits and waiting.count < waiting.group.least
+        if waiting.count < count:
+            waiting.tried = now + BURST_PAUSE
         return waiting.held != held or (not held and waiting.count < count)
 
     def becomes_half_bound(self, key: GroupKey) -> bool:
@@ -123,7 +126,7 @@ class GroupWaits:
     def not_before(self, queued: QueuedPod) -> float:
         """Return when a member of a group may be tried."""
         group = queued.pod.group
-        waiting = None if group is None or group.awaits or queued.attempts else self._groups.get(group.key)
+        waiting = None if group is None or group.awaits else self._groups.get(group.key)
         return 0.0 if waiting is None else waiting.tried
 
     def counts(self) -> dict[str, int]:

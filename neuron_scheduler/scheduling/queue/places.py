@@ -204,7 +204,7 @@ class BackoffQueue:
         """Add a pod."""
         end = self._ends[queued] = self.end(queued)
         self._seconds.setdefault(end, {})[queued] = None
-        if not queued.errors and queued.refusals:
+        if not queued.errors and queued.refusals and queued.not_before <= queued.since:
             # By the end first, so that a pod that was tried a moment ago comes last.
             self._refused.push(queued, (end, queued.rank))
 

@@ -171,7 +171,7 @@ class SchedulingQueue:
         The waiting members are let in once there are enough, or held again; without a member that has gone, the others
         may fit. If another one is bound, they come first.
         """
-        if self.groups.turned(key):
+        if self.groups.turned(key, now):
             held = self.groups.is_held(key)
             for queued in self.groups.waiting(key):
                 if queued.place is Place.GATED:

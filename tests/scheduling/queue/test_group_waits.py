@@ -232,13 +232,14 @@ def test_what_happens_while_a_group_is_tried_is_not_missed() -> None:
 
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_a_refused_group_is_tried_without_a_member_that_is_gone(in_flight: bool) -> None:
-    """No other event tells that the rest may fit: the member held nothing; seed 893 of the simulation."""
+    """No other event tells that the rest may fit; but it may be created again, or the others may go as well."""
     world = fed("a", "b", "c", group=INFERRED)
     members = world.trial(2.0) if in_flight else world.refuse(2.0)
-    world.lose("a", 2.0)
+    world.lose("a", 20.0)
     if in_flight:
-        world.queue.group_unschedulable(members, FIT, 2.0, cause=Cause.CAPACITY)
-    assert names(world.trial(10.0)) == {"b", "c"}
+        world.queue.group_unschedulable(members, FIT, 20.0, cause=Cause.CAPACITY)
+    assert world.queue.pop(20.9) is None
+    assert names(world.trial(21.0)) == {"b", "c"}
 
 
 def test_a_refused_group_keeps_its_turn_and_gets_no_better_one() -> None:
