@@ -259,7 +259,7 @@ SCHEDULING: Final = (
     Break(
         "a-backoff-after-an-error-is-cut-short",
         "neuron_scheduler/scheduling/queue/places.py",
-        "if not queued.errors and queued.refusals:",
+        "if not queued.errors and queued.refusals and queued.not_before <= queued.since:",
         "if True:",
         "A pod whose attempt ended in an error waits for the whole of its backoff.",
         ("tests/scheduling/queue/test_scheduling_queue.py",),
