@@ -155,12 +155,8 @@ class Stage:
         return self._server.store.objects(EVENTS.storage, "default")
 
     def _has_event(self, pod: Object, words: str) -> bool:
-        uid = pod["metadata"]["uid"]
-        return any(
-            event["involvedObject"].get("uid") == uid and words in event.get("message", "")
-            for event in self._events()
-            if event["reason"] == "FailedScheduling"
-        )
+        own = [event for event in self._events() if event["involvedObject"].get("uid") == pod["metadata"]["uid"]]
+        return any(words in event.get("message", "") for event in own)
 
     def _why_not(self, name: str, want: Want, now: occupancy.Occupancy) -> str:
         """Return what is not as expected; empty if all is."""
