@@ -21,6 +21,7 @@ INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-typ
 
 # AWS's device plugin labels the nodes of an UltraServer: two or four of them share a server id, and each has its place.
 ULTRASERVER_2, ULTRASERVER_4 = (f"neuron.amazonaws.com/ultraserver-server-id-{size}" for size in (2, 4))
+ULTRASERVER_SIZES = {ULTRASERVER_2: 2, ULTRASERVER_4: 4}
 ULTRASERVER_PLACES = {
     ULTRASERVER_2: "neuron.amazonaws.com/ultraserver-node-id-2",
     ULTRASERVER_4: "neuron.amazonaws.com/ultraserver-node-id-4",

@@ -40,10 +40,6 @@ class Groups:
         """Return the members of a group."""
         return self._members.get(key, _NOBODY)
 
-    def keys(self) -> tuple[GroupKey, ...]:
-        """Return all groups that have members."""
-        return tuple(self._members)
-
     def fork(self) -> Self:
         """Return an independent copy."""
         return type(self)({key: dict(pods) for key, pods in self._members.items()}, dict(self._group_of))

@@ -25,7 +25,7 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERVER_4, Node
+from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_SIZES, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.capability import how_many
@@ -41,8 +41,7 @@ _PODS_AT_ONCE: Final = 16
 """Pods that are filtered in one step."""
 LEVELS: Final = (ULTRASERVER_2, ULTRASERVER_4, *NETWORK_LAYERS)
 """The labels of the blocks above the machine, the smallest first."""
-_SLICES: Final = {4: ULTRASERVER_4, 2: ULTRASERVER_2}
-_LARGEST: Final = max(_SLICES)
+_LARGEST: Final = max(ULTRASERVER_SIZES.values())
 
 Regions = Generator["Region | None", None, None]
 
@@ -211,7 +210,7 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> 
         yield from _required(gang, rooms, gang.group.required, wanted, fixed)
         return
     if rooms.whole:
-        for per_slice, key in _SLICES.items():
+        for key, per_slice in reversed(ULTRASERVER_SIZES.items()):
             if not any(fixed.values()) and wanted > _LARGEST and wanted % per_slice == 0:
                 yield from _in_slices(rooms, key, wanted // per_slice, per_slice)
         for key in dict.fromkeys((*(each.key for each in gang.group.together), *LEVELS)):
@@ -236,7 +235,7 @@ def _required(gang: Gang, rooms: Rooms, key: str, wanted: int, fixed: Mapping[st
 def _in(key: str, domain: Within, wanted: int) -> Region:
     """Return one domain; an UltraServer is a slice, too, where the ranks follow the places."""
     within = (key, domain.value)
-    return Region(within, (within,), wanted) if key in _SLICES.values() else Region(within)
+    return Region(within, (within,), wanted) if key in ULTRASERVER_SIZES else Region(within)
 
 
 def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:

@@ -13,14 +13,12 @@ from typing import Final
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES
+from neuron_scheduler.model.node import ULTRASERVER_PLACES, ULTRASERVER_SIZES
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, Prefer, Preference
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("IntactUltraServers")
-
-_SIZES: Final = {ULTRASERVER_2: 2, ULTRASERVER_4: 4}
 
 
 def whole_free(node_info: NodeInfo) -> int:
@@ -33,14 +31,14 @@ def whole_free(node_info: NodeInfo) -> int:
 
 def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes of the first class that has any."""
-    if pod.neuron is None or not view.has_label(*_SIZES):
+    if pod.neuron is None or not view.has_label(*ULTRASERVER_SIZES):
         return among
-    labelled = {key: view.domains(key).keyed & among for key in _SIZES}
-    whole = {key: view.sums(whole_free, key) for key in _SIZES}  # asked for in any case, to be warmed up
+    labelled = {key: view.domains(key).keyed & among for key in ULTRASERVER_SIZES}
+    whole = {key: view.sums(whole_free, key) for key in ULTRASERVER_SIZES}  # asked for in any case, to be warmed up
     outside = less(among, reduce(or_, labelled.values()))
     if outside:
         return outside
-    for key, size in _SIZES.items():
+    for key, size in ULTRASERVER_SIZES.items():
         broken = less(labelled[key], whole[key].at_least(size, labelled[key]))
         if broken:
             return broken

@@ -9,24 +9,23 @@ Neuron documentation, "Using Neuron UltraServers with EKS".
 """
 
 from collections.abc import Mapping
-from typing import Final
 
-from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4
+from neuron_scheduler.model.node import ULTRASERVER_SIZES
 from neuron_scheduler.model.pod import Constraints
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
 from neuron_scheduler.model.selectors import PodAffinityTerm
-
-_SIZES: Final = {ULTRASERVER_2: 2, ULTRASERVER_4: 4}
 
 
 def read(namespace: str, labels: Mapping[str, str], constraints: Constraints) -> PodGroup | None:
     """Return the group of the pods that a term of the pod about itself selects; None if it has no such term."""
     for terms, required in ((constraints.affinity, True), (constraints.preferred_affinity, False)):
         for term in terms:
-            if term.topology_key in _SIZES and _selects(term, namespace, labels):
+            if term.topology_key in ULTRASERVER_SIZES and _selects(term, namespace, labels):
                 key = GroupKey(Dialect.AFFINITY, namespace, _name(term))
                 together = (Together(term.topology_key, required=required),)
-                return PodGroup(key, expected=_SIZES[term.topology_key] if required else 0, together=together)
+                return PodGroup(
+                    key, expected=ULTRASERVER_SIZES[term.topology_key] if required else 0, together=together
+                )
     return None
 
 
