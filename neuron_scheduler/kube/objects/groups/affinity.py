@@ -22,10 +22,8 @@ def read(namespace: str, labels: Mapping[str, str], constraints: Constraints) ->
         for term in terms:
             if term.topology_key in ULTRASERVER_SIZES and _selects(term, namespace, labels):
                 key = GroupKey(Dialect.AFFINITY, namespace, _name(term))
-                together = (Together(term.topology_key, required=required),)
-                return PodGroup(
-                    key, expected=ULTRASERVER_SIZES[term.topology_key] if required else 0, together=together
-                )
+                expected = ULTRASERVER_SIZES[term.topology_key] if required else 0
+                return PodGroup(key, expected=expected, together=(Together(term.topology_key, required=required),))
     return None
 
 
