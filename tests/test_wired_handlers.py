@@ -91,7 +91,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "cordon": {"unschedulable": True},
     "dead": {"taints": (Taint("node.kubernetes.io/unreachable", Effect.NO_SCHEDULE),)},
     "drained": {"taints": (Taint("drained", Effect.NO_EXECUTE),)},
-    "unhealthy": {"neuron_unhealthy": True},
+    "unhealthy": {"neuron_fault": "NeuronHealth"},
     "unreadable": {"refusal": "it cannot be read"},
     "fewer devices": {"allocatable": {NEURON_DEVICE: 7}},
 }
@@ -122,7 +122,7 @@ async def test_a_pod_that_tolerates_it_keeps_its_space(case: str) -> None:
 async def test_a_pod_without_neuron_keeps_its_space_on_an_unhealthy_node() -> None:
     """As in the filter."""
     world = World(wanted=pod("wanted", scheduler_name="my-scheduler", cpu=7000, priority=5))
-    world.change_node(neuron_unhealthy=True)
+    world.change_node(neuron_fault="NeuronHealth")
     assert not world.tried_at_once()
 
 

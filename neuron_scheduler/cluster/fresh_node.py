@@ -158,7 +158,7 @@ def _with_neuron(view: View, nodes: NodeSet) -> bool:
 def _soundness(node_info: NodeInfo) -> tuple[bool, bool, int]:
     """Order nodes by how well they show what a new one would be."""
     node = node_info.node
-    return not node.neuron_unhealthy, doubts(node) is None, sum(1 for _ in _daemons(node_info))
+    return not node.neuron_fault, doubts(node) is None, sum(1 for _ in _daemons(node_info))
 
 
 def _shaped_like(node_info: NodeInfo) -> FreshNode:
@@ -171,7 +171,7 @@ def _shaped_like(node_info: NodeInfo) -> FreshNode:
         taints=_lasting_taints(node),
         unschedulable=False,
         allocatable={**node.allocatable, **whole},
-        neuron_unhealthy=False,
+        neuron_fault="",
         images=(),
     )
     storage = attrs.evolve(node_info.storage, attachments=frozenset())

@@ -154,7 +154,7 @@ def _no_domain(key: str, node_info: NodeInfo) -> str:
     return f"its label {clipped(key)} names no UltraServer" if has_label else f"it has no label {clipped(key)}"
 
 
-_TOO_FEW: Final = (neuron_topology.UNHEALTHY, neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
+_TOO_FEW: Final = (*neuron_topology.UNHEALTHY.values(), neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
 
 
 def ports(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
@@ -216,8 +216,9 @@ def neuron(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
         return "; ".join(reasons)
     known = {*_TOO_FEW, insufficient(request.resource)}
     parts = [] if known.issuperset(reasons) else [_illegal(node_info.machine, request)]
-    if neuron_topology.UNHEALTHY in reasons:
-        parts.append("the node's condition NeuronHealth reports a problem")
+    fault = node_info.node.neuron_fault
+    if fault and neuron_topology.UNHEALTHY[fault] in reasons:
+        parts.append(f"the node's condition {fault} reports a problem")
     if neuron_topology.UNKNOWN in reasons:
         parts.append(f"{_free(request, node_info)}, but {_unknown(node_info)}")
     elif not parts:

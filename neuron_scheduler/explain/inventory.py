@@ -53,7 +53,7 @@ class Withheld(enum.StrEnum):
     TAINTED = "tainted"
     """NoSchedule or NoExecute, and not usual on Neuron nodes."""
     UNHEALTHY = "unhealthy"
-    """The node's condition NeuronHealth reports a problem."""
+    """A condition of the node reports a problem with its Neuron devices."""
     TOO_MANY_PODS = "too_many_pods"
     UNKNOWN_HOLDER = "unknown_holder"
     """A pod whose ids are unknown may hold them."""

@@ -1,8 +1,8 @@
 """
 A node as the scheduler sees it.
 
-Heartbeats, conditions other than `NeuronHealth`, and annotations are left out, so that a kubelet's routine update
-gives an equal value and wakes no pod.
+Heartbeats, conditions that report no fault of Neuron, and annotations are left out, so that a kubelet's routine
+update gives an equal value and wakes no pod.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,9 @@ ULTRASERVER_PLACES = {
 NETWORK_LAYERS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (3, 2, 1))
 """Labels of EC2's network nodes, the nearest to the instances first."""
 
-NEURON_HEALTH = "NeuronHealth"
+# Conditions that report a fault: AWS's node problem detector with True; EKS's node monitoring agent, which Auto Mode
+# has built in, with False, and a reason whose first word is the kind of device.
+NEURON_HEALTH, ACCELERATED_HARDWARE = "NeuronHealth", "AcceleratedHardwareReady"
 
 
 class Image(NamedTuple):
@@ -54,7 +56,7 @@ class Node:
         created: creationTimestamp, seconds since the epoch.
         allocatable: amounts that pods may request.
         capacity: the Neuron part of the capacity only: how many devices and cores there are.
-        neuron_unhealthy: condition `NeuronHealth` is True, which means a problem (AWS node problem detector).
+        neuron_fault: the condition that reports a fault of its Neuron devices; empty if none does.
         declared_features: features that its kubelet declares and not every kubelet has.
         images: those that the kubelet reports as pulled, 50 at most by default.
         refusal: why the object could not be read in full, in words for its owner; then the node takes no new pods.
@@ -68,7 +70,7 @@ class Node:
     unschedulable: bool = False
     allocatable: Resources = NOTHING
     capacity: Resources = NOTHING
-    neuron_unhealthy: bool = False
+    neuron_fault: str = ""
     declared_features: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     refusal: str = ""

@@ -17,7 +17,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.tables import nodes, pods as pod_table
-from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityTerm, Taint
 from neuron_scheduler.neuron.annotations import annotations_for, read
@@ -71,7 +71,7 @@ def some_nodes(draw: st.DrawFn, name: str) -> Node:
         cores_per_device=cores_per_device,
         taints=draw(st.sampled_from(TAINTS)),
         unschedulable=draw(st.booleans()),
-        neuron_unhealthy=draw(st.booleans()),
+        neuron_fault=draw(st.sampled_from(("", NEURON_HEALTH, ACCELERATED_HARDWARE))),
     )
 
 

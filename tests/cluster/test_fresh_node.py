@@ -59,9 +59,11 @@ def test_a_passing_state_is_not_copied() -> None:
     """A new node is neither cordoned nor ill, has all its devices, and only the lasting taints."""
     passing = ("node.kubernetes.io/not-ready", "ToBeDeletedByClusterAutoscaler", "ebs.csi.aws.com/agent-not-ready")
     taints = (NEURON_TAINT, *(Taint(key, Effect.NO_SCHEDULE) for key in passing))
-    sick = node("a", TRN1, taints=taints, unschedulable=True, neuron_unhealthy=True, allocatable={NEURON_DEVICE: 15})
+    sick = node(
+        "a", TRN1, taints=taints, unschedulable=True, neuron_fault="NeuronHealth", allocatable={NEURON_DEVICE: 15}
+    )
     fresh = only(cluster_of(sick)).node
-    assert (fresh.taints, fresh.unschedulable, fresh.neuron_unhealthy) == ((NEURON_TAINT,), False, False)
+    assert (fresh.taints, fresh.unschedulable, fresh.neuron_fault) == ((NEURON_TAINT,), False, "")
     assert fresh.allocatable[NEURON_DEVICE] == 16
 
 

@@ -85,7 +85,7 @@ class Site(World):
         before = self.cluster.node("n")
         assert before is not None
         wanted = {"instance_type": "trn1.32xlarge"} | changes
-        fields = {name: wanted.pop(name) for name in ("neuron_unhealthy", "refusal", "allocatable") if name in wanted}
+        fields = {name: wanted.pop(name) for name in ("neuron_fault", "refusal", "allocatable") if name in wanted}
         after = node("n", wanted.pop("instance_type"), pods=1000, **wanted)
         allocatable = {**after.allocatable, **fields.pop("allocatable", {})}
         self.nodes.updated(before.node, attrs.evolve(after, allocatable=allocatable, **fields))
@@ -313,7 +313,7 @@ async def test_a_binding_that_waited_is_looked_at_again_before_it_is_sent() -> N
         {"unschedulable": True},
         {"taints": (Taint("node.kubernetes.io/unreachable", Effect.NO_SCHEDULE),)},
         {"taints": (Taint("drained", Effect.NO_EXECUTE),)},
-        {"neuron_unhealthy": True},
+        {"neuron_fault": "NeuronHealth"},
         {"refusal": "it cannot be read"},
         {"allocatable": {"aws.amazon.com/neuron": 0}},
         {"instance_type": "trn1.2xlarge"},

@@ -153,7 +153,7 @@ def web(name: str, on: str) -> Pod:
             id="unknown ids",
         ),
         pytest.param(
-            [node("a", TRN1, neuron_unhealthy=True)],
+            [node("a", TRN1, neuron_fault="NeuronHealth")],
             [],
             pod(devices=1),
             "the node's condition NeuronHealth reports a problem",

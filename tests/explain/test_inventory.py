@@ -36,11 +36,11 @@ def withheld(cluster: Cluster) -> dict[str, int]:
         pytest.param({"unschedulable": True}, "cordoned", id="cordoned"),
         pytest.param({"taints": (OTHERS,)}, "tainted", id="another team's"),
         pytest.param({"taints": (USUAL, OTHERS)}, "tainted", id="the usual taint and another"),
-        pytest.param({"neuron_unhealthy": True}, "unhealthy", id="unhealthy"),
+        pytest.param({"neuron_fault": "NeuronHealth"}, "unhealthy", id="unhealthy"),
         pytest.param({"refusal": "what is this"}, "malformed", id="unreadable"),
         pytest.param({"pods": 1}, "too_many_pods", id="no room for pods"),
         pytest.param(
-            {"refusal": "?", "unschedulable": True, "neuron_unhealthy": True}, "malformed", id="the first one"
+            {"refusal": "?", "unschedulable": True, "neuron_fault": "NeuronHealth"}, "malformed", id="the first one"
         ),
     ],
 )
@@ -93,7 +93,7 @@ def random_node(dice: random.Random, name: str) -> Node:
         cores_per_device=dice.choice((4, 8)) if dice.random() < 0.3 else None,
         taints=dice.choice(((), (), (), (USUAL,), (OTHERS,))),
         unschedulable=dice.random() < 0.1,
-        neuron_unhealthy=dice.random() < 0.1,
+        neuron_fault="NeuronHealth" if dice.random() < 0.1 else "",
         refusal="?" if dice.random() < 0.05 else "",
         allocatable={NEURON_DEVICE: 8} if dice.random() < 0.2 else None,
     )

@@ -87,7 +87,7 @@ def is_whole(node: Node, bound: Sequence[Pod]) -> bool:
     left = silicon(node, [pod for pod in bound if pod.node_name == node.name])
     if left is None or left.unknown_devices or left.free != left.machine.all_cores:
         return False
-    return not (node.unschedulable or node.neuron_unhealthy)
+    return not (node.unschedulable or node.neuron_fault)
 
 
 def no_block(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
@@ -101,8 +101,8 @@ def no_block(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
         free = left.free.bit_count() if by_core else whole_free_devices(left.machine, left.free)
         doubtful = left.unknown_cores if by_core else left.unknown_devices
     reason = ""
-    if node.neuron_unhealthy:
-        reason = "node(s) had an unhealthy Neuron device"
+    if node.neuron_fault:
+        reason = f"node(s) had an unhealthy Neuron device ({node.neuron_fault})"
     elif left is None or free < request.total:
         reason = f"Insufficient {request.resource}"
     elif doubtful and (request.total > 1 or free <= doubtful):

@@ -86,7 +86,7 @@ def changed_pod(dice: Random, known: Pod) -> Pod:
 def changed_node(dice: Random, known: Node) -> Node:
     """Return a node with one field of another node, or one that cannot be read."""
     other = random_objects.some_node(dice, known.name)
-    name = dice.choice(["labels", "taints", "unschedulable", "neuron_unhealthy", "allocatable", "refusal"])
+    name = dice.choice(["labels", "taints", "unschedulable", "neuron_fault", "allocatable", "refusal"])
     if name == "refusal":
         return Node(uid=known.uid, name=known.name, refusal="cannot be read")
     changes = {name: getattr(other, name)}

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, TypeVar
 
-from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Image, Node
+from neuron_scheduler.model.node import (
+    ACCELERATED_HARDWARE,
+    HOSTNAME_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NEURON_HEALTH,
+    ZONE_LABEL,
+    Image,
+    Node,
+)
 from neuron_scheduler.model.pod import HostPort, Owner, Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.model.selecting_kinds import Workload
@@ -87,7 +95,7 @@ def some_node(dice: Random, name: str) -> Node:
         allocatable=_rarely(dice, lambda: dice.choice([{NEURON_DEVICE: 3}, {NEURON_CORE: 5}]), {}),
         taints=_rarely(dice, lambda: _several(dice, _taint, 2), ()),
         unschedulable=dice.random() < 0.1,
-        neuron_unhealthy=dice.random() < 0.1,
+        neuron_fault=_rarely(dice, lambda: dice.choice((NEURON_HEALTH, ACCELERATED_HARDWARE)), ""),
         images=tuple(dict.fromkeys(_several(dice, _image, 3))),
         refusal="cannot be read" if dice.random() < 0.05 else "",
     )

@@ -12,7 +12,7 @@ from neuron_scheduler.kube.objects.base import Malformed, Resource, amounts, byt
 from neuron_scheduler.kube.objects.selectors import taint
 from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, Wire
 from neuron_scheduler.model.annotations import USAGE_MAPS
-from neuron_scheduler.model.node import NEURON_HEALTH, AnnotatedNode, Image, Node
+from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, AnnotatedNode, Image, Node
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import NO_LABELS
 
@@ -62,8 +62,18 @@ def _read(node: _Node) -> Node:
         capacity=shared(tuple(amounts(neuron).items())),
         declared_features=tuple(map(interned, status.declared_features or ())),
         images=_images(status.images or ()),
-        neuron_unhealthy=any(c.type == NEURON_HEALTH and c.status == "True" for c in status.conditions or ()),
+        neuron_fault=next(filter(None, map(_fault, status.conditions or ())), ""),
     )
+
+
+def _fault(condition: Condition) -> str:
+    """Return the condition's type if it reports a fault of a Neuron device."""
+    match condition.type, condition.status:
+        case ("NeuronHealth", "True"):
+            return NEURON_HEALTH
+        case ("AcceleratedHardwareReady", "False") if (condition.reason or "").startswith("Neuron"):
+            return ACCELERATED_HARDWARE
+    return ""
 
 
 def _images(images: Iterable[_Image]) -> tuple[Image, ...]:

@@ -40,7 +40,7 @@ def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
 
 def _keeps_off(node: Node, pod: Pod) -> bool:
     """Return whether a node refuses a pod, whatever is free on it."""
-    if pod.neuron is not None and node.neuron_unhealthy:
+    if pod.neuron is not None and node.neuron_fault:
         return True
     return not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node))
 

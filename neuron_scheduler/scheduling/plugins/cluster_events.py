@@ -46,7 +46,7 @@ def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:
         yield ClusterEvent.NODE_TAINTS
     if old.allocatable != new.allocatable or old.capacity != new.capacity:
         yield ClusterEvent.NODE_ALLOCATABLE
-    if old.neuron_unhealthy and not new.neuron_unhealthy:
+    if old.neuron_fault and not new.neuron_fault:
         yield ClusterEvent.NODE_HEALTH
     if old.declared_features != new.declared_features:
         yield ClusterEvent.NODE_FEATURES

@@ -19,7 +19,7 @@ from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import KIND_BITS, machine_of
@@ -42,7 +42,10 @@ from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("NeuronTopology")
-UNHEALTHY = "node(s) had an unhealthy Neuron device"
+UNHEALTHY = {
+    condition: f"node(s) had an unhealthy Neuron device ({condition})"
+    for condition in (NEURON_HEALTH, ACCELERATED_HARDWARE)
+}
 UNKNOWN = "node(s) had a pod with an unknown Neuron allocation"
 NO_BLOCK = {
     Unit.DEVICE: "node(s) didn't have a free block of Neuron devices",
@@ -116,7 +119,7 @@ def _machine(node: Node) -> Values:
 
 
 def _unhealthy(node: Node) -> Values:
-    return (True,) if node.neuron_unhealthy else ()
+    return (node.neuron_fault,) if node.neuron_fault else ()
 
 
 def _has_unknown(node_info: NodeInfo) -> Values:
@@ -216,7 +219,7 @@ def _request(pod: Pod) -> NeuronRequest | None:
 
 def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
     """Return whether one node has a free block for a request, if pods whose ids are unknown hold nothing."""
-    if request is None or node_info.machine is None or node_info.node.neuron_unhealthy:
+    if request is None or node_info.machine is None or node_info.node.neuron_fault:
         return False
     return place(node_info.machine, node_info.free_cores, request) is not None
 
@@ -233,7 +236,8 @@ def filter_blocks(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     request = pod.neuron
     if request is None:
         return NONE_REFUSED
-    bad = unhealthy(view) & among
+    faults = view.node_postings(_unhealthy)
+    bad = faults.keyed & among
     lacking = less(among, bad | view.postings(block_level(request)).keyed)
     if not (bad or lacking):
         return NONE_REFUSED
@@ -241,7 +245,7 @@ def filter_blocks(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     exhausted = less(lacking, free.at_least(request.total, lacking))
     doubtful = with_unknown(view) & less(lacking, exhausted)
     return [
-        Refusal(NAME, UNHEALTHY, bad, unresolvable=True),
+        *(Refusal(NAME, UNHEALTHY[cast(str, c)], faults.get(c) & among, unresolvable=True) for c in faults.values),
         Refusal(NAME, insufficient(request.resource), exhausted),
         Refusal(NAME, UNKNOWN, doubtful),
         Refusal(NAME, NO_BLOCK[request.unit], less(lacking, exhausted | doubtful)),
@@ -268,7 +272,7 @@ PLUGIN: Final = Plugin(
     hint=RowHint(_request, fits),
     cause=Cause.INVALID_COUNT,
     causes={
-        UNHEALTHY: Cause.UNHEALTHY,
+        **dict.fromkeys(UNHEALTHY.values(), Cause.UNHEALTHY),
         UNKNOWN: Cause.UNKNOWN_HOLDER,
         **dict.fromkeys(NO_BLOCK.values(), Cause.FRAGMENTATION),
     },

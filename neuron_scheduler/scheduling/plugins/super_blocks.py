@@ -26,7 +26,7 @@ def whole_free(node_info: NodeInfo) -> int:
     machine, usage = node_info.machine, node_info.neuron_usage
     if machine is None or usage.free != machine.all_cores or usage.unknown_holders:
         return 0
-    return 0 if node_info.node.unschedulable or node_info.node.neuron_unhealthy else 1
+    return 0 if node_info.node.unschedulable or node_info.node.neuron_fault else 1
 
 
 def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:

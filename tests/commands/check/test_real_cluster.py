@@ -230,7 +230,7 @@ async def test_sick_nodes_and_pods(sick: ControlPlane) -> None:
         "unknown-scheduler-name",
     }
     assert found["nodes-without-device-plugin"].objects == ("trn1-c",)
-    assert found["unhealthy-nodes"].objects == ("trn1-b",)
+    assert found["unhealthy-nodes"].objects == ("trn1-b: NeuronHealth",)
     assert found["allocations-unreadable"].objects == ("default/stray on inf2-a: no annotation names its ids",)
 
 

@@ -122,7 +122,7 @@ def _some_node(dice: Random, name: str, instance_type: str, age: int) -> Node:
         cpu=dice.choice([4_000, 192_000]),
         unschedulable=cordoned,
         taints=(*taints, *cordon),
-        neuron_unhealthy=dice.random() < 0.05,
+        neuron_fault="NeuronHealth" if dice.random() < 0.05 else "",
     )
 
 

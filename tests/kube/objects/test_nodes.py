@@ -41,11 +41,33 @@ def test_a_node() -> None:
             unschedulable=True,
             allocatable={"cpu": 8000, DEVICE: 16, "pods": 110},
             capacity={DEVICE: 16, CORE: 32},
-            neuron_unhealthy=True,
+            neuron_fault="NeuronHealth",
             images=(Image(("web@sha256:0", "web:1"), 70), Image((), 0)),
         )
         == value
     )
+
+
+@pytest.mark.parametrize(
+    ("condition", "fault"),
+    [
+        ({"type": "NeuronHealth", "status": "False", "reason": "NeuronHasNoError"}, ""),
+        ({"type": "NeuronHealth", "status": "True"}, "NeuronHealth"),
+        ({"type": "AcceleratedHardwareReady", "status": "True", "reason": "NeuronAcceleratedHardwareIsReady"}, ""),
+        ({"type": "AcceleratedHardwareReady", "status": "Unknown", "reason": "NeuronDMAError"}, ""),
+        ({"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID13Error"}, ""),
+        ({"type": "AcceleratedHardwareReady", "status": "False"}, ""),
+        (
+            {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NeuronDMAError"},
+            "AcceleratedHardwareReady",
+        ),
+    ],
+)
+def test_the_conditions_that_report_a_fault(condition: dict[str, str], fault: str) -> None:
+    """AWS's detector says True, EKS's agent False, of other devices, too."""
+    value = NODES.decode(encoded(node(status={"conditions": [{"type": "Ready", "status": "True"}, condition]}))).value
+    assert isinstance(value, Node)
+    assert value.neuron_fault == fault
 
 
 def test_nodes_with_the_same_images_share_them() -> None:

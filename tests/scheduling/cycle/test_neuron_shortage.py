@@ -193,7 +193,7 @@ def trn1(name: str = "a", **keywords: object) -> Node:
         pytest.param([trn1(unschedulable=True)], [], pod(devices=7), "", id="nothing passes the other filters"),
         pytest.param([node("a")], [], pod(devices=1), "", id="no Neuron at all"),
         pytest.param([node("a", cpu=100)], [], pod(cpu=200), "", id="the pod asks for none"),
-        pytest.param([trn1(neuron_unhealthy=True)], [], pod(devices=4), "", id="unhealthy"),
+        pytest.param([trn1(neuron_fault="NeuronHealth")], [], pod(devices=4), "", id="unhealthy"),
         pytest.param([trn1()], [pod("u", devices=1, on="a")], pod(devices=4), "", id="an unknown holder"),
         pytest.param(
             [trn1(allocatable={"aws.amazon.com/neurondevice": 16})],

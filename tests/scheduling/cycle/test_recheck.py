@@ -95,7 +95,7 @@ def test_health_is_about_neuron() -> None:
         cluster = assumed(wanted, cores)
         node_info = cluster.node("n")
         assert node_info is not None
-        cluster.put_node(attrs.evolve(node_info.node, neuron_unhealthy=True))
+        cluster.put_node(attrs.evolve(node_info.node, neuron_fault="NeuronHealth"))
         assert takes(cluster, wanted, cores) is answer
 
 

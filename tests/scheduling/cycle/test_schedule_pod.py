@@ -92,13 +92,13 @@ def test_nine_cores_on_inf1() -> None:
             id="a pod whose request cannot be served may hold anything",
         ),
         pytest.param(
-            [trn1(neuron_unhealthy=True)],
+            [trn1(neuron_fault="NeuronHealth")],
             [],
             pod(devices=1),
-            "0/1 nodes are available: 1 node(s) had an unhealthy Neuron device.",
+            "0/1 nodes are available: 1 node(s) had an unhealthy Neuron device (NeuronHealth).",
             id="an unhealthy node takes no pod with Neuron",
         ),
-        pytest.param([trn1(neuron_unhealthy=True)], [], pod(cpu=1), ("trn1", ()), id="but it takes other pods"),
+        pytest.param([trn1(neuron_fault="NeuronHealth")], [], pod(cpu=1), ("trn1", ()), id="but it takes other pods"),
         pytest.param(
             [node("n", "trn9.metal", devices=8, cores_per_device=2)],
             [],

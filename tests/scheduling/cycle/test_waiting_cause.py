@@ -60,7 +60,11 @@ def holder(on: str, *ids: int) -> Pod:
             id="full beside unknown ids, which alone could be helped",
         ),
         pytest.param(
-            [*CPU_NODES, node("a", TRN1, neuron_unhealthy=True)], [], pod(devices=1), Cause.UNHEALTHY, id="unhealthy"
+            [*CPU_NODES, node("a", TRN1, neuron_fault="NeuronHealth")],
+            [],
+            pod(devices=1),
+            Cause.UNHEALTHY,
+            id="unhealthy",
         ),
         pytest.param(
             [*CPU_NODES, node("a", TRN1, cpu=10)], [], pod(devices=1, cpu=11), Cause.RESOURCES, id="cpu beside Neuron"

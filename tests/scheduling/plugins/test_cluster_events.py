@@ -24,8 +24,8 @@ E = ClusterEvent
         pytest.param({}, {"unschedulable": True}, [], id="cordoned"),
         pytest.param({}, {"allocatable": {"cpu": 1}}, [E.NODE_ALLOCATABLE], id="allocatable"),
         pytest.param({}, {"capacity": {}}, [E.NODE_ALLOCATABLE], id="capacity"),
-        pytest.param({"neuron_unhealthy": True}, {}, [E.NODE_HEALTH], id="healthy again"),
-        pytest.param({}, {"neuron_unhealthy": True}, [], id="unhealthy"),
+        pytest.param({"neuron_fault": "NeuronHealth"}, {}, [E.NODE_HEALTH], id="healthy again"),
+        pytest.param({}, {"neuron_fault": "NeuronHealth"}, [], id="unhealthy"),
         pytest.param({}, {"declared_features": ("a",)}, [E.NODE_FEATURES], id="features"),
         pytest.param({"refusal": "cannot be read"}, {}, [E.NODE_TAINTS], id="readable again"),
         pytest.param(

@@ -33,8 +33,8 @@ def some_cluster(dice: Random) -> Cluster:
     cluster, often = Cluster(), dice.choice([0.05, 0.3])
     for created, each in enumerate(dice.sample(nodes, dice.choice([6, 12, len(nodes)]))):
         labels = {key: value for key, value in each.labels.items() if key != ULTRASERVER_2 or dice.random() < 0.9}
-        cordoned, unhealthy = dice.random() < 0.1, dice.random() < 0.05
-        changed = attrs.evolve(each, labels=labels, unschedulable=cordoned, neuron_unhealthy=unhealthy)
+        cordoned, fault = dice.random() < 0.1, "NeuronHealth" if dice.random() < 0.05 else ""
+        changed = attrs.evolve(each, labels=labels, unschedulable=cordoned, neuron_fault=fault)
         cluster.put_node(attrs.evolve(changed, created=float(created)))
         if dice.random() < often:
             count, known = dice.choice([1, 16]), dice.random() < 0.7
@@ -45,7 +45,7 @@ def some_cluster(dice: Random) -> Cluster:
 def is_free(row: NodeInfo) -> bool:
     """Return whether a pod can take a whole machine with all of its devices."""
     held = any(pod_info.cores != 0 for pod_info in row.pod_infos.values())
-    return row.machine is not None and not (held or row.node.unschedulable or row.node.neuron_unhealthy)
+    return row.machine is not None and not (held or row.node.unschedulable or row.node.neuron_fault)
 
 
 def class_of(row: NodeInfo, rows: list[NodeInfo]) -> int:

@@ -68,7 +68,7 @@ def changed(after: Node, *pod_infos: Pod) -> NodeInfo:
         ),
         pytest.param(NEURON, pod(devices=7), changed(TRN1), False, id="no such count"),
         pytest.param(NEURON, pod(devices=1), changed(node("n")), False, id="no Neuron there"),
-        pytest.param(NEURON, pod(devices=1), changed(attrs.evolve(TRN1, neuron_unhealthy=True)), False, id="unhealthy"),
+        pytest.param(NEURON, pod(devices=1), changed(attrs.evolve(TRN1, neuron_fault="?")), False, id="unhealthy"),
         pytest.param(NEURON, pod(refusal="mixed"), changed(TRN1), False, id="the pod itself was refused"),
         pytest.param(
             PORTS, pod(host_ports=(PORT,)), changed(TRN1, pod("x", on="n", host_ports=(HostPort("UDP", 80),))), True,

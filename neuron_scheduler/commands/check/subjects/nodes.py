@@ -16,7 +16,7 @@ from neuron_scheduler.commands.check.subjects.finding import Finding, error, not
 from neuron_scheduler.commands.check.subjects.policies import writers_of
 from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snapshot, Unread
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.node import NEURON_HEALTH, Node
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, doubts, machine_of
@@ -109,12 +109,11 @@ def _faults(nodes: list[Node]) -> Iterator[Finding]:
             command=_NODE,
             objects=short,
         )
-    faulty = [node.name for node in nodes if node.neuron_unhealthy]
+    faulty = [f"{node.name}: {node.neuron_fault}" for node in nodes if node.neuron_fault]
     if faulty:
         yield warning(
             "unhealthy-nodes",
-            f"{counted(len(faulty), 'node reports', 'nodes report')} a fault of a Neuron device"
-            f" (condition {NEURON_HEALTH}) and gets no new pods with Neuron",
+            f"{counted(len(faulty), 'node reports', 'nodes report')} a fault; no new pod with Neuron goes there",
             advice="Replace the instance",
             command=_NODE,
             objects=faulty,

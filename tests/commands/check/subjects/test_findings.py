@@ -78,7 +78,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "implausible-capacity": with_node(node("trn1-z", "trn1.32xlarge", devices=15, cores_per_device=2)),
     "unreadable-nodes": with_node(node("odd", refusal="node cannot be read: no name")),
     "devices-not-allocatable": with_node(node("trn1-z", "trn1.32xlarge", allocatable={NEURON_DEVICE: 15})),
-    "unhealthy-nodes": with_node(node("trn1-z", "trn1.32xlarge", neuron_unhealthy=True)),
+    "unhealthy-nodes": with_node(node("trn1-z", "trn1.32xlarge", neuron_fault="NeuronHealth")),
     # device plugin
     "device-plugin-not-ready": sick(daemon_sets=(plugin(ready=2),)),
     "device-plugin-unknown": sick(daemon_sets=FORBIDDEN),
