@@ -92,7 +92,7 @@ def image_eighths(nodes: Sequence[Node], node: Node, pod: Pod) -> int:
     for name in (*pod.images, *pod.volume_images):
         having = sum(size_of(other, name) is not None for other in nodes)
         total += (size_of(node, name) or 0) * having // len(nodes)
-    most = 1000 * MB * len(pod.images)
+    most = 1000 * MB * (len(pod.images) + len(pod.volume_images))
     return 8 * (min(max(total, 23 * MB), most) - 23 * MB) // (most - 23 * MB)
 
 
