@@ -7,6 +7,7 @@ changes). If the counts do not show which cores belong to which device, the node
 """
 
 import enum
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -111,7 +112,15 @@ _DOCS = "AWS Neuron documentation, architecture guide of the instance family"
 _SCHEDULER_DOCS = "AWS Neuron documentation, figures of the scheduler extension's allocation rules"
 _DRIVER = "aws-neuron-driver, topology tables"
 _EFA_MAP = "AWS's EFA device-map library (type names), the scheduler extension's figures for trn1 (blocks)"
+_DRIVER_TRN3 = "aws-neuron-driver: ids as on trn3.48xlarge, two neighbours to a board; how boards are linked is unknown"
 
+
+def _alike(devices: int, shape: Shape, source: str, *names: str) -> Iterator[InstanceType]:
+    """Yield types of Trn2 or Trn3 that differ only in their names; most of them are not in EC2's public list."""
+    return (InstanceType(name, devices, (4, 8), shape, source) for name in names)
+
+
+# inf2e.32xlarge, which AWS's chart 1.0 names, has no row: neither its devices nor their links are known.
 INSTANCE_TYPES = {
     row.name: row
     for row in (
@@ -129,16 +138,15 @@ INSTANCE_TYPES = {
         InstanceType("trn2.3xlarge", 1, (4, 8), Shape.SINGLE, "EC2 instance type description, as Karpenter lists it"),
         InstanceType("trn2.48xlarge", 16, (4, 8), Shape.TORUS, f"{_DRIVER}; AWS Neuron documentation, DRA figure"),
         InstanceType("trn2u.48xlarge", 16, (4, 8), Shape.TORUS, f"{_DRIVER}; AWS Neuron documentation, DRA figure"),
-        InstanceType("trn2n.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
-        InstanceType("trn2e.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
-        InstanceType("trn2eu.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
-        InstanceType("trn2p.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
-        InstanceType("trn3.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
-        InstanceType("trn3p.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
-        InstanceType("trn3pd98.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
-        InstanceType("trn3s.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
-        InstanceType("trn3-dev0.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
-        InstanceType("trn3-dev1.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
+        *_alike(16, Shape.TORUS, _DRIVER, "trn2n.48xlarge", "trn2e.48xlarge", "trn2eu.48xlarge", "trn2p.48xlarge"),
+        *_alike(16, Shape.TORUS, _EFA_MAP, "trn3.48xlarge", "trn3p.48xlarge", "trn3pd98.48xlarge", "trn3s.48xlarge"),
+        *_alike(16, Shape.TORUS, _EFA_MAP, "trn3-dev0.48xlarge", "trn3-dev1.48xlarge"),
+        *_alike(16, Shape.TORUS, _DRIVER_TRN3, "trn3s-es.48xlarge", "trn3sn.48xlarge", "trn3sn-es.48xlarge"),
+        *_alike(4, Shape.BLOCKS, f"{_DRIVER}: 4 ids, links unknown", "trn3e.24xlarge", "trn3e-dev0.24xlarge"),
+        *_alike(1, Shape.SINGLE, "used in AWS's contests, with 4 logical cores", "trn3.3xlarge"),
+        *_alike(
+            1, Shape.SINGLE, _DRIVER, "trn3s-es.3xlarge", "trn3sn.3xlarge", "trn3sn-es.3xlarge", "trn3pd98.3xlarge"
+        ),
     )
 }
 
