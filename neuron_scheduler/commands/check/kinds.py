@@ -88,10 +88,30 @@ def _listed(kind: str, path: str, read: Callable[[_WithSpec], T | None]) -> Reso
     return Resource(path=path, kind=kind, shape=_WithSpec, read=read, order=str)  # a list is kept as it comes
 
 
+class _Container(wire.Container):
+    env: list[wire.Named] | None = None
+
+
+class _PodSpec(wire.PodSpec):
+    containers: list[_Container] | None = None  # type: ignore[assignment]  # a narrower list, which nothing adds to
+    init_containers: list[_Container] | None = None  # type: ignore[assignment]  # as above
+
+
+class _Pod(wire.Pod):
+    spec: _PodSpec
+
+
+def _seen_pod(struct: _Pod) -> tuple[Pod, bool] | None:
+    """Return a pod, and whether it says itself which cores or devices its program uses."""
+    pod, spec = PODS.read(struct), struct.spec
+    names = {each.name for c in (*(spec.init_containers or ()), *(spec.containers or ())) for each in c.env or ()}
+    return None if pod is None else (pod, not names.isdisjoint(known.PINS))
+
+
 DEPLOYMENTS: Final = _listed("Deployment", "/apis/apps/v1/deployments", _deployment)
 LISTED: Final[Mapping[str, Resource[Any]]] = {
     "nodes": NODES,
-    "pods": PODS,
+    "pods": Resource(path=PODS.path, kind=PODS.kind, shape=_Pod, read=_seen_pod, order=str, params=PODS.params),
     "deployments": DEPLOYMENTS,
     "daemon_sets": _listed("DaemonSet", "/apis/apps/v1/daemonsets", _daemon_set),
     "policies": _listed(_POLICY, f"{_ADMISSION}/validatingadmissionpolicies", _policy),

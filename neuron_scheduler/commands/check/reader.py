@@ -92,8 +92,10 @@ class Reader:
             for name, read in reads.items():
                 tasks.start_soon(keep, name, read)
         if not isinstance(found["pods"], Unread):
-            found["members"] = tuple(pod for pod in found["pods"] if pod.group is not None and not pod.terminating)
-            found["pods"] = tuple(filter(kinds.asks, found["pods"]))
+            seen, asking = found["pods"], [each for each in found["pods"] if kinds.asks(each[0])]
+            found["members"] = tuple(pod for pod, _ in seen if pod.group is not None and not pod.terminating)
+            found["pods"] = tuple(pod for pod, _ in asking)
+            found["pinned"] = tuple(pod.key for pod, pinned in asking if pinned)
         for name in ("policies", "policy_bindings"):
             found[name] = found[name] if isinstance(found[name], Unread) else dict(found[name])
         so_far = Snapshot(

@@ -64,7 +64,10 @@ async def test_nodes_and_pods() -> None:
         prefix = "pod-group.scheduling.sigs.k8s.io"
         member["metadata"]["labels"] = {f"{prefix}/name": "train", f"{prefix}/min-available": "2"}
     ending["metadata"]["deletionTimestamp"] = "2026-11-22T10:00:00Z"
-    pods = [*plain, asking, neuron_pod("ours", 4, on="n"), odd, launcher, ending]
+    pinned = neuron_pod("ours", 4, on="n")
+    for pod, name in ((pinned, "NEURON_RT_VISIBLE_CORES"), (plain[0], "NEURON_VISIBLE_DEVICES")):
+        pod["spec"]["containers"][0]["env"] = [{"name": name, "value": "0-3"}]
+    pods = [*plain, asking, pinned, odd, launcher, ending]
     nodes = [wire_objects.node("n"), wire_objects.node("odd", spec={"taints": 7})]
     lease = {
         "metadata": {"name": "my-scheduler", "namespace": "kube-system", "resourceVersion": "3"},
@@ -79,6 +82,7 @@ async def test_nodes_and_pods() -> None:
     assert server.requests.count(PODS) == 2
     assert [node.name for node in snapshot.nodes if "cannot be read" in node.refusal] == ["odd"]
     assert [pod.key for pod in snapshot.pods] == ["default/ours"]
+    assert snapshot.pinned == ("default/ours",)
     assert [pod.key for pod in snapshot.members] == ["default/launcher"]
     assert snapshot.taken == 1795341607.0
     assert [pod.key for pod in snapshot.unreadable_pods] == ["default/odd"]

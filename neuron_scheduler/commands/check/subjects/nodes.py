@@ -127,7 +127,18 @@ def of_plugin(snapshot: Snapshot) -> Iterator[Finding]:
         return
     for plugin in snapshot.daemon_sets:
         yield from _state(plugin)
-    if not snapshot.daemon_sets and any(has_neuron_type(node) or machine_of(node) for node in snapshot.nodes):
+    found = [node for node in snapshot.nodes if has_neuron_type(node) or machine_of(node)]
+    key, value = known.AUTO_MODE
+    built_in = [node.name for node in found if node.labels.get(key) == value]
+    if built_in:
+        yield warning(
+            "device-plugin-built-in",
+            f"{counted(len(built_in), 'node is', 'nodes are')} of EKS Auto Mode: whether its built-in device plugin"
+            " gives pods the ids that are allocated was never verified",
+            advice="Compare AWS_NEURON_IDS of a pod there with neuron-ls in it, or use a managed node group",
+            objects=sorted(built_in),
+        )
+    if not snapshot.daemon_sets and len(built_in) < len(found):
         yield warning(
             "device-plugin-missing",
             "No DaemonSet is known to be AWS's Neuron device plugin",

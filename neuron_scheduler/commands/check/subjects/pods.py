@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, EXTENDER
+from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, EXTENDER, PINS
 from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot, Unread
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted, listed
@@ -101,6 +101,13 @@ def of_allocations(snapshot: Snapshot) -> Iterator[Finding]:
             f"The devices of {counted(len(unclear), 'bound pod')} are unknown",
             advice=RESTART,
             objects=sorted(unclear),
+        )
+    if snapshot.pinned:
+        yield warning(
+            "allocations-pinned",
+            f"{counted(len(snapshot.pinned), 'pod chooses', 'pods choose')} cores or devices, whatever is allocated",
+            advice=f"Remove {' and '.join(PINS)} from the env of their templates: what the device plugin sets counts",
+            objects=sorted(snapshot.pinned),
         )
     if not (shared or unclear):
         yield ok("allocations", f"{counted(holders, 'bound pod')} with Neuron: ids are readable and do not overlap")

@@ -140,6 +140,7 @@ class Snapshot:
         lease_name: of the Lease in that namespace.
         given_names: scheduler names that the user has given; empty for those of the installation.
         pods: all that ask for Neuron and have not ended, but no placeholders.
+        pinned: the keys of those of them that set one of `known.PINS` themselves.
         members: pods that are in a group and are not being deleted, whatever they ask for.
         unreadable_pods: of which only names, uid and node are known; they may ask for Neuron.
         deployments: those of schedulers, in all namespaces.
@@ -159,6 +160,7 @@ class Snapshot:
     program_version: str = ""
     nodes: tuple[Node, ...] | Unread = ()
     pods: tuple[Pod, ...] | Unread = ()
+    pinned: tuple[str, ...] = ()
     members: tuple[Pod, ...] = ()
     unreadable_pods: tuple[Pod, ...] = ()
     deployments: tuple[SeenWorkload, ...] | Unread = ()

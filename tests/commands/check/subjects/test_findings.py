@@ -12,7 +12,7 @@ import pytest
 from neuron_scheduler.commands.check.report import SUBJECTS
 from neuron_scheduler.commands.check.subjects import snapshot as seen
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Finding, Severity
-from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NODE_NAME
+from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, AUTO_MODE, KEEPER, LEADER, NODE_NAME
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -83,6 +83,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "device-plugin-not-ready": sick(daemon_sets=(plugin(ready=2),)),
     "device-plugin-unknown": sick(daemon_sets=FORBIDDEN),
     "device-plugin-missing": sick(daemon_sets=()),
+    "device-plugin-built-in": with_node(node("auto", "trn1.32xlarge", labels=dict([AUTO_MODE]))),
     "device-plugin-may-not-write": sick(daemon_sets=(plugin(account="openshift-plugin"),)),
     # installation
     "installation-unknown": sick(deployments=FORBIDDEN),
@@ -112,6 +113,7 @@ CASES: Final[dict[str, Snapshot]] = {
     # allocations
     "allocations-unknown": sick(pods=FORBIDDEN),
     "allocations-overlap": with_pod(ours("c", devices=4, on="trn1-a", ids=range(4))),
+    "allocations-pinned": sick(pinned=("default/a",)),
     "allocations-unreadable": with_pod(ours("c", devices=4, on="trn1-b")),
     # groups of pods
     "groups": with_group(LAUNCHER, *WORKERS),
