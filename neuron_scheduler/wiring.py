@@ -44,6 +44,7 @@ from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile, preemption_profile
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
 from neuron_scheduler.serving.pages import Page, page_files
@@ -264,7 +265,7 @@ def _shared(config: Config, client: Client, metrics: Metrics, election: LeaderEl
             max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
             entered=metrics.queued,
             row=cluster.node,
-            members=cluster.groups.members,
+            groups=GroupWaits(cluster.groups),
         ),
         profiles=profiles_of(config),
         may_bind=(lambda: True) if election is None else election.may_bind,

@@ -128,7 +128,7 @@ def pooled(workload: Workload) -> Workload:
 def _from_pool(arrival: Arrival) -> Pod:
     requests = {name: amount for name, amount in arrival.pod.requests.items() if name not in NEURON_NAMES}
     requests = {**requests, POOLED: arrival.size // arrival.members}
-    group = arrival.pod.group and attrs.evolve(arrival.pod.group, together=())
+    group = arrival.pod.group and attrs.evolve(arrival.pod.group, topology="")
     pod = attrs.evolve(arrival.pod, requests=requests, neuron=None, neuron_containers=(), group=group)
     return attrs.evolve(pod, constraints=NO_CONSTRAINTS)
 
@@ -143,7 +143,7 @@ def anywhere(workload: Workload) -> Workload:
     """Return the workload with groups that need no UltraServer."""
 
     def freed(pod: Pod) -> Pod:
-        return attrs.evolve(pod, group=pod.group and attrs.evolve(pod.group, together=()))
+        return attrs.evolve(pod, group=pod.group and attrs.evolve(pod.group, topology=""))
 
     free = [attrs.evolve(arrival, pod=freed(arrival.pod)) for arrival in workload.arrivals]
     return attrs.evolve(workload, arrivals=tuple(free))

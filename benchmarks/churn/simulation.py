@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, s
 from neuron_scheduler.scheduling.groups.gang import Plan, gang_of
 from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run
@@ -58,7 +59,7 @@ class Simulation:
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = SchedulingQueue(row=self.cluster.node, members=self.cluster.groups.members)
+        self.queue = SchedulingQueue(row=self.cluster.node, groups=GroupWaits(self.cluster.groups))
         self._by_uid = {arrival.pod.uid: arrival for arrival in self.workload.arrivals}
         for node in self.workload.nodes:
             self.cluster.put_node(node)

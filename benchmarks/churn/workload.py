@@ -18,7 +18,7 @@ from benchmarks.decision import SIZES
 from neuron_scheduler.model.neuron_request import NeuronRequest, neuron_request
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES, Node
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import illegal_count
@@ -262,7 +262,7 @@ class _Maker:
             return
         count = size // each
         key = GroupKey(Dialect.COSCHEDULING, pod.namespace, pod.name)
-        group = PodGroup(key, least=count, expected=count, together=(Together(ULTRASERVER_4),))
+        group = PodGroup(key, least=count, expected=count, topology=ULTRASERVER_4)
         for rank in range(count):
             name = f"{pod.name}.{rank}"
             member = attrs.evolve(pod, uid=name, name=name, group=group, rank=rank)

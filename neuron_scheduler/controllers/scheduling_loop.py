@@ -141,7 +141,6 @@ class QueuedAttempt:
         placed = any(cluster.node_of(uid) is not None for uid in members if uid != pod.uid)
         if self.waits and placed and not held:
             cluster.nominate(commitment.node_name, Nomination(pod, commitment.decision.cores))
-            self._loop.queue.put_first(self.queued)
 
     def crashed(self, error: Exception) -> None:
         """Handle the exception as the pod's error."""

@@ -37,14 +37,15 @@ def with_its_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None,
     """
     if pod.group is None:
         raise ValueError(f"{pod.key} is in no group")
-    members = {**fork.groups.members(pod.group.key), pod.uid: pod}
+    fork.groups.put(pod)
+    group, members = fork.groups.group(pod.group.key), fork.groups.members(pod.group.key)
     waiting = [pod]
     for uid, member in members.items():
         ours = member.scheduler_name == pod.scheduler_name
         if ours and uid != pod.uid and not member.node_name and fork.node_of(uid) is None:
             waiting.append(member)
-    if pod.group.awaits and len(members) < pod.group.least:
-        return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, pod.group), Cause.GROUP))
+    if group.awaits and len(members) < group.least:
+        return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, group), Cause.GROUP))
     gang = gang_of(fork, waiting)
     refused = complaint_about(fork, gang)
     if refused is None:

@@ -2,7 +2,8 @@
 Groups of pods that start together.
 
 Several projects have words for such a group (`Dialect`). Each of them is read where pods are read, and all end in one
-value, `PodGroup`, which every member carries: what the rest of the scheduler does does not depend on the dialect.
+value, `PodGroup`, which every member carries: what the rest of the scheduler does does not depend on the dialect. Where
+members differ in what they say, `cluster.tables.groups` says what counts.
 
 A *declared* group says how many members it needs, and they wait for each other. An *inferred* group follows from what
 pods say about each other; such a pod never waits for pods that do not exist, because they may be created only when it
@@ -12,6 +13,8 @@ runs (LeaderWorkerSet's LeaderReady). Its members that exist are placed together
 import enum
 
 import attrs
+
+from neuron_scheduler.model.node import ULTRASERVER_SIZES
 
 
 class Dialect(enum.StrEnum):
@@ -36,34 +39,20 @@ class GroupKey:
 
 
 @attrs.frozen(cache_hash=True)
-class Together:
-    """
-    Members that belong into one domain.
-
-    Attributes:
-        key: the node label whose values are the domains.
-        required: no node outside of the domain will do; else it is a preference.
-    """
-
-    key: str
-    required: bool = True
-
-
-@attrs.frozen(cache_hash=True)
 class PodGroup:
     """
-    A group, as one of its members says it.
+    A group, as one of its members says it, or as all do together.
 
     Attributes:
         least: members without which none is placed; 0 if the group does not say: then all that exist.
-        expected: members that will exist at last, as far as that is known: for the choice of a domain.
-        together: where the members belong together.
+        expected: members that will exist at last; 0 if the group does not say.
+        topology: the node label in one domain of which all members have to be; empty if there is none.
     """
 
     key: GroupKey
     least: int = 0
     expected: int = 0
-    together: tuple[Together, ...] = ()
+    topology: str = ""
 
     @property
     def awaits(self) -> bool:
@@ -71,6 +60,6 @@ class PodGroup:
         return self.least > 1
 
     @property
-    def required(self) -> str:
-        """The label in one domain of which all members have to be; empty if there is none."""
-        return next((each.key for each in self.together if each.required), "")
+    def size(self) -> int:
+        """How many members make it complete: said, or guessed as one for each node of an UltraServer; else 0."""
+        return self.least or self.expected or ULTRASERVER_SIZES.get(self.topology, 0)

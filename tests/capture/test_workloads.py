@@ -12,7 +12,7 @@ from neuron_scheduler.capture.workloads import read_workload
 from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.thoroughness import examples
 
@@ -133,7 +133,7 @@ def test_an_exclusive_topology_is_noted() -> None:
     )
     assert workload.notes == (f"That each group may need a rack of its own (annotation {key}) is not considered.",)
     assert {pods.template.group for pods in workload.pod_sets} == {
-        PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "w"), together=(Together("rack"),))
+        PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "w"), topology="rack")
     }
 
 

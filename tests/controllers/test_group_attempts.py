@@ -17,6 +17,7 @@ from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode
 from neuron_scheduler.scheduling.cycle.trial import Trial
 from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.controllers.test_binding_cycle import World, pending, running, until
@@ -38,7 +39,7 @@ class Jobs(World):
         new = pending(name, group=group, devices=16, on=on, **rest)
         self.cluster.groups.put(new)
         if group is not None:
-            self.queue.group_changed(group.key, self.now, bound=bool(on))
+            self.queue.group_changed(group.key, self.now)
         if on:
             self.queue.remove(new.uid)
             self.cluster.put_pod(new)
@@ -71,7 +72,7 @@ class Jobs(World):
 def jobs_on(count: int, *names: str, group: PodGroup = FOUR, **fields: Any) -> Jobs:
     """Return a world of so many machines, with members that wait."""
     cluster = cluster_of([node(f"n{number}", "trn1.32xlarge") for number in range(count)])
-    queue = SchedulingQueue(members=cluster.groups.members, row=cluster.node)
+    queue = SchedulingQueue(groups=GroupWaits(cluster.groups), row=cluster.node)
     world = Jobs(cluster=cluster, queue=queue, **fields)
     for name in names:
         world.see(name, group=group)

@@ -9,7 +9,7 @@ from neuron_scheduler.explain.waiting import waiting_list
 from neuron_scheduler.explain.why import ALONE, explain_on_node, explain_pod
 from neuron_scheduler.model.node import ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.serving.names import Names, as_seen
@@ -97,7 +97,7 @@ def test_a_complaint_about_the_group_itself() -> None:
     members = [member(number, priority=number) for number in range(4)]
     mixed = explained(cluster_with(members), members[0])
     assert "members of group default/train have different priorities (0, 1, 2 and 3)" in mixed.message
-    far = member(0, PodGroup(TRAIN.key, together=(Together(ULTRASERVER_4),)))
+    far = member(0, PodGroup(TRAIN.key, topology=ULTRASERVER_4))
     absent = explained(cluster_with([far]), far)
     assert f"the label {ULTRASERVER_4}, and no node has that" in absent.message
     assert {mixed.cause, absent.cause} == {Cause.POD}

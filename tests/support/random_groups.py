@@ -18,7 +18,7 @@ from neuron_scheduler.model.node import (
     Node,
 )
 from neuron_scheduler.model.pod import HostPort, Pod, placed
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -70,7 +70,7 @@ class World:
     @property
     def regions(self) -> list[set[str]]:
         """The names of the nodes that the group may use: a set for each domain that would do."""
-        key = next((each.key for each in self.group.together if each.required), None)
+        key = self.group.topology
         domains: dict[str, set[str]] = {} if key else {"": {each.name for each in self.nodes}}
         for each in self.nodes:
             if key and each.labels.get(key, ZEROS) != ZEROS:
@@ -126,9 +126,9 @@ def some_world(dice: Random) -> World:
     nodes = [_node(dice, name, number) for number, name in enumerate("abcdef"[: dice.randint(1, 6)])]
     kinds = [_kind(dice, number) for number in range(dice.choice([1, 1, 2, 3]))]
     size, claims = dice.choice([1, 2, 3, 3, 4, 4, 5, 6]), dice.random() < 0.1
-    together = (Together(dice.choice(_KEYS), required=dice.random() < 0.6),) if dice.random() < 0.5 else ()
+    topology = dice.choice(_KEYS) if dice.random() < 0.3 else ""
     least = min(dice.choice([0, 1, 2, 3, 4, 6]), size)
-    group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least, dice.randint(0, 6), together)
+    group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least, dice.randint(0, 6), topology)
     members = [
         pod(f"m{i}", group=group, rank=i, volume_claims=(f"data-{i}",) if claims else (), **dice.choice(kinds))
         for i in range(size)

@@ -1,45 +1,100 @@
-"""The members of each group: pods of any scheduler, with a node or without, but not those that are being deleted."""
+"""
+What each group is: its members, and what they say of it together.
 
+Members are pods of any scheduler, with a node or without, but not those that are being deleted. Where they say
+different numbers, the largest counts.
+"""
+
+from collections import Counter
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import attrs
 
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.model.pod_group import GroupKey, PodGroup
 
 _NOBODY: Final[Mapping[str, Pod]] = {}
 
 
 @attrs.define(eq=False)
-class Groups:
-    """Pods by uid, by group."""
+class _Members:
+    """
+    The members of one group.
 
-    _members: dict[GroupKey, dict[str, Pod]] = attrs.field(factory=dict)
-    _group_of: dict[str, GroupKey] = attrs.field(factory=dict)
+    Attributes:
+        pods: by uid.
+        placed: how many of them have a node.
+        least, expected, topology: how many of them say each value of these fields of `PodGroup`.
+    """
+
+    pods: dict[str, Pod] = attrs.field(factory=dict)
+    placed: int = 0
+    least: Counter[int] = attrs.field(factory=Counter)
+    expected: Counter[int] = attrs.field(factory=Counter)
+    topology: Counter[str] = attrs.field(factory=Counter)
+
+    def count(self, pod: Pod, group: PodGroup, by: int) -> None:
+        """Count what a member says, or take it back."""
+        self.placed += by * bool(pod.node_name)
+        _count(self.least, group.least, by)
+        _count(self.expected, group.expected, by)
+        _count(self.topology, group.topology, by)
+
+
+def _count(said: Counter[Any], value: object, by: int) -> None:
+    said[value] += by
+    if not said[value]:
+        del said[value]
+
+
+@attrs.define(eq=False)
+class Groups:
+    """All groups that have a member."""
+
+    _members: dict[GroupKey, _Members] = attrs.field(factory=dict)
+    _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
 
     def put(self, pod: Pod) -> None:
         """Keep the present state of a pod."""
-        group = None if pod.group is None or pod.terminating else pod.group.key
-        if self._group_of.get(pod.uid) != group:
-            self.remove(pod.uid)
-        if group is not None:
-            self._members.setdefault(group, {})[pod.uid] = pod
+        self.remove(pod.uid)
+        group = pod.group
+        if group is not None and not pod.terminating:
+            members = self._members.setdefault(group.key, _Members())
+            members.pods[pod.uid] = pod
+            members.count(pod, group, 1)
             self._group_of[pod.uid] = group
 
     def remove(self, uid: str) -> None:
         """Drop a pod that is gone."""
-        key = self._group_of.pop(uid, None)
-        if key is not None:
-            members = self._members[key]
-            del members[uid]
-            if not members:
-                del self._members[key]
+        group = self._group_of.pop(uid, None)
+        if group is not None:
+            members = self._members[group.key]
+            members.count(members.pods.pop(uid), group, -1)
+            if not members.pods:
+                del self._members[group.key]
 
     def members(self, key: GroupKey) -> Mapping[str, Pod]:
-        """Return the members of a group."""
-        return self._members.get(key, _NOBODY)
+        """Return the members of a group by uid."""
+        members = self._members.get(key)
+        return _NOBODY if members is None else members.pods
+
+    def placed(self, key: GroupKey) -> int:
+        """Return how many members have a node."""
+        members = self._members.get(key)
+        return 0 if members is None else members.placed
+
+    def group(self, key: GroupKey) -> PodGroup:
+        """Return a group as all members say it together: of each field the largest value."""
+        said = self._members.get(key)
+        if said is None:
+            return PodGroup(key)
+        return PodGroup(key, max(said.least), max(said.expected), max(said.topology))
 
     def fork(self) -> Self:
         """Return an independent copy."""
-        return type(self)({key: dict(pods) for key, pods in self._members.items()}, dict(self._group_of))
+        copies = {
+            key: _Members(dict(of.pods), of.placed, of.least.copy(), of.expected.copy(), of.topology.copy())
+            for key, of in self._members.items()
+        }
+        return type(self)(copies, dict(self._group_of))

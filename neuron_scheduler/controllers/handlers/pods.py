@@ -114,10 +114,9 @@ class PodHandler(ObjectHandler[Pod]):
 
     def _in_its_group(self, *states: Pod) -> None:
         """Count a pod, in its last state, among the members of its group; it may have been in another one before."""
-        pod = states[-1]
-        self.cluster.groups.put(pod)
+        self.cluster.groups.put(states[-1])
         for key in dict.fromkeys(state.group.key for state in states if state.group is not None):
-            self.queue.group_changed(key, self.clock(), bound=bool(pod.node_name) and not pod.terminating)
+            self.queue.group_changed(key, self.clock())
 
     def take_unreadable(self, malformed: Malformed) -> None:
         """Count what the pod uses on its node as unknown, unless it could be read there before."""

@@ -29,7 +29,7 @@ class Gang:
     The members of a group that can be placed now.
 
     Attributes:
-        group: what the first of them says.
+        group: what its members say together.
         waiting: in the order in which they are placed: those with a nomination, then the largest, then by rank.
         placed: names of nodes by the uids of the members that are bound or assumed, or on their way.
     """
@@ -48,7 +48,7 @@ class Gang:
     @property
     def still_to_come(self) -> int:
         """How many members will come that do not exist yet, as far as it is known."""
-        return max(self.group.expected - len(self.placed) - len(self.waiting), 0)
+        return max(self.group.size - len(self.placed) - len(self.waiting), 0)
 
 
 def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
@@ -58,10 +58,11 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     Raises:
         ChangedError: they are not all of one group any more.
     """
-    group = waiting[0].group
-    if group is None or any(pod.group is None or pod.group.key != group.key for pod in waiting):
+    keys = {None if pod.group is None else pod.group.key for pod in waiting}
+    key = keys.pop()
+    if key is None or keys:
         raise ChangedError
-    nodes = {uid: cluster.node_of(uid) for uid in cluster.groups.members(group.key)}
+    group, nodes = cluster.groups.group(key), {uid: cluster.node_of(uid) for uid in cluster.groups.members(key)}
     ordered = sorted(
         waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -size_of(pod), pod.rank, pod.created)
     )
@@ -115,12 +116,11 @@ class Refused:
 def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
     """Return what is wrong with a group itself, for its owner; None if nothing is."""
     priorities = [str(priority) for priority in sorted({pod.priority for pod in gang.waiting})]
-    sentence, name = "", f"group {gang.group.key}"
+    sentence, name, topology = "", f"group {gang.group.key}", gang.group.topology
     if len(priorities) > 1:
         sentence = f"members of {name} have different priorities ({listed(priorities)}): give them the same"
-    for each in gang.group.together:
-        if each.required and not cluster.view.domains(each.key).keyed:
-            sentence = f"{name} is to be on nodes with the same value of the label {each.key}, and no node has that"
+    if topology and not cluster.view.domains(topology).keyed:
+        sentence = f"{name} is to be on nodes with the same value of the label {topology}, and no node has that"
     if not sentence:
         return None
     return FitError(cluster.view.node_count, plugins=frozenset({TOPOLOGY}), pod_reason=sentence, cause=Cause.POD)

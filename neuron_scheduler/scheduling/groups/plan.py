@@ -194,7 +194,7 @@ class _Planner:
     def _regions(self, rest: Sequence[Pod], wanted: int) -> Regions:
         """Yield the regions to try, or None for a pause; none if there is certainly no room."""
         others = len(rest)
-        if not self.gang.group.required and others <= _FEW and not any(map(self._may_take_whole, rest)):
+        if not self.gang.group.topology and others <= _FEW and not any(map(self._may_take_whole, rest)):
             yield ANYWHERE  # the trial itself costs less than to count the room
             return
         yield from self.cluster.view.prepared(self._count)
@@ -245,7 +245,7 @@ class _Planner:
 
     def _home(self) -> Region | None:
         """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
-        required = self.gang.group.required
+        required = self.gang.group.topology
         domain = fixed_domains(self.cluster, self._now()).get(required) if required else None
         if domain is None:
             return None if required else ANYWHERE
@@ -253,7 +253,7 @@ class _Planner:
 
     def _nodes_of(self, home: Region | None) -> NodeSet:
         view = self.cluster.view
-        return view.domains(self.gang.group.required).keyed if home is None else nodes_in(view, home.within)
+        return view.domains(self.gang.group.topology).keyed if home is None else nodes_in(view, home.within)
 
     def _now(self) -> Gang:
         """Return the group with the members that are placed so far."""
@@ -337,7 +337,7 @@ class _Planner:
 
     def _roomiest(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
-        required, home = self.gang.group.required, self._home()
+        required, home = self.gang.group.topology, self._home()
         if home is not None:
             return home
         rooms = yield from rooms_for(self.cluster, self.gang.waiting[:1], self.profile)

@@ -12,7 +12,7 @@ A domain is enough if it has *room*: a bound from above for how many members fit
 look at no other pod. Of the domains that are enough, the one with the least room is taken: it leaves most to others.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -206,14 +206,14 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> 
         wanted: how many of these are to be placed.
         fixed: by label, the domain of the members that have a node; empty if they are in several.
     """
-    if gang.group.required:
-        yield from _required(gang, rooms, gang.group.required, wanted, fixed)
+    if gang.group.topology:
+        yield from _required(gang, rooms, gang.group.topology, wanted, fixed)
         return
     if rooms.whole:
         for key, per_slice in reversed(ULTRASERVER_SIZES.items()):
             if not any(fixed.values()) and wanted > _LARGEST and wanted % per_slice == 0:
                 yield from _in_slices(rooms, key, wanted // per_slice, per_slice)
-        for key in dict.fromkeys((*(each.key for each in gang.group.together), *LEVELS)):
+        for key in LEVELS:
             yield from _in_one(rooms, key, wanted, fixed.get(key, ""))
     yield ANYWHERE
 
@@ -290,6 +290,6 @@ def fixed_domains(cluster: Cluster, gang: Gang) -> Mapping[str, str]:
     A node without the label fixes nothing, as for a pod affinity: it may have lost the label since.
     """
     rows = [row for row in map(cluster.node, gang.placed.values()) if row is not None]
-    keys: Iterable[str] = dict.fromkeys((*(each.key for each in gang.group.together), *LEVELS))
+    keys = {*LEVELS, gang.group.topology}
     found = {key: {domain for row in rows if (domain := domain_of(row.node, key)) is not None} for key in keys}
     return {key: domains.pop() if len(domains) == 1 else "" for key, domains in found.items() if domains}

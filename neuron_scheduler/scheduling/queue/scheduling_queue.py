@@ -15,13 +15,14 @@ different pods: it returns None where more is left, and `next_time` says that it
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -34,7 +35,7 @@ from neuron_scheduler.scheduling.queue.events import (
     group_of,
     unknown_row,
 )
-from neuron_scheduler.scheduling.queue.group_waits import GroupWaits, nobody
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, UnschedulablePods, signature_of
 
@@ -63,7 +64,7 @@ class SchedulingQueue:
         max_unschedulable: seconds after which an unschedulable pod is tried again without an event.
         entered: called with (queue, event) for each pod that enters the active queue or the backoff.
         row: returns a node as it is now, by name.
-        members: returns the members of a group that exist, placed or not, by uid.
+        groups: which pods of each group wait.
         on_change: called when `pop` may return a pod earlier than before, apart from the end of `max_unschedulable`; it
             must not call the queue.
     """
@@ -73,12 +74,11 @@ class SchedulingQueue:
     max_unschedulable: float = 300.0
     _entered: Callable[[str, str], None] = _ignore_entry
     _row: RowOf = unknown_row
-    _members: Callable[[GroupKey], Mapping[str, Pod]] = nobody
+    groups: GroupWaits = attrs.field(factory=lambda: GroupWaits(Groups()))
     on_change: Callable[[], None] = _ignore_change
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
-    groups: GroupWaits = attrs.field(init=False)
     _events: PendingEvents = attrs.field(factory=PendingEvents)
     _in_flight: InFlightEvents = attrs.field(factory=InFlightEvents)
     _arrivals: int = 0
@@ -88,7 +88,6 @@ class SchedulingQueue:
     def __attrs_post_init__(self) -> None:
         self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
         self._unschedulable = UnschedulablePods(self._places, self._row)
-        self.groups = GroupWaits(self._members)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -143,6 +142,7 @@ class SchedulingQueue:
         if before.group != pod.group:
             self._leave_group(before)
             self._join_group(queued, now)
+            self._order(queued)
         if queued.place is Place.GATED:
             self._let_in(queued, now, "SchedulingGatesEliminated")
         elif queued.place is Place.UNSCHEDULABLE and (matters or self._shrunk(queued, before)):
@@ -164,12 +164,12 @@ class SchedulingQueue:
             self._unschedulable.remove(queued)
             self._places.leave(queued)
 
-    def group_changed(self, key: GroupKey, now: float, *, bound: bool = False) -> None:
+    def group_changed(self, key: GroupKey, now: float) -> None:
         """
-        Look at a group of which a member has come, changed or gone; `bound` is whether it has a node.
+        Look at a group of which a member has come, changed or gone.
 
         The waiting members are let in once there are enough, or held again; without a member that has gone, the others
-        may fit. If another one is bound, they come first.
+        may fit. While some members have a node, but too few, the others come first.
         """
         if self.groups.turned(key, now):
             held = self.groups.is_held(key)
@@ -182,16 +182,9 @@ class SchedulingQueue:
                     self._move(queued, Place.GATED)
                 elif queued.place is Place.UNSCHEDULABLE:
                     self._wake(queued, now, "PodGroupShrunk")
-        if bound and self.groups.becomes_half_bound(key):
+        if self.groups.half_bound_changed(key):
             for queued in self.groups.waiting(key):
-                self.put_first(queued)
-
-    def put_first(self, queued: QueuedPod) -> None:
-        """Let a pod come first in its priority: other members of its group have a node."""
-        if queued.arrival and queued.arrival[:1] != _FIRST:
-            queued.arrival = (*_FIRST, *queued.arrival)
-            if queued.place is Place.ACTIVE:
-                self._places.activate(queued, "PodUpdate")
+                self._order(queued)
 
     def companions(self, key: GroupKey) -> list[QueuedPod]:
         """Take the members of a popped pod's group that could be tried: they are in flight from now on, too."""
@@ -352,17 +345,24 @@ class SchedulingQueue:
             age = (0.0, queued.pod.created) if not self._began else (1.0,)
             queued.arrival = (*age, now, self._arrivals)
             queued.first_active = now
-        if queued.pod.group is not None and self.groups.is_half_bound(queued.pod.group.key):
-            self.put_first(queued)
+        self._order(queued)
         queued.since = now
         self._places.admit(queued, now, event)
         self.on_change()
 
+    def _order(self, queued: QueuedPod) -> None:
+        """Let a member of a half-bound group come first in its priority, and any other pod by its arrival."""
+        group, is_first = queued.pod.group, queued.arrival[:1] == _FIRST
+        first = group is not None and self.groups.is_half_bound(group.key)
+        if queued.arrival and first != is_first:
+            queued.arrival = (*_FIRST, *queued.arrival) if first else queued.arrival[1:]
+            if queued.place is Place.ACTIVE:
+                self._places.activate(queued, "PodUpdate")
+
     def _join_group(self, queued: QueuedPod, now: float) -> None:
-        group = queued.pod.group
-        if group is not None:
-            self.groups.join(queued, group, now)
-            self.group_changed(group.key, now)
+        if queued.pod.group is not None:
+            self.groups.join(queued, queued.pod.group.key, now)
+            self.group_changed(queued.pod.group.key, now)
 
     def _leave_group(self, pod: Pod) -> None:
         if pod.group is not None:
@@ -388,7 +388,7 @@ class SchedulingQueue:
         while (queued := self._places.first()) is not None:
             group = queued.pod.group
             if group is not None:
-                queued.not_before = self.groups.not_before(queued)
+                queued.not_before = self.groups.not_before(group.key)
             if group is not None and self.groups.is_held(group.key):
                 self._move(queued, Place.GATED)  # it was in flight when it was to be held
             elif queued.not_before > now:

@@ -8,7 +8,7 @@ import pytest
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ULTRASERVER_2, ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from tests.support.wire_objects import encoded, pod
 
 NEW_NAME: Final = "scheduling.x-k8s.io/pod-group"
@@ -43,24 +43,24 @@ def said(case: str, labels: Mapping[str, str], annotations: Mapping[str, str] | 
     return pytest.param(value, id=case)
 
 
-def meant(dialect: Dialect, name: str, count: int, *where: Together, rank: int = 0) -> tuple[PodGroup, int]:
+def meant(dialect: Dialect, name: str, count: int, where: str = "", rank: int = 0) -> tuple[PodGroup, int]:
     """Return a group, and a rank; these dialects say how many there must be, and the others how many there will be."""
     least = count if dialect in (Dialect.COSCHEDULING, Dialect.KUEUE) else 0
-    return PodGroup(GroupKey(dialect, "default", name), least=least, expected=count, together=where), rank
+    return PodGroup(GroupKey(dialect, "default", name), least=least, expected=count, topology=where), rank
 
 
-FOUR: Final = Together(ULTRASERVER_4)
 GROUPS: Final = (
     (said("Indexed Job", {**INDEXED, NAME: "sweep", COUNT: "8"}), meant(Dialect.COSCHEDULING, "sweep", 8, rank=7)),
     (said("new label", {NEW_NAME: "a", COUNT: "10000"}), meant(Dialect.COSCHEDULING, "a", 10_000)),
-    (said("recipe", WORKER, **affinity(ULTRASERVER_4)), meant(Dialect.AFFINITY, RECIPE, 4, FOUR, rank=3)),
-    (
-        said("recipe as a preference", WORKER, **affinity(ULTRASERVER_2, preferred=True)),
-        meant(Dialect.AFFINITY, RECIPE, 0, Together(ULTRASERVER_2, required=False), rank=3),
+    (said("the count is in an object", {NEW_NAME: "train"}), meant(Dialect.COSCHEDULING, "train", 0)),
+    *(
+        (said(f"count {count[:9]!r}", {NAME: "train", COUNT: count}), meant(Dialect.COSCHEDULING, "train", 0))
+        for count in ("", "0", "-1", "four", "4.0", "٤", "10001", "9" * 5_000)
     ),
+    (said("recipe", WORKER, **affinity(ULTRASERVER_4)), meant(Dialect.AFFINITY, RECIPE, 0, ULTRASERVER_4, rank=3)),
     (
         said("worker", {**LEADER, "leaderworkerset.sigs.k8s.io/worker-index": "2"}, {SIZE: "4", TOPOLOGY: "rack"}),
-        meant(Dialect.LEADER_WORKER_SET, "3f1c", 4, Together("rack"), rank=2),
+        meant(Dialect.LEADER_WORKER_SET, "3f1c", 4, "rack", rank=2),
     ),
     (said("no size", {KEY: "3f1c"}, {SIZE: "many"}), meant(Dialect.LEADER_WORKER_SET, "3f1c", 0)),
     (
@@ -69,11 +69,11 @@ GROUPS: Final = (
     ),
     (
         said("a count, and the recipe says where", {**WORKER, NAME: "a", COUNT: "4"}, **affinity(ULTRASERVER_4)),
-        meant(Dialect.COSCHEDULING, "a", 4, FOUR, rank=3),
+        meant(Dialect.COSCHEDULING, "a", 4, ULTRASERVER_4, rank=3),
     ),
     (
         said("Kueue, and LeaderWorkerSet says where", {**LEADER, KUEUE: "b"}, {TOTAL: "6", TOPOLOGY: "rack"}),
-        meant(Dialect.KUEUE, "b", 6, Together("rack")),
+        meant(Dialect.KUEUE, "b", 6, "rack"),
     ),
 )
 
@@ -88,11 +88,7 @@ def test_the_words_of_each_project(value: Pod, expected: tuple[PodGroup, int]) -
     "value",
     [
         said("a plain pod", {}),
-        said("the count is in an object", {NEW_NAME: "train"}),
-        *(
-            said(f"count {count[:9]!r}", {NAME: "train", COUNT: count})
-            for count in ("", "0", "-1", "four", "4.0", "٤", "10001", "9" * 5_000)
-        ),
+        said("recipe as a preference", WORKER, **affinity(ULTRASERVER_2, preferred=True)),
         said("a gate", {NAME: "train", COUNT: "4"}, schedulingGates=[{"name": "quota"}]),
         said("no name", {NAME: "", COUNT: "4"}),
         said("Kueue without a count", {KUEUE: "batch"}),
@@ -103,5 +99,5 @@ def test_the_words_of_each_project(value: Pod, expected: tuple[PodGroup, int]) -
     ],
 )
 def test_what_is_no_group(value: Pod) -> None:
-    """A pod by itself is scheduled as ever; an unreadable count holds nobody; with a gate it is not there yet."""
+    """A pod by itself is scheduled as ever; a preference is a wish; with a gate the pod is not there yet."""
     assert (value.group, value.rank) == (None, 0)

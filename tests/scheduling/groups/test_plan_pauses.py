@@ -11,7 +11,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
 from neuron_scheduler.scheduling.groups import regions
@@ -85,7 +85,7 @@ def check(world: World, cluster: Cluster, meanwhile: Meanwhile, placed: dict[str
         pods = {other: each.pod for other, each in row.pod_infos.items()}
         assert not refusals(row.node, [other for other in pods.values() if other.uid != uid], pods[uid])
         assert not cluster.conflicts(uid)
-        domains.add(row.node.labels.get(world.group.required))
+        domains.add(row.node.labels.get(world.group.topology))
     assert len(domains) < 2
     kept = {e.pod.uid: (name, e.cores) for name, e in world.kept if name not in meanwhile.left}
     kept = {uid: where for uid, where in kept.items() if uid not in meanwhile.gone | placed.keys()}
@@ -129,7 +129,7 @@ def test_nodes_leave_in_any_one_pause(leaving: int) -> None:
         cluster = cluster_of(
             node(f"n{i}", "trn1.32xlarge", labels={HOSTNAME_LABEL: f"n{i}"}, created=i) for i in range(280)
         )
-        group = PodGroup(GroupKey(Dialect.KUEUE, "default", "train"), together=(Together(HOSTNAME_LABEL),))
+        group = PodGroup(GroupKey(Dialect.KUEUE, "default", "train"), topology=HOSTNAME_LABEL)
         members = [pod(f"m{i}", devices=4, group=group) for i in range(2)]
         for member in members:
             cluster.groups.put(member)

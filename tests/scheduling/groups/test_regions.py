@@ -11,6 +11,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.objects.groups import affinity
 from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
@@ -60,7 +61,8 @@ def workers(count: int, key: str, *, required: bool, scratch: bool) -> list[Pod]
         )
         for i in range(count)
     ]
-    group = affinity.read("default", WORKER, made[0].constraints)
+    said = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=count, expected=count)
+    group = affinity.read("default", WORKER, made[0].constraints) if required else said
     return [attrs.evolve(each, group=group) for each in reversed(made)]
 
 
@@ -78,7 +80,7 @@ def place(cluster: Cluster, members: Sequence[Pod]) -> list[str] | int:
 
 @pytest.mark.parametrize("part", range(examples(8)))
 def test_the_recipe_gets_whole_ultraservers(part: int) -> None:
-    """Required: one intact UltraServer or nothing. Preferred: whole ones where enough are intact, else any nodes."""
+    """Required: one intact UltraServer or nothing. Preferred, with a count: whole ones if enough are, else any."""
     whole = 0
     for seed in range(part * 25, part * 25 + 25):
         scratch = seed % 3 == 0

@@ -7,10 +7,12 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.tables.groups import Groups
+from neuron_scheduler.model.node import ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from tests.support.builders import pod
@@ -18,7 +20,7 @@ from tests.support.queueing import FIT, GONE, apply_events, counts, drain, poppe
 
 TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
 THREE = PodGroup(TRAIN, least=3, expected=3)
-INFERRED = PodGroup(GroupKey(Dialect.AFFINITY, "default", "recipe"), expected=4)
+INFERRED = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "recipe"), expected=4)
 
 
 @attrs.define(eq=False)
@@ -30,7 +32,7 @@ class Fed:
     told: dict[str, Pod] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = SchedulingQueue(members=self.groups.members)
+        self.queue = SchedulingQueue(groups=GroupWaits(self.groups))
 
     def see(self, name: str, now: float = 0.0, group: PodGroup | None = THREE, **rest: Any) -> None:
         """A pod comes or changes; bound and other schedulers' pods do not wait."""
@@ -48,13 +50,12 @@ class Fed:
         old = self.told.pop(name)
         self.queue.remove(old.uid)
         self.groups.remove(old.uid)
-        self._changed(now, attrs.evolve(old, node_name=""))
+        self._changed(now, old)
 
     def _changed(self, now: float, *states: Pod | None) -> None:
-        bound = any(last is not None and bool(last.node_name) for last in states[-1:])
         for group in dict.fromkeys(state.group for state in states if state is not None):
             if group is not None:
-                self.queue.group_changed(group.key, now, bound=bound)
+                self.queue.group_changed(group.key, now)
 
     def trial(self, now: float) -> list[QueuedPod]:
         """Pop a pod, and take the others of its group."""
@@ -258,25 +259,48 @@ def test_a_refused_group_keeps_its_turn_and_gets_no_better_one() -> None:
 # Half-bound groups
 
 
-@pytest.mark.parametrize("known", ["by the watch", "by the Bindings", "at its arrival"])
-def test_members_of_half_bound_groups_come_first_in_their_priority(known: str) -> None:
-    """Before older pods, but not before those of a higher priority, as soon as it is known that one has a node."""
+EIGHT = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "serve"), expected=8)
+RECIPE = PodGroup(GroupKey(Dialect.AFFINITY, "default", "recipe"), topology=ULTRASERVER_4)
+BY_NAME = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "named"))
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["before its group is bound in part", "after"])
+@pytest.mark.parametrize(
+    ("group", "bound", "first"),
+    [
+        *((THREE, bound, bound == 2) for bound in (0, 2, 3, 4)),
+        *((EIGHT, bound, bound == 7) for bound in (7, 8)),
+        *((RECIPE, bound, bound == 3) for bound in (3, 4)),
+        (BY_NAME, 1, False),
+    ],
+)
+def test_members_of_half_bound_groups_come_first_in_their_priority(
+    group: PodGroup, bound: int, first: bool, waits: bool
+) -> None:
+    """Before older pods, but not before those of a higher priority; later pods of a complete group are as any other."""
     world = Fed()
     world.see("older", group=None)
     world.see("urgent", group=None, priority=1)
-    for name in "abc" if known != "at its arrival" else "ab":
-        world.see(name, 1.0)
-    if known == "by the Bindings":
-        urgent, older, *others, last = [popped(world.queue, 1.0) for _ in range(5)]
-        world.queue.put_first(last)
-        for queued in (last, older, urgent):
-            world.queue.failed(queued, 1.0)
-        for queued in others:
-            world.queue.remove(queued.pod.uid)
-    for name in "ab" if known != "by the Bindings" else "":
+    if waits:
+        world.see("last", 1.0, group)
+    for number in range(bound):
+        world.see(f"m{number}", 1.0, group, on="n")
+    for name in ("last", "another", "a third"):
+        world.see(name, 1.0, group)
+    assert drain(world.queue, 9.0)[:2] == ["urgent", "last" if first else "older"]
+
+
+def test_a_member_that_ends_makes_the_others_first_again() -> None:
+    """So does one that changes its mind about the group; a pod that leaves the group leaves its place."""
+    world = fed(*"abc")
+    for name in "abc":
         world.see(name, 1.0, on="n")
-    world.see("c", 1.0)
-    assert drain(world.queue, 9.0) == ["urgent", "c", "older"]
+    world.see("older", 2.0, group=None)
+    for name in "de":
+        world.see(name, 3.0)
+    world.lose("a", 4.0)
+    world.see("d", 5.0, group=None)
+    assert drain(world.queue, 9.0) == ["e", "older", "d"]
 
 
 # Cost

@@ -15,14 +15,14 @@ MUTANTS: Final = (
         name="a-group-is-let-in-below-its-count",
         away="the wait for as many members as a group needs",
         danger="a member is bound although too few exist",
-        edits=(Edit(_QUEUE, "waiting.held = waiting.group.awaits and", "waiting.held = False and"),),
+        edits=(Edit(_QUEUE, "waiting.held = group.awaits and", "waiting.held = False and"),),
         where=(_GROUP,),
     ),
     Mutant(
         name="terminating-members-count",
         away="that pods which are being deleted are no members",
         danger="the first pod of a restarted job is bound while those of the job before end",
-        edits=(Edit("cluster.tables.groups", "pod.group is None or pod.terminating else", "pod.group is None else"),),
+        edits=(Edit("cluster.tables.groups", "group is not None and not pod.terminating:", "group is not None:"),),
         where=(_GROUP, r"create pod default/\w\db"),
     ),
     Mutant(

@@ -5,15 +5,15 @@ Only groups with members that wait are looked at. Members count whoever schedule
 as a launcher.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from neuron_scheduler.cluster.index.labels import domain_of
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, warning
 from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.model.pod_group import GroupKey, PodGroup
 from neuron_scheduler.model.wording import counted, listed
 
 LONG: Final = 600.0
@@ -22,15 +22,15 @@ LONG: Final = 600.0
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what is wrong with some groups, each kind of fault with the groups that have it."""
-    groups: dict[GroupKey, list[Pod]] = defaultdict(list)
-    foreign = set[str]()
+    groups, keys, foreign = Groups(), set[GroupKey](), set[str]()
     for pod in snapshot.members:
         if pod.group is not None:
-            groups[pod.group.key].append(pod)
+            groups.put(pod)
+            keys.add(pod.group.key)
             if pod.scheduler_name == DEFAULT_SCHEDULER and not pod.node_name:
                 foreign.add(str(pod.group.key))
-    ours = {str(key): members for key, members in sorted(groups.items(), key=str) if _wait(snapshot, members)}
-    faults = [*_faults(snapshot, ours)]
+    ours = [key for key in sorted(keys, key=str) if _wait(snapshot, groups.members(key).values())]
+    faults = [*_faults(snapshot, {groups.group(key): [*groups.members(key).values()] for key in ours})]
     yield from faults
     if foreign and any(deployment.extends_default for deployment in snapshot.ours):
         yield note(
@@ -45,24 +45,23 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield ok("groups", f"{counted(len(ours), 'group of pods waits', 'groups of pods wait')} as they should")
 
 
-def _wait(snapshot: Snapshot, members: Sequence[Pod]) -> bool:
+def _wait(snapshot: Snapshot, members: Iterable[Pod]) -> bool:
     names = {*snapshot.scheduler_names} - {DEFAULT_SCHEDULER}
     return any(pod.scheduler_name in names and not pod.node_name for pod in members)
 
 
-def _faults(snapshot: Snapshot, groups: dict[str, list[Pod]]) -> Iterator[Finding]:
+def _faults(snapshot: Snapshot, groups: Mapping[PodGroup, Sequence[Pod]]) -> Iterator[Finding]:
     mixed, few, nowhere, nodes = list[str](), list[str](), list[str](), [*snapshot.nodes]
-    for name, members in groups.items():
-        group = members[0].group
+    for group, members in groups.items():
+        name = str(group.key)
         priorities = sorted({pod.priority for pod in members if not pod.node_name})
         if len(priorities) > 1:
             mixed.append(f"{name}: {listed([*map(str, priorities)])}")
         young = snapshot.taken - max(pod.created for pod in members) < LONG
-        if group is not None and group.awaits and len(members) < group.least and not young:
+        if group.awaits and len(members) < group.least and not young:
             few.append(f"{name}: {len(members)} of {group.least}")
-        for each in group.together if group is not None else ():
-            if each.required and nodes and not any(domain_of(node, each.key) for node in nodes):
-                nowhere.append(f"{name}: {each.key}")
+        if group.topology and nodes and not any(domain_of(node, group.topology) for node in nodes):
+            nowhere.append(f"{name}: {group.topology}")
     if mixed:
         yield warning(
             "group-priorities",

@@ -4,26 +4,23 @@ AWS's recipe for UltraServers: workers with a pod affinity to each other over th
     podAffinity, required: labelSelector {job-name: train, job-role: worker}, topologyKey ...ultraserver-server-id-4
 
 Such a term selects the pod itself, and so the pods that it selects are a group. It does not say how many there are: the
-group is inferred, and expects as many as an UltraServer of that size has. A preferred term is a preference. Source: AWS
-Neuron documentation, "Using Neuron UltraServers with EKS".
+group is inferred. A preferred term makes no group: it stays a wish. Source: AWS Neuron documentation, "Using Neuron
+UltraServers with EKS".
 """
 
 from collections.abc import Mapping
 
 from neuron_scheduler.model.node import ULTRASERVER_SIZES
 from neuron_scheduler.model.pod import Constraints
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import PodAffinityTerm
 
 
 def read(namespace: str, labels: Mapping[str, str], constraints: Constraints) -> PodGroup | None:
     """Return the group of the pods that a term of the pod about itself selects; None if it has no such term."""
-    for terms, required in ((constraints.affinity, True), (constraints.preferred_affinity, False)):
-        for term in terms:
-            if term.topology_key in ULTRASERVER_SIZES and _selects(term, namespace, labels):
-                key = GroupKey(Dialect.AFFINITY, namespace, _name(term))
-                expected = ULTRASERVER_SIZES[term.topology_key] if required else 0
-                return PodGroup(key, expected=expected, together=(Together(term.topology_key, required=required),))
+    for term in constraints.affinity:
+        if term.topology_key in ULTRASERVER_SIZES and _selects(term, namespace, labels):
+            return PodGroup(GroupKey(Dialect.AFFINITY, namespace, _name(term)), topology=term.topology_key)
     return None
 
 

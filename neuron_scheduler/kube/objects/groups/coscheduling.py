@@ -4,8 +4,7 @@ The labels of coscheduling (kubernetes-sigs/scheduler-plugins): the name of the 
     pod-group.scheduling.sigs.k8s.io/name: train               or  scheduling.x-k8s.io/pod-group: train
     pod-group.scheduling.sigs.k8s.io/min-available: "4"
 
-The newer label leaves the count to an object of kind PodGroup. That is not read, so a pod that has no count is a pod
-by itself. Source: `apis/scheduling/v1alpha1`, KEP 42 of scheduler-plugins.
+Without a readable count the group is inferred. Source: `apis/scheduling/v1alpha1`, KEP 42 of scheduler-plugins.
 """
 
 from collections.abc import Mapping
@@ -20,10 +19,10 @@ MOST: Final = 10_000
 
 
 def read(namespace: str, labels: Mapping[str, str], _annotations: Mapping[str, str]) -> PodGroup | None:
-    """Return the group that the labels say; None without a name or a count."""
+    """Return the group that the labels say; None without a name."""
     name = next((labels[label] for label in LABELS if labels.get(label)), "")
-    least = count_of(labels.get(COUNT, ""))
-    if not name or least is None:
+    least = count_of(labels.get(COUNT, "")) or 0
+    if not name:
         return None
     return PodGroup(GroupKey(Dialect.COSCHEDULING, namespace, name), least=least, expected=least)
 

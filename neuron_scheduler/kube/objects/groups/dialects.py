@@ -36,12 +36,13 @@ _MOST_DIGITS: Final = 10
 
 def group_of(namespace: str, labels: Words, annotations: Words, constraints: Constraints) -> PodGroup | None:
     """Return the group of a pod; None if it is in none."""
-    if labels.keys().isdisjoint(_READERS) and not (constraints.affinity or constraints.preferred_affinity):
+    if labels.keys().isdisjoint(_READERS) and not constraints.affinity:
         return None
     found = [*_found(namespace, labels, annotations, constraints)]
     if len(found) > 1:
-        together = tuple(dict.fromkeys(each for group in found for each in group.together))
-        found[0] = attrs.evolve(found[0], together=together)
+        expected = next((group.expected for group in found if group.expected), 0)
+        topology = next((group.topology for group in found if group.topology), "")
+        found[0] = attrs.evolve(found[0], expected=expected, topology=topology)
     return _interned(found[0]) if found else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from neuron_scheduler.kube.objects.groups.coscheduling import count_of
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 
 LABEL: Final = "leaderworkerset.sigs.k8s.io/group-key"
 RANK: Final = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -22,6 +22,5 @@ def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, st
     """Return the group; None without a key."""
     if not labels[LABEL]:
         return None
-    key, topology = GroupKey(Dialect.LEADER_WORKER_SET, namespace, labels[LABEL]), annotations.get(TOPOLOGY)
-    together = (Together(topology),) if topology else ()
-    return PodGroup(key, expected=count_of(annotations.get(SIZE, "")) or 0, together=together)
+    key = GroupKey(Dialect.LEADER_WORKER_SET, namespace, labels[LABEL])
+    return PodGroup(key, expected=count_of(annotations.get(SIZE, "")) or 0, topology=annotations.get(TOPOLOGY, ""))

@@ -22,7 +22,7 @@ from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, 
 from neuron_scheduler.commands.check.subjects.nodes import Machines, has_neuron_type, machines
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Unread
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
     BEFORE,
@@ -322,12 +322,12 @@ def test_a_launcher_counts_and_members_that_were_just_created_are_waited_for() -
 
 
 def test_only_members_that_wait_for_us_matter() -> None:
-    """A group that runs, or is kube-scheduler's, is no fault; a preferred or unread topology is none."""
+    """A group that runs, or is kube-scheduler's, is no fault; nor is a topology while the nodes are unread."""
     running = [ours(f"w-{priority}", group=TRAIN, on="trn1-a", priority=priority) for priority in (0, 5)]
     assert groups_found(*running, THEIRS) == {}
     assert groups_found(*running, ours("w", group=TRAIN)) == {"groups": ()}
     extender = deployment("k8s-neuron-scheduler", "extender")
     assert groups_found(THEIRS, deployments=(extender,)) == {"groups-of-kube-scheduler": ("ml/train",)}
-    strict, wished = (ours("w", group=PodGroup(TRAIN.key, together=(Together("rack", r),))) for r in (True, False))
+    strict = ours("w", group=PodGroup(TRAIN.key, topology="rack"))
     assert groups_found(strict) == {"group-topology": ("ml/train: rack",)}
-    assert groups_found(wished) == groups_found(strict, nodes=Unread("list nodes")) == {"groups": ()}
+    assert groups_found(strict, nodes=Unread("list nodes")) == {"groups": ()}

@@ -16,7 +16,7 @@ from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, AUTO_MOD
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, Together
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
@@ -119,7 +119,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "groups": with_group(LAUNCHER, *WORKERS),
     "group-incomplete": with_group(*WORKERS),
     "group-priorities": with_group(LAUNCHER, WORKERS[0], attrs.evolve(WORKERS[1], priority=1)),
-    "group-topology": with_group(ours("w", group=PodGroup(TRAIN.key, together=(Together("rack"),)))),
+    "group-topology": with_group(ours("w", group=PodGroup(TRAIN.key, topology="rack"))),
     "groups-of-kube-scheduler": attrs.evolve(
         with_group(pod("w", group=TRAIN, scheduler_name="default-scheduler")),
         deployments=(deployment(), deployment("k8s-neuron-scheduler", "extender")),
