@@ -169,7 +169,9 @@ class BindingCycle:
                 self._doubt(_Doubt(commitment), 0.0)
                 self.fence.delayed(commitment)
             else:
-                self._conclude(commitment, await self._bind(commitment))
+                in_group = commitment.pod.group is not None  # it may have fallen apart while the Binding waited
+                found = obstacle(self.cluster, commitment, self.errors) if in_group else None
+                self._conclude(commitment, await self._bind(commitment) if found is None else found)
 
     async def _resolve(self, doubt: _Doubt) -> None:
         """Try a Binding in doubt once more."""

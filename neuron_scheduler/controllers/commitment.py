@@ -44,6 +44,10 @@ class Requester(Protocol):
         """Whether the pod still waits for a node: it is not deleted, nor about to be, nor bound by another process."""
 
     @property
+    def is_held(self) -> bool:
+        """Whether the pod's group has too few members by now, and none of them is bound."""
+
+    @property
     def lines(self) -> Lines:
         """Where the log lines in the words of AWS's extension go."""
 
@@ -104,7 +108,7 @@ def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
         return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
     if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, commitment.decision.cores):
         return Fenced()
-    return None
+    return Fenced() if commitment.requester.is_held else None
 
 
 def refused_by(error: Exception, commitment: Commitment, errors: UnexpectedErrors, *, task: str) -> Refused:

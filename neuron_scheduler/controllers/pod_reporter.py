@@ -85,7 +85,10 @@ class PodReporter:
         self._refused(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
 
     def waiting_for_group(self, pod: Pod, message: str) -> None:
-        """Report that too few members of the pod's group exist; no autoscaler is to buy for it."""
+        """Report, if it is news, that too few members of the pod's group exist; no autoscaler is to buy for it."""
+        last = self.conditions.last(pod)
+        if last is not None and last.message == message:
+            return
         self.conditions.set(pod, reason=WAITING_FOR_GROUP, message=message)
         if self._is_news(pod, WAITING_FOR_GROUP, message):
             self.recorder.record(pod, type="Normal", reason=WAITING_FOR_GROUP, action="Scheduling", note=message)

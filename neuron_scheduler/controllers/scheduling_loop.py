@@ -8,7 +8,7 @@ assumed is forgotten, and the pod is tried again after a backoff.
 Upstream: `pkg/scheduler/schedule_one.go`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Final
 
@@ -94,6 +94,14 @@ class QueuedAttempt:
     def waits(self) -> bool:
         """Whether the pod is still in the queue."""
         return self.queued.pod.uid in self._loop.queue
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the pod's group has too few members by now, and none of them is bound."""
+        group = self.queued.pod.group
+        if group is None or not self._loop.queue.groups.is_held(group.key):
+            return False
+        return not self._loop.cluster.groups.placed(group.key)
 
     @property
     def lines(self) -> Lines:
@@ -430,8 +438,8 @@ class SchedulingLoop:
         """Put a refused group back, as one line, and report why; a group evicts nobody."""
         now = self.clock()
         members = [member for member in members if self.queue.holds(member)]
-        if not gang.placed:  # one was when space was kept
-            self._keep_nothing(members)
+        for member in members if not gang.placed else ():  # one was when space was kept
+            self._keep_nothing(member.pod)
         self.queue.group_unschedulable(members, refused.plugins, now, cause=refused.cause)
         log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
         for member in members:
@@ -441,27 +449,30 @@ class SchedulingLoop:
             self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
             self.reporter.unschedulable(pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
 
-    def _keep_nothing(self, members: list[QueuedPod]) -> None:
-        for pod in [member.pod for member in members]:
-            node_name = self.cluster.clear_nomination(pod.uid)
-            if node_name is not None:
-                note_freed(self.cluster, self.queue, pod, node_name)
+    def _keep_nothing(self, pod: Pod) -> None:
+        node_name = self.cluster.clear_nomination(pod.uid)
+        if node_name is not None:
+            note_freed(self.cluster, self.queue, pod, node_name)
 
     async def _look_at_held_groups(self) -> None:
-        """Keep no space for a group that waits for members, and say how many exist, as often as that changes."""
-        said = dict[str, str]()
+        """Look at the groups that wait for members, every second."""
         while True:
             await anyio.sleep(_LOOK_AT_GROUPS)
-            now, before, said = self.clock(), said, {}
-            for group, since, members in self.queue.groups.held():
-                self._keep_nothing(members)
-                if now - since < _HELD_IN_SILENCE:
-                    continue
-                text = held_text(self.cluster.groups.members(group.key), group)
-                for pod in [member.pod for member in members]:
-                    said[pod.uid] = text
-                    if before.get(pod.uid) != text:
+            await run_in_turns(self._hold_groups(), self.clock)
+
+    def _hold_groups(self) -> Generator[None, None, None]:
+        """Bind no member of a group that waits for members, keep no space for it, and say how many exist."""
+        for key, since in self.queue.groups.held():
+            is_to_be_said = self.clock() - since >= _HELD_IN_SILENCE
+            text = held_text(self.cluster.groups.members(key), self.cluster.groups.group(key))
+            for member in self.queue.groups.waiting(key):
+                pod = member.pod
+                if self.queue.holds(member) and self.queue.groups.is_held(key):
+                    self.fence.noticed(pod.uid, "")
+                    self._keep_nothing(pod)
+                    if is_to_be_said:
                         self.reporter.waiting_for_group(pod, text)
+                yield
 
     async def _list_ended(self) -> bool:
         """Wait for the end of a list of pods, but not for long; return whether there was anything to wait for."""

@@ -74,6 +74,11 @@ class BindCall:
         return self.verb.cluster.is_assumed(self.uid) and not self.pod.terminating
 
     @property
+    def is_held(self) -> bool:
+        """No: kube-scheduler decides when a group starts."""
+        return False
+
+    @property
     def lines(self) -> Lines:
         """The lines about pods of kube-scheduler's."""
         return OF_KUBE_SCHEDULER

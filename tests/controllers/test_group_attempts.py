@@ -1,6 +1,6 @@
 """A group from its trial to its Bindings: assumed as a whole or not at all, and never left half bound in silence."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -10,7 +10,7 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import scheduling_loop as loop
-from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Refused
+from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -32,11 +32,18 @@ UNTIL_CHANGED = Refused(413, "too large", retryable=False, until_changed=True)
 
 @attrs.define(eq=False)
 class Jobs(World):
-    """A cluster of whole machines, with members that take one each."""
+    """
+    A cluster of whole machines, with members that take one each.
 
-    def see(self, name: str, *, group: PodGroup | None = FOUR, on: str = "", **rest: Any) -> Pod:
+    Attributes:
+        sending: called with the name of each pod whose Binding is sent.
+    """
+
+    sending: Callable[[str], object] = tuple
+
+    def see(self, name: str, *, group: PodGroup | None = FOUR, on: str = "", devices: int = 16, **rest: Any) -> Pod:
         """Tell of a pod as the handler of pods does."""
-        new = pending(name, group=group, devices=16, on=on, **rest)
+        new = pending(name, group=group, devices=devices, on=on, **rest)
         self.cluster.groups.put(new)
         if group is not None:
             self.queue.group_changed(group.key, self.now)
@@ -47,12 +54,18 @@ class Jobs(World):
             self.queue.update(new, self.now)
         return new
 
-    def lose(self, name: str) -> None:
-        """Tell of a pod that is gone."""
-        self.queue.remove(f"uid-{name}")
-        self.cluster.groups.remove(f"uid-{name}")
-        self.queue.group_changed(KEY, self.now)
-        self.cluster.remove_pod(f"uid-{name}")
+    def lose(self, *names: str) -> None:
+        """Tell of pods that are gone."""
+        for name in names:
+            self.queue.remove(f"uid-{name}")
+            self.cluster.groups.remove(f"uid-{name}")
+            self.queue.group_changed(KEY, self.now)
+            self.cluster.remove_pod(f"uid-{name}")
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
+        """Try as the outcomes say."""
+        self.sending(pod.name)
+        return await super().bind(pod, node_name, annotations)
 
     @property
     def nodes(self) -> dict[str, str]:
@@ -65,8 +78,9 @@ class Jobs(World):
         return {name for name, told in self.reports if told in {row.node.name for row in self.cluster.view.rows()}}
 
     def waiting_for_group(self, pod: Pod, message: str) -> None:
-        """Remember it."""
-        self.reports.append((pod.name, message))
+        """Remember it, if it is not what was said last of the pod."""
+        if dict(self.reports).get(pod.name) != message:
+            self.reports.append((pod.name, message))
 
 
 def jobs_on(count: int, *names: str, group: PodGroup = FOUR, **fields: Any) -> Jobs:
@@ -254,3 +268,93 @@ async def test_a_group_that_lacks_members_says_so_after_five_seconds() -> None:
             await until(lambda: len(world.reports) == 6)
     assert world.reports[:3] == [(name, f"2 of 4 {said}") for name in ("m0", "m1", "m2")]
     assert world.reports[3:] == [(name, f"3 of 4 {said}") for name in ("m0", "m2", "m3")]
+
+
+async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> None:
+    """The fourth comes, is refused with the others, and goes again, all between two looks at the group."""
+    world = jobs_on(4, "m0", "m1", "m2")
+
+    def come(pod: Pod, _: object) -> None:
+        if pod.name == "single":
+            world.see("m3")
+
+    world.scheduler.listeners.append(come)
+    said = "3 of 4 members of group default/train exist; it is scheduled when all of these do."
+    with mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0):
+        async with running(world):
+            world.now = 5.0
+            await until(lambda: len(world.reports) == 3)
+            with at_the_end_of_a_plan(lambda: world.lose("m3")):
+                world.see("single", group=None)
+                world.scheduler.wake()
+                await until(lambda: len(world.reports) == 10)
+    assert any("fit at once" in text for name, text in world.reports if name == "m2")
+    assert dict(world.reports) == {"m0": said, "m1": said, "m2": said, "single": "n0"}
+
+
+async def test_members_that_are_all_gone_when_they_are_refused_are_no_error() -> None:
+    """A job is deleted in the last pause of its plan."""
+    world = jobs_on(3, *MEMBERS)
+    async with running(world):
+        with at_the_end_of_a_plan(lambda: world.lose(*MEMBERS)):
+            world.see("single", group=None, created=1.0)
+            world.scheduler.wake()
+            await until(lambda: "single" in world.bound())
+    assert (world.surprises, [name for name, _ in world.reports]) == ({}, ["single"])
+
+
+@pytest.mark.parametrize("what_happens", ["their turn comes", "the group is looked at"])
+async def test_no_member_is_bound_that_waited_while_its_group_fell_apart(what_happens: str) -> None:
+    """All wait at the fence for a pod of another owner that has not started yet; then only one of them is left."""
+    world = jobs_on(1)
+    looks = what_happens == "the group is looked at"
+    with mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0 if looks else 3600.0):
+        async with running(world):
+            world.see("x", group=None, devices=4)
+            world.scheduler.wake()
+            await until(lambda: "x" in world.bound())
+            for name in ("m0", "m1", "m2"):
+                world.see(name, group=attrs.evolve(FOUR, least=3), devices=4)
+            world.scheduler.wake()
+            await until(lambda: world.scheduler.fence.waiting == 3)
+            for name in ("m1", "m2"):
+                world.lose(name)
+                world.scheduler.fence.noticed(f"uid-{name}", "n0")
+            if looks:
+                await until(lambda: not world.scheduler.fence.waiting)
+            else:
+                world.cluster.put_pod(pending("x", devices=4, on="n0", ids=range(4), started=1.0, admitted=True))
+                world.scheduler.fence.noticed("uid-x", "n0")
+                await until(lambda: world.queue.count(Place.BACKOFF) == 1 or "m0" in world.tried)
+    assert (world.tried, world.nodes) == (["x"], {"x": "n0"})
+
+
+async def test_a_group_that_falls_apart_before_a_binding_is_sent_is_not_bound() -> None:
+    """The second member's Binding has a worker already when the third and the fourth go."""
+    world = jobs_on(4, *MEMBERS, outcomes={"m0": OUTCOMES[0]})
+
+    def happen(name: str) -> None:
+        if name == "m0":
+            world.lose("m2", "m3")
+
+    world.sending = happen
+    async with running(world):
+        await until(lambda: world.queue.count(Place.BACKOFF) == 2)
+    assert (world.tried, world.nodes) == (["m0"], {})
+    assert not world.cluster.has_nominations
+
+
+async def test_a_held_group_keeps_no_space() -> None:
+    """One member is bound, one is refused, and meanwhile two have gone: the next start is a new decision."""
+    world = jobs_on(4, *MEMBERS, outcomes={"m1": OUTCOMES[0]})
+
+    def happen(name: str) -> None:
+        if name == "m1":
+            world.see("m0", on="n0")
+            world.lose("m2", "m3")
+
+    world.sending = happen
+    async with running(world):
+        await until(lambda: world.queue.count(Place.BACKOFF) == 1)
+    assert world.nodes == {"m0": "n0"}
+    assert not world.cluster.has_nominations

@@ -221,3 +221,17 @@ def test_a_pod_that_waits_for_its_group_is_not_called_unschedulable(reporter: Po
     assert [what for what, _ in reports.conditions] == ["p: WaitingForGroup"] * 2
     assert reports.conditions[-1][1].startswith("3 of 4")
     assert [what for what, _ in reports.events] == ["p: WaitingForGroup"]
+
+
+def test_what_is_said_of_a_group_is_said_again_only_after_something_else(
+    reporter: PodReporter, reports: Reports
+) -> None:
+    """The group is looked at every second; a member that was refused in between says that it waits for the others."""
+    text = "3 of 4 members of group default/train exist; ..."
+    for _ in range(3):
+        reporter.waiting_for_group(pod("p"), text)
+        reports.now += 1000.0
+    assert (len(reports.conditions), len(reports.events)) == (1, 1)
+    reporter.unschedulable(pod("p"), "3 of 4 members of group default/train fit at once.", new_node_cannot_help=False)
+    reporter.waiting_for_group(pod("p"), text)
+    assert reports.conditions[-1] == ("p: WaitingForGroup", text)

@@ -6,13 +6,12 @@ first alone would choose a place for one: its first try waits until no new membe
 the others wait as long: it may be created again, or all of them may be on their way out.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.tables.groups import Groups
-from neuron_scheduler.model.pod_group import GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 
 BURST_PAUSE: Final = 1.0
@@ -126,8 +125,6 @@ class GroupWaits:
                 counts["refused"] += 1
         return counts
 
-    def held(self) -> Iterator[tuple[PodGroup, float, list[QueuedPod]]]:
-        """Yield each group that has too few members, since when one waits, and those that wait."""
-        for key, waiting in self._waiting.items():
-            if waiting.held:
-                yield self.groups.group(key), waiting.since, [*waiting.pods.values()]
+    def held(self) -> list[tuple[GroupKey, float]]:
+        """Return the groups that have too few members, and since when a member waits."""
+        return [(key, waiting.since) for key, waiting in self._waiting.items() if waiting.held]

@@ -197,19 +197,17 @@ class SchedulingQueue:
         self, members: list[QueuedPod], plugins: frozenset[str], now: float, *, cause: Cause
     ) -> None:
         """Put a refused group back, the popped member first: one line, which any event wakes."""
-        first = members[0].pod
-        group = Group(scheduler_name=first.scheduler_name, refused_by=plugins)
         self._begin_batch()
-        for queued in members:
-            if not self.holds(queued):
-                continue
+        for queued in filter(self.holds, members):
+            group = Group(scheduler_name=queued.pod.scheduler_name, refused_by=plugins)
             queued.cause = cause
             self._places.backoff.refused(queued, now)
             queued.missed |= self._in_flight.may_help(queued, group, self._row)
             self._move(queued, Place.UNSCHEDULABLE)
-            self._unschedulable.add(queued, (queued.pod.uid if queued.missed else first.group,), group)
             if queued.missed:
                 self._wake(queued, now, "ScheduleAttemptFailure")
+            else:
+                self._unschedulable.add(queued, (queued.pod.group,), group)
 
     def activate(self, uid: str, now: float) -> None:
         """Give a refused pod another try, after its backoff: what it waited for has changed."""
