@@ -45,7 +45,7 @@ class SideLane:
 
     def takes(self, queued: QueuedPod) -> bool:
         """Return whether a pod has to come here before it is decided."""
-        return asks_much(queued.pod) and not queued.prepared and queued.pod.group is None
+        return asks_much(queued.pod) and not queued.prepared
 
     def put(self, queued: QueuedPod) -> None:
         """Take a popped pod; `run` prepares for it. The pods that wait are those of the queue, and no more."""

@@ -11,6 +11,9 @@ runs (LeaderWorkerSet's LeaderReady). Its members that exist are placed together
 """
 
 import enum
+from hashlib import sha256
+from operator import attrgetter
+from typing import Final
 
 import attrs
 
@@ -26,16 +29,32 @@ class Dialect(enum.StrEnum):
     AFFINITY = "affinity"
 
 
+LONGEST_NAME: Final = 100
+
+
+def _short(name: str) -> str:
+    """Return a name that a message can hold; a digest keeps long ones apart."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
+
+
 @attrs.frozen(cache_hash=True)
 class GroupKey:
-    """The identity of a group."""
+    """
+    The identity of a group.
+
+    Attributes:
+        title: what people call it, if that is not the name.
+    """
 
     dialect: Dialect
     namespace: str
-    name: str
+    name: str = attrs.field(converter=_short)
+    title: str = attrs.field(converter=_short, default=attrs.Factory(attrgetter("name"), takes_self=True), eq=False)
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.title}"
 
 
 @attrs.frozen(cache_hash=True)

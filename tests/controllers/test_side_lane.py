@@ -13,7 +13,6 @@ from neuron_scheduler.cluster.tables import pods
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -83,8 +82,6 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
     assert queued is not None
     lane = lane_of(cluster, queue)
     assert lane.takes(queued)
-    member = attrs.evolve(queued.pod, group=PodGroup(GroupKey(Dialect.KUEUE, "default", "train"), least=2))
-    assert not lane.takes(QueuedPod(member, since=0.0))  # it is decided with its group
 
     async def watch() -> None:
         nonlocal longest

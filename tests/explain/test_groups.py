@@ -68,6 +68,14 @@ def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
     assert cluster.assumed_count == 0
 
 
+def test_of_counts_that_differ_the_largest_counts() -> None:
+    """For the plan, as for the number that must exist; the first member says less."""
+    members = [member(0, PodGroup(TRAIN.key, least=2)), *(member(number) for number in range(1, 4))]
+    for existing, end in ((3, " exist; it is scheduled when all of these do."), (4, " fit at once. With these placed")):
+        message = explained(cluster_with(members[:existing]), members[0]).message
+        assert message.startswith(f"3 of 4 members of group default/train{end}")
+
+
 def test_a_half_bound_group_says_how_many_have_a_node() -> None:
     """Those that wait are counted against what the group still needs."""
     members = [*(member(number, on=f"trn2-{number}", ids=range(16)) for number in range(2)), member(2), member(3)]

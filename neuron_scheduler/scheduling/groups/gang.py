@@ -136,6 +136,6 @@ def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
     if len(members) == group.least - 1 and all(member.labels.get(key) == worker for member in members.values()):
         text += (
             " If the launcher is created after its workers (WaitForWorkersReady), do not count it: set"
-            f" schedulingPolicy.minAvailable to {len(members)}."
+            f" the label pod-group.scheduling.sigs.k8s.io/min-available to {len(members)}."
         )
     return text

@@ -13,7 +13,18 @@ from tests.support.wire_objects import encoded, pod
 
 NEW_NAME: Final = "scheduling.x-k8s.io/pod-group"
 NAME, COUNT = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
-KUEUE, TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
+KUEUE, TOTAL, SERVING, FAST, WORKLOAD, MANAGED = (
+    f"kueue.x-k8s.io/{word}"
+    for word in (
+        "pod-group-name",
+        "pod-group-total-count",
+        "pod-group-serving",
+        "pod-group-fast-admission",
+        "workload",
+        "managed",
+    )
+)
+EXCLUSIVE, BY_NODE_SELECTOR = (f"alpha.jobset.sigs.k8s.io/{word}" for word in ("exclusive-topology", "node-selector"))
 KEY, SIZE, TOPOLOGY = (f"leaderworkerset.sigs.k8s.io/{word}" for word in ("group-key", "size", "exclusive-topology"))
 WORKER: Final = {
     "training.kubeflow.org/job-name": "train",
@@ -25,15 +36,24 @@ LEADER: Final = {KEY: "3f1c", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """Labels of the leader of a LeaderWorkerSet."""
 INDEXED: Final = {"job-name": "sweep", "batch.kubernetes.io/job-completion-index": "7"}
 """Labels of a pod of an Indexed Job."""
+JOB_SET: Final = {EXCLUSIVE: ULTRASERVER_2, WORKLOAD: "w"}
+"""Annotations of a JobSet with an exclusive topology, which Kueue has admitted."""
 RECIPE: Final = "training.kubeflow.org/job-name=train,training.kubeflow.org/job-role=worker"
 
 
-def affinity(key: str, *, role: str = "worker", preferred: bool = False) -> dict[str, Any]:
+def affinity(topology: str, *, role: str = "worker", preferred: bool = False, **more: Any) -> dict[str, Any]:
     """Return the spec of AWS's recipe."""
     selector = {"training.kubeflow.org/job-name": "train", "training.kubeflow.org/job-role": role}
-    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": key}
+    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": topology, **more}
     when, terms = ("preferred", [{"weight": 100, "podAffinityTerm": term}]) if preferred else ("required", [term])
     return {"affinity": {"podAffinity": {f"{when}DuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+def many_terms() -> dict[str, Any]:
+    """Return the spec of a pod that is compared with so many others that it is decided by itself."""
+    spec = affinity(ULTRASERVER_4, preferred=True)
+    spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] *= 6
+    return spec
 
 
 def said(case: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None, **spec: Any) -> Any:
@@ -43,10 +63,15 @@ def said(case: str, labels: Mapping[str, str], annotations: Mapping[str, str] | 
     return pytest.param(value, id=case)
 
 
+def key(dialect: Dialect, name: str) -> GroupKey:
+    """Return the key of a group."""
+    return GroupKey(dialect, "default", name)
+
+
 def meant(dialect: Dialect, name: str, count: int, where: str = "", rank: int = 0) -> tuple[PodGroup, int]:
     """Return a group, and a rank; these dialects say how many there must be, and the others how many there will be."""
     least = count if dialect in (Dialect.COSCHEDULING, Dialect.KUEUE) else 0
-    return PodGroup(GroupKey(dialect, "default", name), least=least, expected=count, topology=where), rank
+    return PodGroup(key(dialect, name), least=least, expected=count, topology=where), rank
 
 
 GROUPS: Final = (
@@ -72,8 +97,26 @@ GROUPS: Final = (
         meant(Dialect.COSCHEDULING, "a", 4, ULTRASERVER_4, rank=3),
     ),
     (
-        said("Kueue, and LeaderWorkerSet says where", {**LEADER, KUEUE: "b"}, {TOTAL: "6", TOPOLOGY: "rack"}),
-        meant(Dialect.KUEUE, "b", 6, "rack"),
+        said("LeaderWorkerSet under Kueue", {**LEADER, KUEUE: "b"}, {TOTAL: "6", SIZE: "6", TOPOLOGY: "rack"}),
+        meant(Dialect.LEADER_WORKER_SET, "3f1c", 6, "rack"),
+    ),
+    (said("Kueue, by annotation", {}, {KUEUE: "batch", TOTAL: "6"}), meant(Dialect.KUEUE, "batch", 6)),
+    *(
+        (said(word, {KUEUE: "s"}, {TOTAL: "3", word: "true"}), (PodGroup(key(Dialect.KUEUE, "s"), expected=3), 0))
+        for word in (SERVING, FAST)
+    ),
+    (said("a Workload of Kueue", INDEXED, {WORKLOAD: "w"}), meant(Dialect.KUEUE, "w", 0, rank=7)),
+    (
+        said("JobSet's node selectors", {NAME: "a", COUNT: "4"}, {EXCLUSIVE: "rack", BY_NODE_SELECTOR: "true"}),
+        meant(Dialect.COSCHEDULING, "a", 4),
+    ),
+    (
+        said("JobSet's first pod", {**WORKER, **INDEXED, NAME: "a", COUNT: "4"}, JOB_SET, **affinity(ULTRASERVER_2)),
+        meant(Dialect.AFFINITY, RECIPE, 0, ULTRASERVER_2, rank=7),
+    ),
+    (
+        said("every namespace", WORKER, **affinity(ULTRASERVER_2, namespaceSelector={})),
+        meant(Dialect.AFFINITY, RECIPE, 0, ULTRASERVER_2, rank=3),
     ),
 )
 
@@ -95,9 +138,46 @@ def test_the_words_of_each_project(value: Pod, expected: tuple[PodGroup, int]) -
         said("Kueue without a name", {KUEUE: ""}, {TOTAL: "4"}),
         said("LeaderWorkerSet without a key", {**LEADER, KEY: ""}),
         said("affinity over another label", WORKER, **affinity(HOSTNAME_LABEL)),
+        said("JobSet's followers", {**INDEXED, NAME: "a", COUNT: "4"}, JOB_SET),
+        said("a Job of independent pods", {"batch.kubernetes.io/job-name": "sweep"}, {WORKLOAD: "w"}),
+        said("a pod of a Deployment under Kueue", {MANAGED: "true"}, {WORKLOAD: "w"}),
+        said("alone, by a size", {KEY: "3f1c"}, {SIZE: "1"}),
+        said("alone, by a count", {NAME: "a", COUNT: "1"}, **affinity(ULTRASERVER_4)),
+        said("many terms", {**WORKER, NAME: "a", COUNT: "4"}, **many_terms()),
+        said("some namespaces", WORKER, **affinity(ULTRASERVER_4, namespaceSelector={"matchLabels": {"team": "a"}})),
         said("affinity to others", WORKER, **affinity(ULTRASERVER_4, role="launcher")),
     ],
 )
 def test_what_is_no_group(value: Pod) -> None:
     """A pod by itself is scheduled as ever; a preference is a wish; with a gate the pod is not there yet."""
     assert (value.group, value.rank) == (None, 0)
+
+
+def test_the_name_of_a_group() -> None:
+    """LeaderWorkerSet's for people; an affinity's with its operators; long ones are cut, and different ones differ."""
+    labels = {KEY: "9b20", "leaderworkerset.sigs.k8s.io/name": "serve", "leaderworkerset.sigs.k8s.io/group-index": "1"}
+    names = [name_of(said("", labels)), name_of(said("", {}, {WORKLOAD: "w" * 50_000}))]
+    expressions = [
+        {"key": "role", "operator": "In", "values": ["a", "b"]},
+        {"key": "role", "operator": "NotIn", "values": ["c"]},
+        {"key": "role", "operator": "NotIn", "values": ["c", *(f"{number:063}" for number in range(900))]},
+        {"key": "role", "operator": "NotIn", "values": ["c", *(f"{number:063}" for number in range(899))]},
+        {"key": "role", "operator": "Exists"},
+    ]
+    for each in expressions:
+        term = {"labelSelector": {"matchExpressions": [each]}, "topologyKey": ULTRASERVER_4}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        names.append(name_of(said("", {"role": "a"}, affinity={"podAffinity": required})))
+    assert [name for name in names if len(name) < 50] == [
+        "default/serve group 1",
+        "default/role=a|b",
+        "default/role!=c",
+        "default/role Exists",
+    ]
+    assert [len(name) for name in names if len(name) > 50] == [len("default/") + 100] * 3
+    assert len(set(names)) == len(names)
+
+
+def name_of(case: Any) -> str:
+    """Return the name of the group of a pod."""
+    return str(case.values[0].group.key)

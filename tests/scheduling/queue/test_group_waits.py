@@ -21,6 +21,9 @@ from tests.support.queueing import FIT, GONE, apply_events, counts, drain, poppe
 TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
 THREE = PodGroup(TRAIN, least=3, expected=3)
 INFERRED = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "recipe"), expected=4)
+EIGHT = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "serve"), expected=8)
+RECIPE = PodGroup(GroupKey(Dialect.AFFINITY, "default", "recipe"), topology=ULTRASERVER_4)
+BY_NAME = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "named"))
 
 
 @attrs.define(eq=False)
@@ -164,6 +167,14 @@ def test_a_count_may_change(least: int) -> None:
     assert counts(world.queue) == ({"active": 3} if least == 2 else {"gated": 3})
 
 
+def test_of_counts_that_differ_the_largest_counts() -> None:
+    """Whoever says it, and whoever came last."""
+    world = fed("a", "b", "c", group=attrs.evolve(THREE, least=4))
+    world.see("d", group=attrs.evolve(THREE, least=2))
+    world.lose("a")
+    assert counts(world.queue) == {"gated": 3}
+
+
 def test_a_count_goes_with_the_member_that_said_it() -> None:
     """The others are not held for a pod that nobody else asks for."""
     world = fed("a", "b", group=attrs.evolve(THREE, least=2))
@@ -204,6 +215,27 @@ def test_a_burst_ends_when_all_are_there_that_are_expected() -> None:
     world.see("c", 0.6, INFERRED)
     world.see("d", 0.6, INFERRED)
     assert names(world.trial(0.6)) == set("abcd")
+
+
+def test_a_guess_ends_no_burst() -> None:
+    """An UltraServer has four nodes, but nobody said that there are no more workers."""
+    world = fed(*"abcd", group=RECIPE)
+    assert world.queue.pop(0.9) is None
+    for name in "efgh":
+        world.see(name, 0.9, RECIPE)
+    assert names(world.trial(1.9)) == set("abcdefgh")
+
+
+def test_members_that_end_one_after_the_other_keep_nobody_waiting() -> None:
+    """Each may be created again, for which the others wait; but not for the next one that ends."""
+    world = fed("waits", group=INFERRED)
+    for number in range(9):
+        world.see(f"runs-{number}", 0.0, INFERRED, on="n")
+    world.refuse(3.0)
+    for number, now in enumerate((10.0, 10.3, 10.6, 10.9)):
+        world.lose(f"runs-{number}", now)
+        assert world.queue.pop(now) is None
+    assert names(world.trial(11.0)) == {"waits"}
 
 
 # Refused groups
@@ -257,11 +289,6 @@ def test_a_refused_group_keeps_its_turn_and_gets_no_better_one() -> None:
 
 
 # Half-bound groups
-
-
-EIGHT = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "serve"), expected=8)
-RECIPE = PodGroup(GroupKey(Dialect.AFFINITY, "default", "recipe"), topology=ULTRASERVER_4)
-BY_NAME = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "named"))
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["before its group is bound in part", "after"])

@@ -74,7 +74,7 @@ def _faults(snapshot: Snapshot, groups: Mapping[PodGroup, Sequence[Pod]]) -> Ite
             "group-incomplete",
             "Groups have waited for ten minutes for members that do not exist, or have scheduling gates",
             advice="Create them, or lower the count. An MPIJob with launcherCreationPolicy: WaitForWorkersReady creates"
-            " its launcher after its workers: do not count it (minAvailable)",
+            " its launcher after its workers: do not count it in the label min-available",
             objects=few,
         )
     if nowhere:

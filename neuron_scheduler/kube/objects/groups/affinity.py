@@ -9,11 +9,14 @@ UltraServers with EKS".
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from neuron_scheduler.model.node import ULTRASERVER_SIZES
 from neuron_scheduler.model.pod import Constraints
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
-from neuron_scheduler.model.selectors import PodAffinityTerm
+from neuron_scheduler.model.selectors import Operator, PodAffinityTerm
+
+_SIGNS: Final = {Operator.IN: "=", Operator.NOT_IN: "!="}
 
 
 def read(namespace: str, labels: Mapping[str, str], constraints: Constraints) -> PodGroup | None:
@@ -25,10 +28,16 @@ def read(namespace: str, labels: Mapping[str, str], constraints: Constraints) ->
 
 
 def _selects(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-    return namespace in term.namespaces and term.selector is not None and term.selector.matches(labels)
+    everywhere = term.namespace_selector is not None and not term.namespace_selector.requirements
+    return (everywhere or namespace in term.namespaces) and term.selector is not None and term.selector.matches(labels)
 
 
 def _name(term: PodAffinityTerm) -> str:
-    """Return a name for the pods that a term selects: the values of its requirements, the same for all of them."""
+    """Return a name for the pods that a term selects: its requirements, the same for all of them."""
     requirements = () if term.selector is None else term.selector.requirements
-    return ",".join(sorted(f"{each.key}={'|'.join(sorted(each.values))}" for each in requirements))
+    return ",".join(
+        sorted(
+            f"{each.key}{_SIGNS.get(each.operator, f' {each.operator}')}{'|'.join(sorted(each.values))}"
+            for each in requirements
+        )
+    )

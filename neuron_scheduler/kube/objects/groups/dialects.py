@@ -2,29 +2,33 @@
 Which group a pod is in, and its rank there, whatever the words are.
 
 Most pods are in none, and this is called for every pod that is read: the readers are asked only if a word of theirs is
-there. A pod may use several words, such as a group with a count beside AWS's affinity recipe: the first reader with a
-count says who belongs together, and each says where.
+there. A pod may use several words, such as a group with a count beside AWS's affinity recipe: the first reader that
+knows the pod says who belongs together, and each may say where.
+
+Some pods with such words are in no group. One that is compared with many other pods is decided by itself
+(`controllers/side_lane`). A group that expects one member is none. Of a JobSet with an exclusive topology only the
+affinity counts: the first pod of each Job has it, and the others do not exist before that one has a node.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.kube.objects.groups import affinity, coscheduling, kueue, leader_worker_set
-from neuron_scheduler.model.pod import Constraints
+from neuron_scheduler.model.pod import FEW_COMPARISONS, Constraints
 from neuron_scheduler.model.pod_group import PodGroup
+from neuron_scheduler.model.selectors import NO_LABELS
 
 Words = Mapping[str, str]
-_READERS: Final[Mapping[str, Callable[[str, Words, Words], PodGroup | None]]] = {
-    **dict.fromkeys(coscheduling.LABELS, coscheduling.read),
-    kueue.LABEL: kueue.read,
-    leader_worker_set.LABEL: leader_worker_set.read,
-}
-"""By the label that shows that a pod uses a dialect; the strongest words first."""
+_LABELS: Final = frozenset((*coscheduling.LABELS, kueue.NAME, leader_worker_set.LABEL))
+"""Each shows that a pod uses a dialect; the annotations that do are Kueue's."""
+_EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_BY_NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+"""With this annotation beside it, all pods of the JobSet are created at once."""
 _RANKS: Final = (
-    "batch.kubernetes.io/job-completion-index",
+    kueue.JOB_RANK,
     "training.kubeflow.org/replica-index",
     leader_worker_set.RANK,
     kueue.RANK,
@@ -36,24 +40,27 @@ _MOST_DIGITS: Final = 10
 
 def group_of(namespace: str, labels: Words, annotations: Words, constraints: Constraints) -> PodGroup | None:
     """Return the group of a pod; None if it is in none."""
-    if labels.keys().isdisjoint(_READERS) and not constraints.affinity:
+    if not (
+        constraints.affinity
+        or kueue.WORKLOAD in annotations
+        or kueue.NAME in annotations
+        or not labels.keys().isdisjoint(_LABELS)
+    ):
+        return None  # most pods
+    alone = _EXCLUSIVE in annotations and _BY_NODE_SELECTOR not in annotations
+    words = (NO_LABELS, NO_LABELS) if alone else (labels, annotations)
+    said = (
+        coscheduling.read(namespace, *words),
+        leader_worker_set.read(namespace, *words),
+        kueue.read(namespace, *words),
+        affinity.read(namespace, labels, constraints),
+        kueue.workload(namespace, *words),
+    )
+    found = [group for group in said if group is not None]
+    if not found or 1 in (found[0].least, found[0].expected) or constraints.comparisons > FEW_COMPARISONS:
         return None
-    found = [*_found(namespace, labels, annotations, constraints)]
-    if len(found) > 1:
-        expected = next((group.expected for group in found if group.expected), 0)
-        topology = next((group.topology for group in found if group.topology), "")
-        found[0] = attrs.evolve(found[0], expected=expected, topology=topology)
-    return _interned(found[0]) if found else None
-
-
-def _found(namespace: str, labels: Words, annotations: Words, constraints: Constraints) -> Iterator[PodGroup]:
-    for label, read in _READERS.items():
-        group = read(namespace, labels, annotations) if label in labels else None
-        if group is not None:
-            yield group
-    group = affinity.read(namespace, labels, constraints)
-    if group is not None:
-        yield group
+    topology = next((group.topology for group in found if group.topology), "")
+    return _interned(attrs.evolve(found[0], topology=topology))
 
 
 @lru_cache(maxsize=4096)

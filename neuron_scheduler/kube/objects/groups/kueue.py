@@ -1,8 +1,14 @@
 """
-Kueue's groups of plain pods: a label with the group's name, and an annotation with the number of its pods.
+Kueue: the groups of plain pods, and the jobs that it has admitted.
 
-Kueue holds the pods by scheduling gates until their quota is there, and lifts these together. Pods of Jobs that Kueue
-admits have no such label. Source: `pkg/controller/jobs/pod` in kubernetes-sigs/kueue.
+A group of plain pods has a name, in a label or, since Kueue 0.18, in an annotation, and an annotation with the number
+of its pods. Kueue holds them by scheduling gates until their quota is there, and lifts these together. The pods of a
+StatefulSet or LeaderWorkerSet are such a group, too, but may be created one by one: annotations say so, and the group
+is inferred.
+
+The pods of any other admitted job have the name of its Workload in an annotation: an inferred group. A Job whose pods
+have no completion index has independent pods, and so has a Deployment, whose pods Kueue manages one by one. Source:
+`pkg/controller/jobs/pod` and `pkg/podset` in kubernetes-sigs/kueue.
 """
 
 from collections.abc import Mapping
@@ -11,14 +17,28 @@ from typing import Final
 from neuron_scheduler.kube.objects.groups.coscheduling import count_of
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 
-LABEL: Final = "kueue.x-k8s.io/pod-group-name"
+NAME: Final = "kueue.x-k8s.io/pod-group-name"
 COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 RANK: Final = "kueue.x-k8s.io/pod-group-pod-index"
+WORKLOAD: Final = "kueue.x-k8s.io/workload"
+_MANAGED: Final = "kueue.x-k8s.io/managed"
+_ONE_BY_ONE: Final = ("kueue.x-k8s.io/pod-group-serving", "kueue.x-k8s.io/pod-group-fast-admission")
+_JOB: Final = "batch.kubernetes.io/job-name"
+JOB_RANK: Final = "batch.kubernetes.io/job-completion-index"
 
 
 def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodGroup | None:
-    """Return the group; None if it is not said how many pods it has."""
-    least = count_of(annotations.get(COUNT, ""))
-    if least is None or not labels[LABEL]:
+    """Return the group of a plain pod; None if it is not said how many pods it has."""
+    name, count = labels.get(NAME) or annotations.get(NAME), count_of(annotations.get(COUNT, ""))
+    if not name or count is None:
         return None
-    return PodGroup(GroupKey(Dialect.KUEUE, namespace, labels[LABEL]), least=least, expected=least)
+    one_by_one = any(annotations.get(word) == "true" for word in _ONE_BY_ONE)
+    return PodGroup(GroupKey(Dialect.KUEUE, namespace, name), least=0 if one_by_one else count, expected=count)
+
+
+def workload(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodGroup | None:
+    """Return the group of the pods of an admitted job; None for pods that do not depend on each other."""
+    name = annotations.get(WORKLOAD)
+    if not name or _MANAGED in labels or (_JOB in labels and JOB_RANK not in labels):
+        return None
+    return PodGroup(GroupKey(Dialect.KUEUE, namespace, name))

@@ -13,14 +13,22 @@ from neuron_scheduler.kube.objects.groups.coscheduling import count_of
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 
 LABEL: Final = "leaderworkerset.sigs.k8s.io/group-key"
+NAME: Final = "leaderworkerset.sigs.k8s.io/name"
+INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 RANK: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
 TOPOLOGY: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
+LONGEST_LABEL: Final = 317
+"""Characters of a label's key: a prefix, a slash and a name. An annotation may have any number."""
+
 
 def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodGroup | None:
     """Return the group; None without a key."""
-    if not labels[LABEL]:
+    if not labels.get(LABEL):
         return None
-    key = GroupKey(Dialect.LEADER_WORKER_SET, namespace, labels[LABEL])
-    return PodGroup(key, expected=count_of(annotations.get(SIZE, "")) or 0, topology=annotations.get(TOPOLOGY, ""))
+    name, index = labels.get(NAME), labels.get(INDEX)
+    title = f"{name} group {index}" if name and index else labels[LABEL]
+    key = GroupKey(Dialect.LEADER_WORKER_SET, namespace, labels[LABEL], title)
+    topology = annotations.get(TOPOLOGY, "")[:LONGEST_LABEL]
+    return PodGroup(key, expected=count_of(annotations.get(SIZE, "")) or 0, topology=topology)
