@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import attrs
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
 
 from neuron_scheduler import __version__, steps
 from neuron_scheduler.controllers.leader_elector import LeaderElector, LeaderWatch
@@ -29,6 +29,7 @@ from neuron_scheduler.kube import reviews
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.reviews import UserReviews
+from neuron_scheduler.kube.watch.discovery import served_pod_groups
 from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
@@ -43,11 +44,15 @@ from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import StalledError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
-from neuron_scheduler.wiring import Parts, pages_of, unsynced, wire
+from neuron_scheduler.wiring import Parts, pages_of, pod_group_informer, unsynced, wire
 
 log = logs.logger(__name__)
 
 WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
+LOOK_FOR_POD_GROUPS = 30.0
+"""Seconds between two looks whether the API server serves PodGroups."""
+POD_GROUPS_WITHIN = 10.0
+"""Seconds for which the first list of pods waits for that of PodGroups; groups without a count wait for their own."""
 _OTHERS = "(others)"
 """The label of the nodes that are not named; no node can have this name."""
 EVENTS_GRACE = 5.0
@@ -156,6 +161,7 @@ class App:
         await reviews.require(self.client, self._rights())
         await self._check_capacity_rights()
         await self._sync_all_but_pods(services)
+        await services.start(self._watch_pod_groups, services)
         leads_at_once = await self._become_candidate(services)
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
@@ -190,6 +196,32 @@ class App:
         for informer in informers:
             await informer.synced.wait()
         _ = self.parts.cluster.view.live  # numbers the nodes, which takes longer once they have pods
+
+    async def _watch_pod_groups(self, services: TaskGroup, *, task_status: TaskStatus[None]) -> None:
+        """
+        Watch the PodGroups that are served and that we may read, and look from time to time whether there are more.
+
+        It has started after the first look. Pods are scheduled without it: then only what they say counts.
+        """
+        watched, warned = set[str](), logs.Once()
+        while True:
+            served = await served_pod_groups(self.client)
+            for resource in [resource for resource in served if resource.group not in watched]:
+                lacking = await reviews.missing(self.client, reviews.watching([resource]))
+                if not lacking:
+                    watched.add(resource.group)
+                    informer = pod_group_informer(self.parts, self.client, self.metrics, resource)
+                    services.start_soon(informer.run)
+                    with anyio.move_on_after(POD_GROUPS_WITHIN):
+                        await informer.synced.wait()
+                elif warned(resource.group):
+                    log.error(
+                        "The API server does not allow PodGroups to be watched; pods are scheduled all the same",
+                        missing=", ".join(lacking),
+                        hint="apply manifests/base/rbac.yaml or the chart",
+                    )
+            task_status.started()
+            await anyio.sleep(LOOK_FOR_POD_GROUPS)
 
     async def _become_candidate(self, services: TaskGroup) -> bool:
         """Become a candidate for the Lease, and return whether this replica leads already."""

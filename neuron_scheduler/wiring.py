@@ -14,7 +14,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.other_kinds import DisruptionBudgetHandler, other_kinds
+from neuron_scheduler.controllers.handlers.other_kinds import DisruptionBudgetHandler, PodGroupHandler, other_kinds
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.controllers.pod_reporter import PodReporter
@@ -43,6 +43,7 @@ from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile, preemption_profile
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -383,6 +384,16 @@ def _capacity(shared: _Shared, reporter: PodReporter) -> "CapacityRequester":
         errors=shared.errors,
     )
     return CapacityRequester(machines=machines, profiles=shared.profiles, may_ask=shared.may_bind)
+
+
+def pod_group_informer(
+    parts: Parts, client: Client, metrics: Metrics, resource: Resource[PodGroupObject]
+) -> Informer[PodGroupObject]:
+    """Return what watches a kind of PodGroup; groups that say no count wait for theirs from now on."""
+    groups, clock = parts.cluster.groups, parts.scheduling_loop.clock
+    groups.watched.add(Dialect(resource.group))
+    handler = PodGroupHandler(groups=groups, queue=parts.queue, clock=clock, metrics=metrics)
+    return _informer(client, metrics, resource, handler)
 
 
 def unsynced(informers: Iterable[Informer[Any]]) -> str | None:

@@ -13,10 +13,11 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.other_kinds import DisruptionBudgetHandler, other_kinds
+from neuron_scheduler.controllers.handlers.other_kinds import DisruptionBudgetHandler, PodGroupHandler, other_kinds
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import Handler, Identified, ObjectStore
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -93,6 +94,7 @@ class Collection:
         metrics, queue = Metrics(), SchedulingQueue()
         self._budgets = DisruptionBudgetHandler(metrics=metrics)
         others = other_kinds(self.cluster, queue, metrics, budgets=self._budgets, noticed=_ignore)
+        groups = PodGroupHandler(groups=self.cluster.groups, queue=queue, metrics=metrics, clock=_no_time)
         self._handlers = {
             NODES: NodeHandler(
                 cluster=self.cluster,
@@ -104,13 +106,14 @@ class Collection:
                 came=_ignore,
             ),
             **dict(others),
+            **dict.fromkeys(POD_GROUPS, groups),
             PODS: _pod_handler(self.cluster, queue, metrics),
         }
         self._lists = {resource: [] for resource in self._handlers}
 
     @property
     def resources(self) -> tuple[Resource[Any], ...]:
-        """The kinds that the scheduler watches, in the order in which it lists them."""
+        """The kinds that the scheduler watches, PodGroups where served, in the order in which it lists them."""
         return tuple(self._handlers)
 
     def add(self, resource: Resource[Any], decoded: Decoded[Any]) -> None:

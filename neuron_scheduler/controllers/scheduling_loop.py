@@ -291,8 +291,8 @@ class SchedulingLoop:
             try:
                 if self._side_lane.takes(queued):
                     self._side_lane.put(queued)
-                elif queued.pod.group is not None:
-                    commitments = await self._schedule_group(queued, queued.pod.group.key)
+                elif queued.pod.group is not None and (group := self.cluster.groups.of(queued.pod)) is not None:
+                    commitments = await self._schedule_group(queued, group.key)
                 elif (commitment := await self._schedule_one(queued)) is not None:
                     commitments.append(commitment)
             except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's

@@ -117,7 +117,7 @@ def waiting_list(
     lines = []
     for pod in pods:
         profile = profile_of(pod)
-        if pod.group is not None:
+        if cluster.groups.of(pod) is not None:
             if pod.uid not in grouped:
                 grouped |= yield from with_its_group(cluster.fork(), pod, profile)
             cause, message = _said(grouped[pod.uid])

@@ -84,7 +84,7 @@ def _of_pending_pod(
     fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
 ) -> Generator[None, None, Explanation]:
     result: Decision | NoNode | Waits
-    if pod.group is None:
+    if fork.groups.of(pod) is None:
         result = select_node(fork, pod, profile)
     else:
         result = (yield from with_its_group(fork.fork(), pod, profile))[pod.uid]

@@ -85,12 +85,14 @@ ASKING: Final = (
 """What asking an autoscaler for machines needs: manifests/components/capacity-requests grants it."""
 
 
+def watching(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
+    """Return the rights to list and watch these resources."""
+    return tuple(Right(verb, resource.name, resource.group) for resource in watched for verb in ("list", "watch"))
+
+
 def scheduling(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
     """Return the rights that scheduling needs: to list and watch these resources, to write, and to read back."""
-    return (
-        *(Right(verb, resource.name, resource.group) for resource in watched for verb in ("list", "watch")),
-        *_SINGLE_OBJECTS,
-    )
+    return (*watching(watched), *_SINGLE_OBJECTS)
 
 
 def leading(namespace: str, name: str) -> tuple[Right, ...]:

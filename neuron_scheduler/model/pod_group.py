@@ -21,9 +21,10 @@ from neuron_scheduler.model.node import ULTRASERVER_SIZES
 
 
 class Dialect(enum.StrEnum):
-    """Whose words declare a group; where a pod uses several, the first one counts."""
+    """Whose words declare a group, by API group if there is one; where a pod uses several, the first one counts."""
 
-    COSCHEDULING = "coscheduling"
+    NATIVE = "scheduling.k8s.io"
+    COSCHEDULING = "scheduling.x-k8s.io"
     KUEUE = "kueue"
     LEADER_WORKER_SET = "leader_worker_set"
     AFFINITY = "affinity"
@@ -37,6 +38,10 @@ def _short(name: str) -> str:
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
+
+
+UNKNOWN: Final = 1 << 30
+"""The count of a group whose PodGroup does not exist or cannot be read: all that exist are too few."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -82,3 +87,11 @@ class PodGroup:
     def size(self) -> int:
         """How many members make it complete: said, or guessed as one for each node of an UltraServer; else 0."""
         return self.least or self.expected or ULTRASERVER_SIZES.get(self.topology, 0)
+
+
+@attrs.frozen
+class PodGroupObject:
+    """An object of kind PodGroup; its `group` has a count of 1 if members start as they fit."""
+
+    uid: str
+    group: PodGroup

@@ -10,6 +10,7 @@ from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.model.pod_group import UNKNOWN
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -172,3 +173,23 @@ async def test_a_capture_is_the_cluster_of_the_process(seed: int) -> None:
 def _paths() -> list[str]:
     parts = wire(Config(leader_elect=False), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
     return [informer.resource.path for informer in parts.informers]
+
+
+PREFIX = "/apis/scheduling.x-k8s.io/v1alpha1"
+
+
+@pytest.mark.parametrize(
+    ("listed", "count"),
+    [([], UNKNOWN), ([{"metadata": {"name": "g", "namespace": "default", "uid": "u"}}], 1), (403, 0)],
+)
+async def test_pod_groups_where_they_are_served(listed: Any, count: int) -> None:
+    """A pod waits for its PodGroup as in the process; where the reader may not list them, a note says it."""
+    member = pod("member", neuron=16, phase="Pending")
+    member["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "g"}
+    lists = {NODES: ITEMS[:1], PODS: [member], f"{PREFIX}/podgroups": listed}
+    async with listing(lists=lists, objects={PREFIX: {"resources": [{"name": "podgroups"}]}}) as server:
+        capture = await read(server)
+    (waiting,) = capture.waiting
+    assert waiting.group is not None
+    assert capture.cluster.groups.group(waiting.group.key).least == count
+    assert any("only what their pods say counts" in note for note in capture.notes) == (listed == 403)

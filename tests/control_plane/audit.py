@@ -23,5 +23,6 @@ def audit_flags(log: Path) -> tuple[str, ...]:
 
 
 def audited(log: Path) -> list[Object]:
-    """Return every request of the ServiceAccount in the audit log, without an incomplete last line."""
-    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    """Return every request of the ServiceAccount for an object in the audit log, without an incomplete last line."""
+    requests = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [request for request in requests if "objectRef" in request]  # not what the API server serves

@@ -13,7 +13,8 @@ import yaml
 
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.reviews import Right, leading, scheduling
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
+from neuron_scheduler.kube.reviews import Right, leading, scheduling, watching
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
@@ -48,6 +49,11 @@ def needed() -> tuple[Right, ...]:
         *scheduling(informer.resource for informer in parts.informers),
         *leading("kube-system", "my-scheduler"),
     )
+
+
+def optional() -> set[Right]:
+    """Return the rights that it uses where the API server serves PodGroups."""
+    return set(watching(POD_GROUPS))
 
 
 async def grant(api: RestClient, items: Iterable[Object] | None = None) -> None:

@@ -1,8 +1,8 @@
 """
 What each group is: its members, and what they say of it together.
 
-Members are pods of any scheduler, with a node or without, but not those that are being deleted. Where they say
-different numbers, the largest counts.
+Members are pods of any scheduler, with a node or without, but not those that are being deleted. Where they, or an
+object of kind PodGroup, say different numbers, the largest counts.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import attrs
 
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 
 _NOBODY: Final[Mapping[str, Pod]] = {}
 
@@ -50,10 +50,26 @@ def _count(said: Counter[Any], value: object, by: int) -> None:
 
 @attrs.define(eq=False)
 class Groups:
-    """All groups that have a member."""
+    """
+    All groups that have a member.
+
+    Attributes:
+        watched: whose PodGroups are known; a group that has none waits for it, unless its members say a count.
+    """
 
     _members: dict[GroupKey, _Members] = attrs.field(factory=dict)
     _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
+    _declared: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
+    watched: set[Dialect] = attrs.field(factory=set)
+
+    def declare(self, group: PodGroup) -> None:
+        """Keep what a PodGroup says."""
+        self.watched.add(group.key.dialect)
+        self._declared[group.key] = group
+
+    def withdraw(self, key: GroupKey) -> None:
+        """Drop a PodGroup that is gone."""
+        self._declared.pop(key, None)
 
     def put(self, pod: Pod) -> None:
         """Keep the present state of a pod."""
@@ -85,11 +101,22 @@ class Groups:
         return 0 if members is None else members.placed
 
     def group(self, key: GroupKey) -> PodGroup:
-        """Return a group as all members say it together: of each field the largest value."""
-        said = self._members.get(key)
+        """Return a group as all members and its PodGroup say it together: of each field the largest value."""
+        said, declared = self._members.get(key), self._declared.get(key) or PodGroup(key)
         if said is None:
-            return PodGroup(key)
-        return PodGroup(key, max(said.least), max(said.expected), max(said.topology))
+            return declared
+        least = max(*said.least, declared.least)
+        return PodGroup(
+            key,
+            least or (UNKNOWN if key.dialect in self.watched else 0),
+            max(*said.expected, declared.expected),
+            declared.topology or max(said.topology),
+        )
+
+    def of(self, pod: Pod) -> PodGroup | None:
+        """Return the group with which a pod is decided; None if alone, as in a group that needs one member."""
+        group = None if pod.group is None else self.group(pod.group.key)
+        return None if group is None or (group.least == 1 and not group.topology) else group
 
     def fork(self) -> Self:
         """Return an independent copy."""
@@ -97,4 +124,4 @@ class Groups:
             key: _Members(dict(of.pods), of.placed, of.least.copy(), of.expected.copy(), of.topology.copy())
             for key, of in self._members.items()
         }
-        return type(self)(copies, dict(self._group_of))
+        return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched))

@@ -9,6 +9,7 @@ read only where a profile asks: what is not used needs no right of the person wh
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -27,9 +28,11 @@ from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, WORKLOADS
 from neuron_scheduler.kube.objects.storage import STORAGE
-from neuron_scheduler.kube.reviews import ASKING, REVIEWING, Right, UserReviews, leading, scheduling
+from neuron_scheduler.kube.reviews import ASKING, REVIEWING, Right, UserReviews, leading, scheduling, watching
+from neuron_scheduler.kube.watch.discovery import served_pod_groups
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import PodGroupObject
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 
 WITHIN: Final = 10.0  # seconds for a small request
@@ -67,6 +70,7 @@ class Reader:
     names: tuple[str, ...] = ()
     lease_name: str = "my-scheduler"
     now: Callable[[], float] = time.time
+    _optional: list[Resource[PodGroupObject]] = attrs.field(factory=list, init=False)
     _malformed: list[Malformed] = attrs.field(factory=list, init=False)
 
     async def read(self) -> Snapshot:
@@ -81,6 +85,7 @@ class Reader:
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
             **{name: partial(self._list, resource) for name, resource in kinds.LISTED.items()},
             "deployments": self._deployments,
+            "pod_groups": self._pod_groups,
             "lease": partial(attempt, "get leases.coordination.k8s.io", self._lease, None),
         }
         found: dict[str, Any] = {}
@@ -147,6 +152,11 @@ class Reader:
         self._malformed.extend(value for value in values if isinstance(value, Malformed))
         return tuple(value for value in values if value is not None and not isinstance(value, Malformed))
 
+    async def _pod_groups(self) -> tuple[PodGroupObject, ...] | Unread:
+        self._optional.extend(await served_pod_groups(self.client))
+        lists = [await self._list(resource) for resource in self._optional]
+        return next((each for each in lists if isinstance(each, Unread)), tuple(chain(*lists)))
+
     async def _deployments(self) -> tuple[SeenWorkload, ...] | Unread:
         """Return the Deployments of schedulers, with what their ConfigMaps say."""
         found: tuple[SeenWorkload, ...] | Unread = await self._list(kinds.DEPLOYMENTS)
@@ -190,7 +200,7 @@ class Reader:
         flags = ("--authorize-metrics", "--answer-questions")
         if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
             rights += REVIEWING
-        return await self._reviewed(read, rights)
+        return await self._reviewed(read, (*rights, *watching(self._optional)))
 
     async def _reviewed(self, read: Snapshot, rights: Sequence[Right]) -> dict[str, bool] | Unread:
         reviews, limiter = UserReviews(self.client), anyio.CapacityLimiter(AT_ONCE)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.kube.objects.base import Resource
@@ -20,6 +21,7 @@ from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, W
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.watch.object_store import Handler
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod_group import PodGroupObject
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -144,6 +146,30 @@ class WorkloadHandler(ObjectHandler[Workload]):
     def deleted(self, old: Workload) -> None:
         """Drop a workload's selector."""
         self.workloads.remove(old)
+
+
+@attrs.define(eq=False, kw_only=True)
+class PodGroupHandler(ObjectHandler[PodGroupObject]):
+    """
+    Keeps what PodGroups say of their groups, which are tried then, or held again. Not needed, so not in `other_kinds`.
+
+    An object that was never readable is absent, so its pods wait if they say no count of their own.
+    """
+
+    groups: Groups
+    queue: SchedulingQueue
+    clock: Callable[[], float]
+    resource: str = "podgroups"
+
+    def added(self, new: PodGroupObject) -> None:
+        """Keep an object, in place of its earlier state."""
+        self.groups.declare(new.group)
+        self.queue.group_changed(new.group.key, self.clock())
+
+    def deleted(self, old: PodGroupObject) -> None:
+        """Drop an object; members that have a node stay."""
+        self.groups.withdraw(old.group.key)
+        self.queue.group_changed(old.group.key, self.clock())
 
 
 def other_kinds(

@@ -42,10 +42,11 @@ def _read(pod: wire.Pod) -> Pod | None:
     if is_individual(spec):
         constrained = constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS)
         _, volume_images = images(spec)
+    native = spec.scheduling_group.get("podGroupName") if spec.scheduling_group else None
     group = (
         None
         if refusal or common.gates  # a member that may not be placed yet is none
-        else group_of(meta.namespace, meta.labels or NO_LABELS, meta.annotations or NO_LABELS, constrained)
+        else group_of(meta.namespace, meta.labels or NO_LABELS, meta.annotations or NO_LABELS, constrained, native)
     )
     created = meta.creation_timestamp
     conditions = status.conditions or ()

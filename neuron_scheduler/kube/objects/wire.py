@@ -7,7 +7,7 @@ kind's module.
 """
 
 import datetime as dt
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -336,6 +336,7 @@ class PodSpec(Wire):
     scheduling_gates: list[Named] | None = None
     resource_claims: list[Named] | None = None
     preemption_policy: str | None = None
+    scheduling_group: dict[str, Any] | None = None
 
 
 class ContainerStatus(Wire):

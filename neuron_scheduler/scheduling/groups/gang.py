@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import PodGroup
+from neuron_scheduler.model.pod_group import UNKNOWN, PodGroup
 from neuron_scheduler.model.wording import listed
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken
@@ -131,6 +131,8 @@ _LATE: Final = ("training.kubeflow.org/job-role", "worker")
 
 def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
     """Return what is said of the members of a group that has too few."""
+    if group.least == UNKNOWN:
+        return f"PodGroup {group.key} does not exist or cannot be read; {len(members)} pods of it wait."
     text = f"{len(members)} of {group.least} members of group {group.key} exist; it is scheduled when all of these do."
     key, worker = _LATE
     if len(members) == group.least - 1 and all(member.labels.get(key) == worker for member in members.values()):

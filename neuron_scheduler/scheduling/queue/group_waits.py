@@ -30,6 +30,7 @@ class _Waiting:
         held: whether there were too few at the last look.
         half_bound: whether some members had a node at the last look, but too few.
         count: how many members, placed or not, existed at the last look.
+        least: what it needed at the last look.
         tried: when the group may be tried.
         pods: by uid.
     """
@@ -38,6 +39,7 @@ class _Waiting:
     held: bool
     half_bound: bool = False
     count: int = 0
+    least: int = 0
     tried: float = 0.0
     pods: dict[str, QueuedPod] = attrs.field(factory=dict)
 
@@ -95,12 +97,13 @@ class GroupWaits:
         waiting = self._waiting.get(key)
         if waiting is None:
             return False
-        held, count, group = waiting.held, waiting.count, self.groups.group(key)
+        held, count, least, group = waiting.held, waiting.count, waiting.least, self.groups.group(key)
+        waiting.least = group.least
         waiting.count = len(self.groups.members(key))
         waiting.held = group.awaits and waiting.count < group.least
-        if waiting.count < count and waiting.tried <= now and not group.awaits:
+        if waiting.count < count and waiting.tried <= now and not group.least:
             waiting.tried = now + BURST_PAUSE
-        return waiting.held != held or (not held and waiting.count < count)
+        return waiting.held != held or (not held and (waiting.count < count or waiting.least != least))
 
     def half_bound_changed(self, key: GroupKey) -> bool:
         """Look how many members have a node; return whether the group is half bound, unlike at the last look."""

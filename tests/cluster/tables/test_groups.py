@@ -7,33 +7,41 @@ import attrs
 
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 from tests.support.builders import pod
 
 KEYS: Final = [GroupKey(Dialect.COSCHEDULING, "default", name) for name in ("one", "two")]
 
 
-def check(groups: Groups, pods: dict[str, Pod]) -> None:
-    """Compare with what follows from the pods."""
+def check(groups: Groups, pods: dict[str, Pod], objects: dict[GroupKey, PodGroup]) -> None:
+    """Compare with what follows from the pods and the PodGroups."""
     for key in KEYS:
         members = {
             uid: each for uid, each in pods.items() if not each.terminating and each.group and each.group.key == key
         }
         said = [each.group for each in members.values() if each.group is not None]
+        said += [objects[key]] if key in objects else []
         together = PodGroup(
             key,
-            max((each.least for each in said), default=0),
+            max((each.least for each in said), default=0) or (UNKNOWN if members and groups.watched else 0),
             max((each.expected for each in said), default=0),
-            max((each.topology for each in said), default=""),
+            (objects[key].topology if key in objects else "") or max((each.topology for each in said), default=""),
         )
         placed = sum(bool(each.node_name) for each in members.values())
         assert (groups.members(key), groups.group(key), groups.placed(key)) == (members, together, placed)
 
 
 def test_a_group_is_what_its_members_say_together() -> None:
-    """The largest count and any topology, at every moment; a fork goes its own way."""
-    dice, groups, pods = Random(1), Groups(), dict[str, Pod]()
+    """The largest count and any topology, at every moment, without a count no less than its PodGroup; forks differ."""
+    dice, groups, pods, objects = Random(1), Groups(), dict[str, Pod](), dict[GroupKey, PodGroup]()
     for _ in range(2_000):
+        key = dice.choice(KEYS)
+        if dice.random() < 0.1:
+            objects[key] = PodGroup(key, dice.randint(1, 4), dice.randint(1, 4), dice.choice(["", "zone"]))
+            groups.declare(objects[key])
+        elif dice.random() < 0.1:
+            groups.withdraw(key)
+            objects.pop(key, None)
         name = f"p{dice.randint(0, 9)}"
         if dice.random() < 0.3:
             groups.remove(pod(name).uid)
@@ -46,8 +54,22 @@ def test_a_group_is_what_its_members_say_together() -> None:
             new = attrs.evolve(new, terminating=dice.random() < 0.2)
             groups.put(new)
             pods[new.uid] = new
-        check(groups, pods)
+        check(groups, pods, objects)
         fork = groups.fork()
         for uid in pods:
             fork.remove(uid)
-        check(fork, {})
+        for key in KEYS:
+            fork.withdraw(key)
+        check(fork, {}, {})
+
+
+def test_pods_of_a_group_that_needs_one_member_are_decided_alone() -> None:
+    """Unless a topology keeps them together."""
+    groups, member = Groups(), pod("p", group=PodGroup(KEYS[0]))
+    groups.put(member)
+    assert groups.of(member) == groups.group(KEYS[0])
+    groups.declare(PodGroup(KEYS[0], 1, 1))
+    assert groups.of(member) is None
+    groups.declare(PodGroup(KEYS[0], 1, 1, "rack"))
+    assert groups.of(member) == PodGroup(KEYS[0], 1, 1, "rack")
+    assert groups.of(pod("q")) is None

@@ -105,6 +105,7 @@ GROUPS: Final = (
         (said(word, {KUEUE: "s"}, {TOTAL: "3", word: "true"}), (PodGroup(key(Dialect.KUEUE, "s"), expected=3), 0))
         for word in (SERVING, FAST)
     ),
+    (said("native", {NAME: "a", COUNT: "4"}, schedulingGroup={"podGroupName": "n"}), meant(Dialect.NATIVE, "n", 0)),
     (said("a Workload of Kueue", INDEXED, {WORKLOAD: "w"}), meant(Dialect.KUEUE, "w", 0, rank=7)),
     (
         said("JobSet's node selectors", {NAME: "a", COUNT: "4"}, {EXCLUSIVE: "rack", BY_NODE_SELECTOR: "true"}),
@@ -131,6 +132,8 @@ def test_the_words_of_each_project(value: Pod, expected: tuple[PodGroup, int]) -
     "value",
     [
         said("a plain pod", {}),
+        said("a schedulingGroup without a PodGroup", {}, schedulingGroup={"other": {"name": "n"}}),
+        said("JobSet's follower in a native group", INDEXED, JOB_SET, schedulingGroup={"podGroupName": "n"}),
         said("recipe as a preference", WORKER, **affinity(ULTRASERVER_2, preferred=True)),
         said("a gate", {NAME: "train", COUNT: "4"}, schedulingGates=[{"name": "quota"}]),
         said("no name", {NAME: "", COUNT: "4"}),

@@ -13,7 +13,7 @@ from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, warning
 from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import UNKNOWN, GroupKey, PodGroup
 from neuron_scheduler.model.wording import counted, listed
 
 LONG: Final = 600.0
@@ -23,6 +23,8 @@ LONG: Final = 600.0
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what is wrong with some groups, each kind of fault with the groups that have it."""
     groups, keys, foreign = Groups(), set[GroupKey](), set[str]()
+    for each in snapshot.pod_groups:
+        groups.declare(each.group)
     for pod in snapshot.members:
         if pod.group is not None:
             groups.put(pod)
@@ -59,7 +61,7 @@ def _faults(snapshot: Snapshot, groups: Mapping[PodGroup, Sequence[Pod]]) -> Ite
             mixed.append(f"{name}: {listed([*map(str, priorities)])}")
         young = snapshot.taken - max(pod.created for pod in members) < LONG
         if group.awaits and len(members) < group.least and not young:
-            few.append(f"{name}: {len(members)} of {group.least}")
+            few.append(f"{name}: {len(members)} of {group.least}" if group.least != UNKNOWN else f"{name}: no PodGroup")
         if group.topology and nodes and not any(domain_of(node, group.topology) for node in nodes):
             nowhere.append(f"{name}: {group.topology}")
     if mixed:

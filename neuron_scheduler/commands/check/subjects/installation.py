@@ -143,7 +143,16 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
             command=f"kubectl auth can-i --list --as {snapshot.username}",
         )
         return
-    missing = [right for right, allowed in rights.items() if not allowed]
+    lacking = [right for right, allowed in rights.items() if not allowed]
+    optional = [right for right in lacking if "podgroups" in right]
+    missing = [right for right in lacking if right not in optional]
+    if optional:
+        yield warning(
+            "pod-groups-unread",
+            f"The ServiceAccount {account} may not watch PodGroups: of their groups only what pods say counts",
+            objects=optional,
+            command=commands.apply(snapshot),
+        )
     if missing:
         yield error(
             "account-lacks-rights",
@@ -152,9 +161,9 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
             advice="The scheduler does not start without them",
             command=commands.apply(snapshot),
         )
-    elif rights:
+    elif rights and not optional:
         yield ok("account-rights", f"The ServiceAccount {account} has all {len(rights)} rights that it needs")
-    else:
+    elif not rights:
         yield note(
             "account-not-installed", f"The ServiceAccount {account} is not installed, so its rights are not asked for"
         )

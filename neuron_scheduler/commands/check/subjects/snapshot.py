@@ -14,6 +14,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.commands.check.subjects.known import OUR_NAME, username
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import PodGroupObject
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MODES: Final = ("run", "extender")
@@ -142,6 +143,7 @@ class Snapshot:
         pods: all that ask for Neuron and have not ended, but no placeholders.
         pinned: the keys of those of them that set one of `known.PINS` themselves.
         members: pods that are in a group and are not being deleted, whatever they ask for.
+        pod_groups: of all kinds that are served.
         unreadable_pods: of which only names, uid and node are known; they may ask for Neuron.
         deployments: those of schedulers, in all namespaces.
         daemon_sets: those of the device plugin, in all namespaces.
@@ -162,6 +164,7 @@ class Snapshot:
     pods: tuple[Pod, ...] | Unread = ()
     pinned: tuple[str, ...] = ()
     members: tuple[Pod, ...] = ()
+    pod_groups: tuple[PodGroupObject, ...] | Unread = ()
     unreadable_pods: tuple[Pod, ...] = ()
     deployments: tuple[SeenWorkload, ...] | Unread = ()
     daemon_sets: tuple[SeenWorkload, ...] | Unread = ()

@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler.kube.objects.groups import affinity, coscheduling, kueue, leader_worker_set
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Constraints
-from neuron_scheduler.model.pod_group import PodGroup
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import NO_LABELS
 
 Words = Mapping[str, str]
@@ -38,10 +38,13 @@ _RANKS: Final = (
 _MOST_DIGITS: Final = 10
 
 
-def group_of(namespace: str, labels: Words, annotations: Words, constraints: Constraints) -> PodGroup | None:
-    """Return the group of a pod; None if it is in none."""
+def group_of(
+    namespace: str, labels: Words, annotations: Words, constraints: Constraints, native: str | None = None
+) -> PodGroup | None:
+    """Return the group of a pod; None if it is in none. `native` is the name of the PodGroup in its spec."""
     if not (
-        constraints.affinity
+        native
+        or constraints.affinity
         or kueue.WORKLOAD in annotations
         or kueue.NAME in annotations
         or not labels.keys().isdisjoint(_LABELS)
@@ -50,6 +53,7 @@ def group_of(namespace: str, labels: Words, annotations: Words, constraints: Con
     alone = _EXCLUSIVE in annotations and _BY_NODE_SELECTOR not in annotations
     words = (NO_LABELS, NO_LABELS) if alone else (labels, annotations)
     said = (
+        PodGroup(GroupKey(Dialect.NATIVE, namespace, native)) if native and not alone else None,
         coscheduling.read(namespace, *words),
         leader_worker_set.read(namespace, *words),
         kueue.read(namespace, *words),

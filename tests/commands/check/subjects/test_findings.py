@@ -71,6 +71,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "account-rights-unknown": sick(rights=FORBIDDEN),
     "account-lacks-rights": sick(rights={"list pods": False, "watch pods": True}),
     "account-not-installed": BEFORE,
+    "pod-groups-unread": sick(rights={"list pods": True, "list podgroups.scheduling.k8s.io": False}),
     # nodes
     "nodes-unknown": sick(nodes=FORBIDDEN),
     "no-neuron-nodes": sick(nodes=(node("m5"),), pods=()),
