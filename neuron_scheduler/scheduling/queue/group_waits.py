@@ -101,17 +101,10 @@ class GroupWaits:
         waiting.least = group.least
         waiting.count = len(self.groups.members(key))
         waiting.held = group.awaits and waiting.count < group.least
+        waiting.half_bound = 0 < self.groups.placed(key) < group.size
         if waiting.count < count and waiting.tried <= now and not group.least:
             waiting.tried = now + BURST_PAUSE
         return waiting.held != held or (not held and (waiting.count < count or waiting.least != least))
-
-    def half_bound_changed(self, key: GroupKey) -> bool:
-        """Look how many members have a node; return whether the group is half bound, unlike at the last look."""
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            return False
-        before, waiting.half_bound = waiting.half_bound, 0 < self.groups.placed(key) < self.groups.group(key).size
-        return waiting.half_bound != before
 
     def not_before(self, key: GroupKey) -> float:
         """Return when the members of a group may be tried."""

@@ -171,6 +171,7 @@ class SchedulingQueue:
         The waiting members are let in once there are enough, or held again; without a member that has gone, the others
         may fit. While some members have a node, but too few, the others come first.
         """
+        half_bound = self.groups.is_half_bound(key)
         if self.groups.turned(key, now):
             held = self.groups.is_held(key)
             for queued in self.groups.waiting(key):
@@ -182,7 +183,7 @@ class SchedulingQueue:
                     self._move(queued, Place.GATED)
                 elif queued.place is Place.UNSCHEDULABLE:
                     self._wake(queued, now, "PodGroupShrunk")
-        if self.groups.half_bound_changed(key):
+        if self.groups.is_half_bound(key) != half_bound:
             for queued in self.groups.waiting(key):
                 self._order(queued)
 

@@ -21,14 +21,14 @@ MOST: Final = 10_000
 def read(namespace: str, labels: Mapping[str, str], _annotations: Mapping[str, str]) -> PodGroup | None:
     """Return the group that the labels say; None without a name."""
     name = next((labels[label] for label in LABELS if labels.get(label)), "")
-    least = count_of(labels.get(COUNT, "")) or 0
     if not name:
         return None
+    least = count_of(labels.get(COUNT, ""))
     return PodGroup(GroupKey(Dialect.COSCHEDULING, namespace, name), least=least, expected=least)
 
 
-def count_of(text: str) -> int | None:
-    """Return a number of members; None if the text is none."""
+def count_of(text: str) -> int:
+    """Return a number of members; 0 if the text is none."""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST))):
-        return None
-    return int(text) if 0 < int(text) <= MOST else None
+        return 0
+    return int(text) if int(text) <= MOST else 0

@@ -42,13 +42,8 @@ def group_of(
     namespace: str, labels: Words, annotations: Words, constraints: Constraints, native: str | None = None
 ) -> PodGroup | None:
     """Return the group of a pod; None if it is in none. `native` is the name of the PodGroup in its spec."""
-    if not (
-        native
-        or constraints.affinity
-        or kueue.WORKLOAD in annotations
-        or kueue.NAME in annotations
-        or not labels.keys().isdisjoint(_LABELS)
-    ):
+    by_annotation = kueue.WORKLOAD in annotations or kueue.NAME in annotations
+    if not (native or by_annotation or constraints.affinity) and labels.keys().isdisjoint(_LABELS):
         return None  # most pods
     alone = _EXCLUSIVE in annotations and _BY_NODE_SELECTOR not in annotations
     words = (NO_LABELS, NO_LABELS) if alone else (labels, annotations)

@@ -30,7 +30,7 @@ JOB_RANK: Final = "batch.kubernetes.io/job-completion-index"
 def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodGroup | None:
     """Return the group of a plain pod; None if it is not said how many pods it has."""
     name, count = labels.get(NAME) or annotations.get(NAME), count_of(annotations.get(COUNT, ""))
-    if not name or count is None:
+    if not (name and count):
         return None
     one_by_one = any(annotations.get(word) == "true" for word in _ONE_BY_ONE)
     return PodGroup(GroupKey(Dialect.KUEUE, namespace, name), least=0 if one_by_one else count, expected=count)

@@ -31,4 +31,4 @@ def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, st
     title = f"{name} group {index}" if name and index else labels[LABEL]
     key = GroupKey(Dialect.LEADER_WORKER_SET, namespace, labels[LABEL], title)
     topology = annotations.get(TOPOLOGY, "")[:LONGEST_LABEL]
-    return PodGroup(key, expected=count_of(annotations.get(SIZE, "")) or 0, topology=topology)
+    return PodGroup(key, expected=count_of(annotations.get(SIZE, "")), topology=topology)
