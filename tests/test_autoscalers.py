@@ -150,7 +150,7 @@ PIECES = (
         pytest.param(
             EMPTY, pod(devices=7, **on_types("trn1.32xlarge", "trn9.huge")), True, id="a type that nobody knows may do"
         ),
-        pytest.param(EMPTY, pod(devices=1, cores=2), False, id="devices and cores in one pod"),
+        pytest.param(EMPTY, pod(devices=2, cores=3), False, id="devices and cores in one pod"),
         pytest.param(EMPTY, pod(devices=1, resource_claims=("c",)), False, id="spec.resourceClaims"),
         pytest.param(EMPTY, pod(devices=17, node_selector=TRN1), False, id="more than its only type has"),
     ],

@@ -260,7 +260,7 @@ def in_blocks(blocks: Iterable[int]) -> str:
 
 def _illegal(machine: Machine, request: NeuronRequest) -> str:
     kind = clipped(machine.instance_type) or "this machine"
-    if request.unit not in machine.units:
+    if not request.units <= machine.units:
         return f"needs {asked(request)}; {kind} serves no {request.unit}s: its capacity does not say which it has"
     return f"needs {asked(request)}; {kind} {serves(machine, request)}"
 

@@ -36,10 +36,9 @@ from neuron_scheduler.extender.protocol import (
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
+from neuron_scheduler.scheduling.plugins.node_resources_fit import INSUFFICIENT_NEURON
 from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -56,8 +55,6 @@ FILTER, PRIORITIZE, BIND, PREEMPT = "filter", "prioritize", "bind", "preempt"
 VERBS: Final = (FILTER, PRIORITIZE, BIND, PREEMPT)
 FOR_THE_LEADER: Final = (BIND, PREEMPT)
 
-_COUNTED: Final = frozenset(map(insufficient, NEURON_NAMES))
-"""Reasons that kube-scheduler has, too, by its own count."""
 _ENDED: Final = "pod has ended: its phase is Succeeded or Failed"
 
 _attempts = logs.logger(__name__).v(3)
@@ -194,7 +191,7 @@ class Verbs:
             False without a wait if a wait would be of no use, or if there were too many lately.
         """
         failed = filtered.failed_nodes
-        longest = WAIT if _COUNTED.isdisjoint(failed.values()) else LONGEST_WAIT
+        longest = WAIT if INSUFFICIENT_NEURON.isdisjoint(failed.values()) else LONGEST_WAIT
         if filtered.node_names or not failed or self.clock() - asked_at >= longest or not self._waits.take_now():
             return False
         await self.sleep(WAIT)

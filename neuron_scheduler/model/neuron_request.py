@@ -2,11 +2,12 @@
 A pod's request for Neuron: devices or cores, container by container.
 
 Container names stay outside `NeuronRequest`, so that equal requests are equal values and a placement is worked out
-once. Refuses pods that use two resource names: the one annotation `AWS_NEURON_IDS` holds either devices or cores.
+once. Refuses pods that use two resource names, since the one annotation `AWS_NEURON_IDS` holds either devices or cores;
+but devices with all of their cores, as in AWS's EKS test manifests, are a request for devices.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import attrs
@@ -40,6 +41,7 @@ class NeuronRequest:
         total: size of the pod's set: what the largest phase needs.
         resource: the resource name in the pod's spec (device, its alias, or core).
         beside: for each of `init_counts`, how many of `counts` run beside it: the sidecars that start before it.
+        cores_each: how many cores each container also asks for per device, which must be all of them; 0 for none.
 
     Raises:
         ValueError: the total is not that of these counts.
@@ -51,6 +53,7 @@ class NeuronRequest:
     init_counts: tuple[int, ...] = ()
     resource: str = NEURON_DEVICE
     beside: tuple[int, ...] = attrs.Factory(lambda self: (0,) * len(self.init_counts), takes_self=True)
+    cores_each: int = 0
 
     def __attrs_post_init__(self) -> None:
         needed = sum(self.widest)
@@ -70,7 +73,12 @@ class NeuronRequest:
     @property
     def is_one_unit(self) -> bool:
         """Whether it is a single device or core: valid on every type, and served by the plugin without annotations."""
-        return self.total == 1
+        return self.total == 1 and not self.cores_each
+
+    @property
+    def units(self) -> frozenset[Unit]:
+        """All units that it asks for."""
+        return frozenset((self.unit, Unit.CORE)) if self.cores_each else frozenset((self.unit,))
 
 
 def widest_phase(counts: tuple[int, ...], inits: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -86,22 +94,28 @@ class MixedNeuronRequestError(ValueError):
     """The pod asks for Neuron under more than one resource name."""
 
 
+def mixed(names: Iterable[str]) -> str:
+    """Return why a pod that asks for Neuron under these names is refused."""
+    return (
+        f"pod asks for {' and '.join(sorted(names))}: a pod's Neuron ids are either devices or cores; "
+        f"ask for {NEURON_DEVICE} or for {NEURON_CORE} in all its containers"
+    )
+
+
 def neuron_request(containers: Sequence[Container], init_containers: Sequence[Container] = ()) -> NeuronRequest | None:
     """
     Return the pod's request for Neuron, or None if it has none.
 
     Raises:
-        MixedNeuronRequestError: devices and cores, or two names of devices, in one pod.
+        MixedNeuronRequestError: devices, and cores that cannot be those of the devices, or two names of devices.
     """
     names = {name for c in (*init_containers, *containers) for name in NEURON_NAMES if c.requests.get(name, 0) > 0}
     if not names:
         return None
-    if len(names) > 1:
-        raise MixedNeuronRequestError(
-            f"pod asks for {' and '.join(sorted(names))}: a pod's Neuron ids are either devices or cores; "
-            f"ask for {NEURON_DEVICE} or for {NEURON_CORE} in all its containers"
-        )
-    (name,) = names
+    name = min(names - {NEURON_CORE}, default=NEURON_CORE)
+    cores_each = _cores_each((*init_containers, *containers), name) if 1 < len(names) < len(NEURON_NAMES) else 0
+    if len(names) > 1 and not cores_each:
+        raise MixedNeuronRequestError(mixed(names))
     sidecars = [c for c in init_containers if c.sidecar]
     counts = tuple(c.requests[name] for c in (*sidecars, *containers) if c.requests.get(name))
     inits: list[tuple[int, int]] = []
@@ -120,7 +134,15 @@ def neuron_request(containers: Sequence[Container], init_containers: Sequence[Co
         init_counts=tuple(amount for amount, _ in inits),
         resource=name,
         beside=tuple(beside for _, beside in inits),
+        cores_each=cores_each,
     )
+
+
+def _cores_each(containers: Sequence[Container], name: str) -> int:
+    """Return how many cores each container asks for per device; 0 if the containers differ."""
+    asked = [(c.requests.get(name, 0), c.requests.get(NEURON_CORE, 0)) for c in containers]
+    each = next(cores // devices for devices, cores in asked if devices)
+    return each if all(cores == devices * each for devices, cores in asked) else 0
 
 
 _interned = lru_cache(maxsize=4096)(NeuronRequest)

@@ -105,7 +105,7 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
     Return the annotations with what a pod has been given, without `NEURON_ALLOC_TIME`, which the Binding adds.
 
     The id list has the containers in spec order, because the plugin can only split it so; the ids ascend if the
-    placement made that possible.
+    placement made that possible. A pod that asks for devices and their cores gets both documented lists.
 
     Raises:
         ValueError: the pod asks for no Neuron, or the placement is not one of this request on this machine.
@@ -116,11 +116,12 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
     written = _written(machine, request, placement, pod.neuron_containers)
     if written is None:
         raise ValueError(f"pod {pod.key} asks for {request}, which {placement} on {machine} is not")
-    csv, own = written
+    csv, cores, own = written
     return {
         AWS_NEURON_IDS: csv,
         NEURON_ALLOCATED: "false",
         DOCUMENTED[request.unit]: csv,
+        **({NEURON_CORES: cores} if cores else {}),
         OUR_ALLOCATION: f'{{"node":{_encode(node_name)},{own}',
     }
 
@@ -128,17 +129,23 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
 @memoised(maxsize=4096)
 def _written(
     machine: Machine, request: NeuronRequest, placement: Placement, containers: tuple[str, ...]
-) -> tuple[str, str] | None:
-    """Return the ids with commas, and our own annotation after its node; None if the placement is not legal."""
+) -> tuple[str, str, str] | None:
+    """
+    Return the ids with commas, the cores of devices if they are asked for, and our own annotation after its node.
+
+    None if the placement is not legal.
+    """
     sets = (*placement.containers, *placement.inits)
     counts, wanted = tuple(map(len, (placement.ids, *sets))), (request.total, *request.counts, *request.init_counts)
     cores = core_mask(machine, ids=placement.ids, unit=request.unit)
     if counts != wanted or cores != placement.cores or cores & ~machine.all_cores:
         return None
     listed = [i for ids in placement.containers for i in ids]
-    csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
+    ids = listed if len(listed) == request.total else placement.ids
+    csv, each = ",".join(map(str, ids)), request.cores_each
+    csv_of_cores = ",".join(str(i * each + core) for i in ids for core in range(each))
     by_container = dict(zip(containers, sets, strict=True))
-    return csv, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
+    return csv, csv_of_cores, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
 
 
 @memoised(maxsize=4096)
@@ -150,9 +157,14 @@ def lookup_amounts(request: NeuronRequest, machine: Machine) -> frozenset[tuple[
     with the container's or with the whole pod's is not documented, so both count. For one unit, and for the whole
     machine, it takes the kubelet's choice and looks for no pod (SDK 2.22 and later).
     """
-    bypassing = {1, machine.size(request.unit)}
-    amounts = {*request.counts, *request.init_counts, request.total} - bypassing
-    return frozenset((request.unit, amount) for amount in amounts)
+    each = {request.unit: 1, **({Unit.CORE: request.cores_each} if request.cores_each else {})}
+    amounts = {*request.counts, *request.init_counts, request.total}
+    return frozenset(
+        (unit, amount * times)
+        for unit, times in each.items()
+        for amount in amounts
+        if amount * times not in (1, machine.size(unit))
+    )
 
 
 def has_ids(pod: Pod) -> bool:
@@ -175,6 +187,8 @@ def _cores_of(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> C
         raise _UnreadableError("its node is gone or offers no Neuron")
     if request.unit not in machine.units:
         raise _UnreadableError(f"its node does not serve {request.resource}")
+    if request.cores_each not in (0, machine.cores_per_device):
+        raise _UnreadableError(f"it asks for {request.cores_each} cores per device, which its node does not have")
     if request.total == machine.size(request.unit):
         return machine.all_cores
     return _legal(_ids(pod, request), request=request, machine=machine)

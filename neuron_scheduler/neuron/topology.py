@@ -13,7 +13,8 @@ from itertools import chain
 import attrs
 
 from neuron_scheduler.model.memo import memoised
-from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit, mixed
+from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import MOST_REMEMBERED, FreeIds, ones, runs
@@ -68,8 +69,10 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     run side by side. The text for devices is AWS's, to the letter. A count above what the machine has is not illegal
     but a lack of capacity, which the caller checks first.
     """
-    if request.unit not in machine.units:
+    if not request.units <= machine.units:
         return UNEVEN
+    if request.cores_each not in (0, machine.cores_per_device):
+        return mixed((request.resource, NEURON_CORE))
     _, cell, blocks = _geometry(machine, request.unit)
     longest = 1 if machine.shape is Shape.FLAT else cell
     for count in (*request.counts, *request.init_counts):

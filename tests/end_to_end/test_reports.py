@@ -80,6 +80,6 @@ async def test_the_endpoints(api: RestClient, scheduler: SchedulerProcess) -> No
 async def test_a_pod_that_fails_closed_says_why(api: RestClient, scheduler: SchedulerProcess) -> None:
     """Devices and cores in one pod are refused with a reason, and no autoscaler adds a node."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    condition = await refused(api, "both", neuron=1, neuroncore=2)
+    condition = await refused(api, "both", neuron=2, neuroncore=3)
     assert condition["reason"] == "SchedulerError"
     assert NEURON in condition["message"]

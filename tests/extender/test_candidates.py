@@ -135,7 +135,7 @@ def test_aws_sentence_and_what_eviction_cannot_change() -> None:
     [
         pytest.param(pod(), True, id="without Neuron"),
         pytest.param(pod(refusal="too many labels"), True, id="without Neuron, beyond our limits"),
-        pytest.param(pod(devices=1, cores=1), False, id="devices and cores"),
+        pytest.param(pod(devices=2, cores=3), False, id="devices and cores"),
         pytest.param(pod(devices=1, resource_claims=("claim",)), True, id="kube-scheduler allocates the claims"),
         pytest.param(pod(devices=1, requests={"example.com/other": 1}), True, id="another resource"),
         pytest.param(pod(devices=1, cpu=500_000), False, id="more cpu than there is"),

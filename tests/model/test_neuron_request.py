@@ -99,10 +99,28 @@ def test_no_request() -> None:
     assert neuron_container_names([app()], [sidecar()]) == ()
 
 
+WITH_CORES = Container("c", {NEURON_DEVICE: 4, NEURON_CORE: 8})
+
+
+@pytest.mark.parametrize("name", [NEURON_DEVICE, NEURON_DEVICE_ALIAS])
+def test_devices_with_their_cores(name: str) -> None:
+    """They are a request for devices, which says how many cores each has; Kubernetes counts both."""
+    containers = [app("none"), Container("c", {name: 4, NEURON_CORE: 8})]
+    setup = Container("setup", {name: 16, NEURON_CORE: 32})
+    request = neuron_request(containers, [setup])
+    assert request == NeuronRequest(Unit.DEVICE, (4,), 16, (16,), resource=name, cores_each=2)
+    assert effective_requests(containers, init_containers=[setup])[NEURON_CORE] == 16 * request.cores_each
+    assert neuron_container_names(containers, [setup]) == ("c", "setup")
+
+
 @pytest.mark.parametrize(
     ("containers", "init_containers"),
     [
-        pytest.param([Container("c", {NEURON_DEVICE: 1, NEURON_CORE: 2})], [], id="devices and cores in one container"),
+        pytest.param([Container("c", {NEURON_DEVICE: 2, NEURON_CORE: 3})], [], id="cores of no whole devices"),
+        pytest.param([WITH_CORES, Container("d", {NEURON_DEVICE: 4, NEURON_CORE: 4})], [], id="other cores for each"),
+        pytest.param([WITH_CORES, app(count=1)], [], id="cores in one of two containers"),
+        pytest.param([WITH_CORES], [app(count=2, resource=NEURON_CORE)], id="cores alone in an init container"),
+        pytest.param([WITH_CORES], [app(count=4, resource=NEURON_DEVICE_ALIAS)], id="all three names"),
         pytest.param([app(count=1), app(count=1, resource=NEURON_CORE)], [], id="in two containers"),
         pytest.param([app(count=1)], [app(count=1, resource=NEURON_CORE)], id="in an init container"),
         pytest.param([app(count=1)], [sidecar(count=1, resource=NEURON_DEVICE_ALIAS)], id="two names of devices"),

@@ -292,6 +292,20 @@ def test_amounts_that_the_plugin_looks_for(case: str) -> None:
     assert lookup_amounts(neuron, TRN1) == {(neuron.unit, amount) for amount in amounts}
 
 
+def test_devices_with_their_cores() -> None:
+    """Each documented list has the ids of its resource; the plugin may look for the pod by both amounts."""
+    neuron = NeuronRequest(Unit.DEVICE, (4, 1), 5, cores_each=2)
+    placement = place(TRN1, TRN1.all_cores & ~CoreMask(0b11), neuron)
+    assert placement is not None
+    written = annotations_for(pod=pod(neuron), machine=TRN1, placement=placement, node_name="n1")
+    devices, cores = ([int(number) for number in written[key].split(",")] for key in ("NEURON_DEVS", "NEURON_CORES"))
+    assert written[AWS_NEURON_IDS] == written["NEURON_DEVS"]
+    assert cores == [core for device in devices for core in (2 * device, 2 * device + 1)]
+    assert read(pod(neuron, written), TRN1).cores == placement.cores
+    assert lookup_amounts(neuron, TRN1) == {(Unit.DEVICE, 4), (Unit.DEVICE, 5)} | {(Unit.CORE, n) for n in (2, 8, 10)}
+    assert not lookup_amounts(NeuronRequest(Unit.DEVICE, (16,), 16, cores_each=2), TRN1)
+
+
 def test_a_time_alone_names_no_ids() -> None:
     """The plugin can hand out ids only of a pod that has some, whichever scheduler wrote them."""
     assert not has_ids(pod(TWO, {NEURON_ALLOC_TIME: "1", NEURON_ALLOCATED: "false"}))

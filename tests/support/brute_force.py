@@ -17,6 +17,7 @@ from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Requirement, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
@@ -97,9 +98,16 @@ class World:
         assert request is not None
         init = bool(request.init_counts)
         neuron = NeuronRequest(
-            request.unit, () if init else (count,), count, (count,) if init else (), resource=request.resource
+            request.unit,
+            () if init else (count,),
+            count,
+            (count,) if init else (),
+            resource=request.resource,
+            cores_each=request.cores_each,
         )
         requests = {**self.pending.requests, request.resource: count}
+        if request.cores_each:
+            requests[NEURON_CORE] = count * request.cores_each
         return self.with_pending(neuron=neuron, requests=requests)
 
 

@@ -1,6 +1,7 @@
 """Builders of pods, nodes and machines: a field that a test leaves out has a value on which no decision depends."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -141,15 +142,16 @@ def pod(
 def _containers(
     *, devices: Counts, cores: Counts, alias: Counts, init: Counts
 ) -> tuple[list[Container], list[Container]]:
-    """Return app and init containers, with a container for each kind of Neuron resource."""
+    """Return app and init containers; the counts of all resources at one place are those of one container."""
     kinds = [
         (resource, _tuple(counts))
         for resource, counts in ((NEURON_DEVICE, devices), (NEURON_CORE, cores), (NEURON_DEVICE_ALIAS, alias))
         if any(_tuple(counts))
     ]
     of_init = kinds[0][0] if kinds else NEURON_DEVICE
-    amounts = [(resource, count) for resource, counts in kinds for count in counts] or [(NEURON_DEVICE, 0)]
-    containers = [Container(f"c{i}", _some(resource, count)) for i, (resource, count) in enumerate(amounts)]
+    amounts = zip_longest(*([(resource, count) for count in counts] for resource, counts in kinds), fillvalue=("", 0))
+    requests = [{resource: count for resource, count in each if count} for each in amounts] or [{}]
+    containers = [Container(f"c{i}", each) for i, each in enumerate(requests)]
     return containers, [Container(f"i{i}", _some(of_init, count)) for i, count in enumerate(_tuple(init))]
 
 

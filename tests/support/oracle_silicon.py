@@ -13,7 +13,7 @@ import attrs
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import CPU, MEMORY
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE
 from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -64,8 +64,9 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
             unknown_cores += machine.core_count
         else:
             in_cores = pod.neuron.unit is Unit.CORE
-            unknown_devices += pod.neuron.total
-            unknown_cores += pod.neuron.total * (1 if in_cores else machine.cores_per_device)
+            elsewhere = pod.requests[NEURON_CORE] if NEURON_CORE in pod.requests and not in_cores else 0
+            unknown_devices += pod.neuron.total + elsewhere
+            unknown_cores += pod.neuron.total * (1 if in_cores else machine.cores_per_device) + elsewhere
     return Machinery(machine, free, unknown_devices, unknown_cores, in_between)
 
 

@@ -56,6 +56,8 @@ ASKED: tuple[Mapping[str, Any], ...] = (
     {"devices": (4, 1)},
     {"devices": 1, "init": (4,)},
     {"alias": 2},
+    {"devices": 4, "cores": 8},
+    {"devices": 16, "cores": 64},
 )
 REFUSED: tuple[Mapping[str, Any], ...] = (
     {"refusal": "two names of devices"},
@@ -103,8 +105,9 @@ def some_node(dice: Random, name: str) -> Node:
 
 def bound_pod(dice: Random, name: str) -> Pod:
     """Return a pod on some node, existing or not, with legal, illegal or no ids."""
-    asked = dice.choice((*ASKED, {"devices": 1, "cores": 1}))
-    count = sum(sum(c) if isinstance(c, tuple) else c for key, c in asked.items() if key != "init")
+    asked = dice.choice((*ASKED, {"devices": 1, "cores": 1}, {"devices": 2, "cores": 3}))
+    unit = "cores" if "devices" not in asked else "devices"
+    count = sum(sum(c) if isinstance(c, tuple) else c for key, c in asked.items() if key in (unit, "alias"))
     start = dice.randint(0, 4) * 4
     return pod(
         name,

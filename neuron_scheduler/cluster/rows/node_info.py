@@ -97,7 +97,8 @@ def _may_hold(pod_info: PodInfo, machine: Machine) -> tuple[int, int]:
     if request is None or pod_info.unreadable:
         return machine.devices, machine.core_count
     if request.unit is Unit.DEVICE:
-        return request.total, request.total * machine.cores_per_device
+        apart = request.total * request.cores_each  # the kubelet may have taken cores of other devices
+        return request.total + apart, request.total * machine.cores_per_device + apart
     return request.total, request.total  # at worst every core is on a device of its own
 
 

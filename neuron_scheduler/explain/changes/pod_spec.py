@@ -37,6 +37,7 @@ from neuron_scheduler.explain.changes.refused_pod import (
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement, Taint, Toleration
 from neuron_scheduler.model.wording import few
 from neuron_scheduler.neuron.annotations import runs_of
@@ -84,7 +85,9 @@ def _counts(refused: RefusedPod, request: NeuronRequest) -> tuple[tuple[int, ...
 
 
 def _with_count(pod: Pod, request: NeuronRequest, count: int) -> Pod:
-    requests = {**pod.requests, request.resource: pod.requests.get(request.resource, 0) - request.total + count}
+    more, requests = count - request.total, {**pod.requests}
+    for name, times in ((request.resource, 1), (NEURON_CORE, request.cores_each)):
+        requests[name] = requests.get(name, 0) + more * times
     neuron = attrs.evolve(
         request,
         counts=(count,) if request.counts else (),

@@ -23,6 +23,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import illegal_count, place, served, whole_free_devices
@@ -31,7 +32,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Refusal
-from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, insufficient
+from neuron_scheduler.scheduling.plugins.node_resources_fit import INSUFFICIENT_NEURON, allocatable_of
 
 _NAME: Final = re.compile(r"[-\w.]{1,63}", re.ASCII)  # the API server accepts any text, of any length
 _MOST_NAMED: Final = 3  # nodes with unknown holders that a refusal names
@@ -72,7 +73,7 @@ def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iter
     machines = neuron_topology.machines(view)
     among = machines.keyed & view.live
     for refusal in refusals:
-        if refusal.plugin != neuron_topology.NAME and refusal.reason != insufficient(request.resource):
+        if refusal.plugin != neuron_topology.NAME and refusal.reason not in INSUFFICIENT_NEURON:
             among = less(among, refusal.nodes)
     nodes = otherwise_fitting(cluster, pod, profile, among) if among else NO_NODES
     large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
@@ -137,8 +138,7 @@ def unknown_holder(node_info: NodeInfo, namespace: str | None = None) -> str:
 
 def otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
     """Return the nodes out of `among` that would take the pod if it asked for no Neuron."""
-    name = pod.neuron.resource if pod.neuron is not None else ""
-    requests = {resource: amount for resource, amount in pod.requests.items() if resource != name}
+    requests = {resource: amount for resource, amount in pod.requests.items() if resource not in NEURON_NAMES}
     without = attrs.evolve(pod, neuron=None, requests=requests)
     return fitting(cluster, without, profile.plan(without), among)
 
@@ -198,6 +198,10 @@ def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
 def serves(machine: Machine, request: NeuronRequest) -> str:
     """Return which counts a machine serves; it may serve each count of the request, but not all at once."""
     counts = served(machine, request.unit)
+    if not request.units <= machine.units:
+        return ""
+    if request.cores_each not in (0, machine.cores_per_device):
+        return f"has {machine.cores_per_device} cores per device and not {request.cores_each}"
     if {*request.counts, *request.init_counts} <= {*counts}:
         return "has no sets for all its containers at once"
     return f"serves {_either(counts)}" if counts else ""

@@ -38,7 +38,7 @@ from neuron_scheduler.scheduling.plugins import node_resources_fit
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.plugins.node_rejections import place_on
-from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
+from neuron_scheduler.scheduling.plugins.node_resources_fit import INSUFFICIENT_NEURON, insufficient
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
@@ -355,7 +355,7 @@ def cause_of_pod(refusal: PodRefusal) -> Cause:
 
 def stage(pod: Pod, refusal: Refusal) -> tuple[float, Cause]:
     """Return how far the refused nodes came, and the cause if no nodes came further."""
-    lacks_neuron = pod.neuron is not None and refusal.reason == insufficient(pod.neuron.resource)
+    lacks_neuron = pod.neuron is not None and refusal.reason in INSUFFICIENT_NEURON
     if lacks_neuron:
         cause = Cause.CAPACITY
     else:

@@ -60,6 +60,9 @@ def insufficient(resource: str) -> str:
     return f"Insufficient {resource}"
 
 
+INSUFFICIENT_NEURON: Final = frozenset(map(insufficient, NEURON_NAMES))
+
+
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes where a request exceeds what is free, each resource with a reason of its own."""
     refusals = []

@@ -47,7 +47,10 @@ def test_pods_that_came_before_their_node_are_summed_in_one_pass(monkeypatch: py
         pytest.param(pod("p", cores=3, on="n"), 0b111111111111, (3, 3), id="cores without ids"),
         pytest.param(pod("p", devices=2, on="n", ids=(1,)), 0b111111111111, (2, 4), id="too few ids"),
         pytest.param(pod("p", devices=2, on="n", ids=(5, 6)), 0b111111111111, (2, 4), id="an id beyond the machine"),
-        pytest.param(pod("p", devices=1, cores=1, on="n", ids=(0,)), 0b111111111111, (6, 12), id="a mixed request"),
+        pytest.param(pod("p", devices=2, cores=3, on="n", ids=(0, 1)), 0b111111111111, (6, 12), id="a mixed request"),
+        pytest.param(pod("p", devices=2, cores=4, on="n", ids=(0, 1)), 0b111111110000, (0, 0), id="devices with cores"),
+        pytest.param(pod("p", devices=2, cores=4, on="n"), 0b111111111111, (6, 8), id="and the kubelet chose both"),
+        pytest.param(pod("p", devices=1, cores=3, on="n", ids=(0,)), 0b111111111111, (4, 5), id="with too many"),
     ],
 )
 def test_neuron_usage(pod_info: Pod, free_cores: CoreMask, unknown: tuple[int, int]) -> None:

@@ -272,7 +272,7 @@ def test_no_single_change() -> None:
 
 def test_the_pod_itself() -> None:
     """No change of the cluster helps a pod that can never be bound."""
-    assert answer([trn1()], [], pod(devices=1, cores=1)) == ({}, (NONE_HELPS,))
+    assert answer([trn1()], [], pod(devices=2, cores=3)) == ({}, (NONE_HELPS,))
 
 
 def test_the_cluster_is_as_it_was() -> None:

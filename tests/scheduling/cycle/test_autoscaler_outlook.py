@@ -74,7 +74,7 @@ def test_whether_a_new_node_could_help(pending: Pod, want: bool) -> None:
         pytest.param(pod(devices=16, cpu=10**9), False, id="too little free"),
         pytest.param(pod(resource_claims=("c",)), True, id="a pod we never serve"),
         pytest.param(pod(volume_claims=("c",)), True, id="a pod we do not serve yet"),
-        pytest.param(pod(devices=1, cores=1), True, id="a pod that contradicts itself"),
+        pytest.param(pod(devices=2, cores=3), True, id="a pod that contradicts itself"),
     ],
 )
 def test_a_refusal_says_that_no_new_node_can_help(pending: Pod, want: bool) -> None:

@@ -54,6 +54,21 @@ def trn1(name: str = "a", **keywords: object) -> Node:
             id="too few",
         ),
         pytest.param(
+            [trn1()],
+            [pod("one", cores=1, on="a", ids=(31,))],
+            pod(devices=16, cores=32),
+            "Capacity: 15 Neuron devices free on 1 node, largest free block 8, pod needs 16; 1 Neuron core more on"
+            " devices that others use in part.",
+            id="a core of devices with all their cores",
+        ),
+        pytest.param(
+            [trn1()],
+            [],
+            pod(devices=4, cores=16),
+            "Invalid count: pod needs 4 Neuron devices, trn1.32xlarge has 2 cores per device and not 4.",
+            id="more cores than the devices have",
+        ),
+        pytest.param(
             [trn1("a"), trn1("b")],
             [held("a", *range(16)), held("b", *range(16))],
             pod(devices=4),

@@ -86,10 +86,34 @@ def test_nine_cores_on_inf1() -> None:
         ),
         pytest.param(
             [trn1()],
-            [pod("mixed", devices=1, cores=1, on="trn1")],
+            [pod("mixed", devices=2, cores=3, on="trn1")],
             pod(cores=1),
             "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation.",
             id="a pod whose request cannot be served may hold anything",
+        ),
+        pytest.param([trn1()], [], pod(devices=16, cores=32), ("trn1", (*range(16),)), id="all devices, all cores"),
+        pytest.param(
+            [trn1()],
+            [pod("half", devices=8, cores=16, on="trn1", ids=range(8))],
+            pod(devices=4, cores=8),
+            ("trn1", (8, 9, 10, 11)),
+            id="devices with their cores take no core of others",
+        ),
+        pytest.param(
+            [trn1()],
+            [pod("one", cores=1, on="trn1", ids=(31,))],
+            pod(devices=16, cores=32),
+            "0/1 nodes are available: 1 Insufficient aws.amazon.com/neuroncore.",
+            id="a core that another pod has",
+        ),
+        pytest.param(
+            [trn1()],
+            [],
+            pod(devices=4, cores=16),
+            "0/1 nodes are available: 1 pod asks for aws.amazon.com/neuron and aws.amazon.com/neuroncore: a pod's"
+            " Neuron ids are either devices or cores; ask for aws.amazon.com/neuron or for aws.amazon.com/neuroncore in"
+            " all its containers.",
+            id="cores of devices that have fewer",
         ),
         pytest.param(
             [trn1(neuron_fault="NeuronHealth")],
@@ -242,7 +266,7 @@ def test_counts_of_reasons_may_exceed_the_nodes() -> None:
 
 def test_a_refused_pod_gets_one_reason_for_all_nodes() -> None:
     """A reason about the pod itself is the only one, for all nodes."""
-    got = refusal(cluster_of([trn1("a"), trn1("b")]), pod(devices=1, cores=1))
+    got = refusal(cluster_of([trn1("a"), trn1("b")]), pod(devices=2, cores=3))
     assert got.text.startswith(
         "0/2 nodes are available: pod asks for aws.amazon.com/neuron and aws.amazon.com/neuroncore:"
     )

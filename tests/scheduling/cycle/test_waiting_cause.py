@@ -92,7 +92,7 @@ def holder(on: str, *ids: int) -> Pod:
             id="spread",
         ),
         pytest.param([node("a")], [], pod(volume_claims=("missing",)), Cause.VOLUMES, id="claim"),
-        pytest.param([node("a", TRN1)], [], pod(devices=1, cores=1), Cause.POD, id="devices and cores"),
+        pytest.param([node("a", TRN1)], [], pod(devices=2, cores=3), Cause.POD, id="devices and cores"),
         pytest.param([node("a")], [], pod(resource_claims=("gpu",)), Cause.POD, id="resource claims"),
     ],
 )

@@ -147,7 +147,7 @@ def victims(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] 
         pytest.param(
             [trn1()],
             rows(1, 1, 1, 1),
-            pod(devices=1, cores=1, priority=9),
+            pod(devices=2, cores=3, priority=9),
             f"preemption: 0/1 nodes are available: 1 {NOT_HELPFUL}.",
             id="a pod that is refused whatever the nodes",
         ),
