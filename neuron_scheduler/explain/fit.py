@@ -137,7 +137,7 @@ def _as_a_whole(
     """Place a group, every member of it or none, as a group of its own beside those that exist."""
     fork = placer.fork
     key = attrs.evolve(group.key, name=f"{group.key.name}/{replica}")
-    own = attrs.evolve(group, key=key, least=0, expected=len(parts))
+    own = attrs.evolve(group, key=key, least=len(parts), expected=len(parts))
     pods = [attrs.evolve(_copy_of(fork, part.template, number), group=own) for number, part in enumerate(parts)]
     for pod in pods:
         fork.groups.put(pod)

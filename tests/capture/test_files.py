@@ -136,6 +136,29 @@ def test_what_a_capture_knows_of_pods(tmp_path: Path) -> None:
     assert "default/ended" not in capture.pods
 
 
+@pytest.mark.parametrize(
+    ("version", "spec", "named"),
+    [
+        ("scheduling.x-k8s.io/v1alpha1", {"minMember": 3}, {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}),
+        (
+            "scheduling.k8s.io/v1alpha3",
+            {"schedulingPolicy": {"gang": {"minCount": 3}}},
+            {"schedulingGroup": {"podGroupName": "g"}},
+        ),
+    ],
+)
+def test_a_pod_group(tmp_path: Path, version: str, spec: Any, named: dict[str, Any]) -> None:
+    """Its count is that of the group, and nobody has to have one."""
+    metadata = {"name": "g", "namespace": "default", "uid": "uid-g"}
+    pod_group = {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    member = pod("member", neuron=16, phase="Pending", **named)
+    capture = from_files(written(tmp_path, json.dumps(a_list([node(), member, pod_group]))))
+    (waiting,) = capture.waiting
+    assert waiting.group is not None
+    assert capture.cluster.groups.group(waiting.group.key).least == 3
+    assert not [note for note in capture.notes if "podgroups" in note]
+
+
 def test_pods_without_uids_of_their_own(tmp_path: Path) -> None:
     """A file that was written by hand: no pod takes the place of another, so nothing looks free that is held."""
     pods = [pod(name, ids, neuron=2, nodeName="trn1-a") for name, ids in (("a", "0,1"), ("b", "2,3"), ("c", "4,5"))]
