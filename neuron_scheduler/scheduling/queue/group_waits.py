@@ -28,7 +28,7 @@ class _Waiting:
     Attributes:
         since: when the first of them came.
         held: whether there were too few at the last look.
-        half_bound: whether some members had a node at the last look, but too few.
+        half_bound: whether all members existed at the last look, and some had a node, but too few.
         count: how many members, placed or not, existed at the last look.
         least: what it needed at the last look.
         tried: when the group may be tried.
@@ -84,7 +84,7 @@ class GroupWaits:
         return waiting is not None and waiting.held
 
     def is_half_bound(self, key: GroupKey) -> bool:
-        """Return whether some members of a group had a node at the last look, but too few."""
+        """Return whether all members of a group existed at the last look, and some had a node, but too few."""
         waiting = self._waiting.get(key)
         return waiting is not None and waiting.half_bound
 
@@ -101,7 +101,7 @@ class GroupWaits:
         waiting.least = group.least
         waiting.count = len(self.groups.members(key))
         waiting.held = group.awaits and waiting.count < group.least
-        waiting.half_bound = 0 < self.groups.placed(key) < group.size
+        waiting.half_bound = 0 < self.groups.placed(key) < group.size <= waiting.count
         if waiting.count < count and waiting.tried <= now and not group.least:
             waiting.tried = now + BURST_PAUSE
         return waiting.held != held or (not held and (waiting.count < count or waiting.least != least))

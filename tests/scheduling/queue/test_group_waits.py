@@ -296,7 +296,7 @@ def test_a_refused_group_keeps_its_turn_and_gets_no_better_one() -> None:
     ("group", "bound", "first"),
     [
         *((THREE, bound, bound == 2) for bound in (0, 2, 3, 4)),
-        *((EIGHT, bound, bound == 7) for bound in (7, 8)),
+        *((EIGHT, bound, bound == 7) for bound in (4, 7, 8)),  # of four and three more, one does not exist
         *((RECIPE, bound, bound == 3) for bound in (3, 4)),
         (BY_NAME, 1, False),
     ],
