@@ -380,26 +380,32 @@ class SchedulingLoop:
         """
         members = [queued, *self.queue.companions(key)]
         self.queue.keep_events(queued)
+        await self._list_ended()
+        started, commitments = self.clock(), list[Commitment]()
         try:
-            started = self.clock()
-            await self._list_ended()
             members = [member for member in members if self.queue.holds(member)]
-            if not members:
-                return []
-            profile, gang = self.profiles[queued.pod.scheduler_name], gang_of(self.cluster, [m.pod for m in members])
-            found: Plan | GroupRefused | FitError | None = complaint_about(self.cluster, gang)
-            if found is None:
-                found = await run_in_turns(planned(self.cluster, gang, profile, self._warmup), self.clock)
-            if isinstance(found, Plan):
-                return self._assume_group(members, found, gang, started)
-            refused = found if isinstance(found, FitError) else found.fit_error(gang)
-            self._group_unschedulable(members, gang, refused, started)
+            if members:
+                commitments = await self._decide_group(queued, members, started)
         except ChangedError:
             for member in members:
                 self.queue.failed(member, self.clock())
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
                 self.attempt_crashed(member, error)
+        if not commitments:
+            self.queue.groups.charge(key.namespace, self.clock() - started, self.clock())
+        return commitments
+
+    async def _decide_group(self, queued: QueuedPod, members: list[QueuedPod], started: float) -> list[Commitment]:
+        """Return what is to be written for a group's members; none if they are refused, and told so."""
+        profile, gang = self.profiles[queued.pod.scheduler_name], gang_of(self.cluster, [m.pod for m in members])
+        found: Plan | GroupRefused | FitError | None = complaint_about(self.cluster, gang)
+        if found is None:
+            found = await run_in_turns(planned(self.cluster, gang, profile, self._warmup), self.clock)
+        if isinstance(found, Plan):
+            return self._assume_group(members, found, gang, started)
+        refused = found if isinstance(found, FitError) else found.fit_error(gang)
+        self._group_unschedulable(members, gang, refused, started)
         return []
 
     def _assume_group(self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float) -> list[Commitment]:

@@ -358,3 +358,23 @@ async def test_a_held_group_keeps_no_space() -> None:
         await until(lambda: world.queue.count(Place.BACKOFF) == 1)
     assert world.nodes == {"m0": "n0"}
     assert not world.cluster.has_nominations
+
+
+@pytest.mark.parametrize("end", ["bound", "refused", "changed", "crashed"])
+async def test_an_attempt_that_binds_nobody_is_paid_back(end: str) -> None:
+    """Another group of the namespace waits for 20 times as long as it took, and not after one that is bound."""
+    world = jobs_on(3 if end == "refused" else 4, *MEMBERS)
+
+    def happen() -> None:
+        world.now = 0.01
+        if end == "changed":
+            world.see("m2", labels={"new": "label"})
+        if end == "crashed":
+            raise RuntimeError(end)
+
+    async with running(world):
+        with at_the_end_of_a_plan(happen):
+            await until(lambda: not world.queue.count(Place.ACTIVE) and not world.queue.count(Place.IN_FLIGHT))
+        other = attrs.evolve(KEY, name="other")
+        world.see("other", group=PodGroup(other, expected=1))
+        assert world.queue.groups.not_before(other, world.now) == pytest.approx(0.0 if end == "bound" else 0.21)

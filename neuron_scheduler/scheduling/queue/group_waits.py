@@ -4,6 +4,9 @@ The waiting members of each group: which of them are held until there are enough
 A declared group is held below its count. An inferred one is never held, but its members are created in a burst, and the
 first alone would choose a place for one: its first try waits until no new member has come for a second. When one goes,
 the others wait as long: it may be created again, or all of them may be on their way out.
+
+An attempt that binds nobody is paid back in pauses: what it took, twenty times over, passes before the next attempt at
+a group of the same namespace, a new one too. Its groups take turns, so each waits for its own turn only once.
 """
 
 from typing import Final
@@ -18,6 +21,10 @@ BURST_PAUSE: Final = 1.0
 """Seconds without a member that comes or goes after which an inferred group is tried."""
 LONGEST_BURST: Final = 3.0
 """Seconds after its first member at which it is tried in any case."""
+PAYBACK: Final = 20.0
+"""How many times as long as an attempt in vain the pause after it is: groups in vain use 5 % of the time."""
+LONGEST_TURN: Final = 10.0
+"""Seconds for which a group waits for its turn at most."""
 
 
 @attrs.define(eq=False)
@@ -32,6 +39,7 @@ class _Waiting:
         count: how many members, placed or not, existed at the last look.
         least: what it needed at the last look.
         tried: when the group may be tried.
+        turn: when it is its turn in its namespace; 0 if it does not wait for one.
         pods: by uid.
     """
 
@@ -41,7 +49,22 @@ class _Waiting:
     count: int = 0
     least: int = 0
     tried: float = 0.0
+    turn: float = 0.0
     pods: dict[str, QueuedPod] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class _Debt:
+    """
+    What the groups of a namespace have used of the time in vain.
+
+    Attributes:
+        paid: when it will have been paid back, and the groups that wait for their turns will have had them.
+        pause: seconds for the last attempt, and for each of those turns.
+    """
+
+    paid: float
+    pause: float = 0.0
 
 
 @attrs.define(eq=False)
@@ -55,6 +78,7 @@ class GroupWaits:
 
     groups: Groups
     _waiting: dict[GroupKey, _Waiting] = attrs.field(factory=dict)
+    _debts: dict[str, _Debt] = attrs.field(factory=dict)  # by namespace
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float) -> None:
         """Add a pod to its group."""
@@ -106,10 +130,24 @@ class GroupWaits:
             waiting.tried = now + BURST_PAUSE
         return waiting.held != held or (not held and (waiting.count < count or waiting.least != least))
 
-    def not_before(self, key: GroupKey) -> float:
-        """Return when the members of a group may be tried."""
-        waiting = self._waiting.get(key)
-        return 0.0 if waiting is None else waiting.tried
+    def charge(self, namespace: str, seconds: float, now: float) -> None:
+        """Have an attempt paid back that has bound nobody."""
+        self._debts = {name: debt for name, debt in self._debts.items() if debt.paid > now}
+        debt, pause = self._debts.setdefault(namespace, _Debt(now)), min(PAYBACK * seconds, LONGEST_TURN)
+        debt.paid = max(debt.paid + pause - debt.pause, now + pause)
+        debt.pause = pause
+
+    def not_before(self, key: GroupKey, now: float) -> float:
+        """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
+        waiting, debt = self._waiting.get(key), self._debts.get(key.namespace)
+        if waiting is None or waiting.tried > now:
+            return 0.0 if waiting is None else waiting.tried
+        if 0.0 < waiting.turn <= now:
+            waiting.turn = 0.0
+        elif not waiting.turn and debt is not None and debt.paid > now:
+            waiting.turn = min(debt.paid, now + LONGEST_TURN)
+            debt.paid = waiting.turn + debt.pause
+        return waiting.turn
 
     def counts(self) -> dict[str, int]:
         """Return how many groups are held because they have too few members, and how many are refused."""

@@ -324,7 +324,8 @@ class SchedulingQueue:
 
     def next_time(self) -> float | None:
         """Return from when `pop` could return a pod without an event; None if never."""
-        if self._unschedulable.to_go_on or not self._unschedulable.evaluated:
+        left = self._unschedulable.to_go_on or self._places.counts[Place.ACTIVE]
+        if left or not self._unschedulable.evaluated:
             return -math.inf
         times = [time for time in (self._places.backoff.next_time(),) if time is not None]
         if self._unschedulable:
@@ -383,15 +384,17 @@ class SchedulingQueue:
         self._places.put(queued, place)
 
     def _taken(self, now: float) -> QueuedPod | None:
-        """Take the best pod that is worth a try, if there is one."""
-        while (queued := self._places.first()) is not None:
+        """Take the best pod that is worth a try, if there is one; only some in one step are put off."""
+        put_off = 0
+        while put_off < AT_ONCE and (queued := self._places.first()) is not None:
             group = queued.pod.group
             if group is not None:
-                queued.not_before = self.groups.not_before(group.key)
+                queued.not_before = self.groups.not_before(group.key, now)
             if group is not None and self.groups.is_held(group.key):
                 self._move(queued, Place.GATED)  # it was in flight when it was to be held
             elif queued.not_before > now:
                 self._places.back_off(queued, "PodGroupIncomplete")
+                put_off += 1
             elif self._unschedulable.is_worth_a_try(queued):
                 self._take(queued)
                 return queued

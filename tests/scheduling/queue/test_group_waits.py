@@ -1,6 +1,8 @@
 """Groups in the queue: which members are held, how long the others wait for more, and who is tried together."""
 
 import cProfile
+import math
+from collections import Counter
 from typing import Any
 
 import attrs
@@ -367,3 +369,93 @@ def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
     assert world.queue.pop(0.5) is None
     assert names(world.trial(1.0)) == {"a", "b", "c"}
     assert {member.place for member in members} == {Place.IN_FLIGHT}
+
+
+def tries_of(world: Fed, groups: int, *, seconds: float, until: float, churn: bool = False) -> Counter[str]:
+    """
+    Have groups of two refused again and again, each in so many seconds; return how often each was tried.
+
+    An event that may help all of them comes at any time. A group that churns is deleted when it was refused, and comes
+    again with another name.
+    """
+    tries, now, born = Counter[str](), 0.0, groups
+
+    def come(number: int, now: float) -> None:
+        group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", f"g{number}"), least=2, expected=2)
+        for member in "ab":
+            world.see(f"g{number}-{member}", now, group)
+
+    for number in range(groups):
+        come(number, now)
+    while now < until:
+        world.queue.note(GONE)
+        queued = world.queue.pop(now)
+        if queued is None:
+            now += 0.001
+            continue
+        assert queued.pod.group is not None
+        name = queued.pod.group.key.name
+        members = [queued, *world.queue.companions(queued.pod.group.key)]
+        assert len(members) == 2
+        tries[name] += 1
+        now += seconds
+        world.queue.group_unschedulable(members, FIT, now, cause=Cause.CAPACITY)
+        world.queue.groups.charge("default", seconds, now)
+        if churn:
+            for member in "ab":
+                world.lose(f"{name}-{member}", now)
+            come(born, now)
+            born += 1
+    return tries
+
+
+@pytest.mark.parametrize("churn", [False, True])
+@pytest.mark.parametrize("groups", [1, 24])
+def test_groups_in_vain_use_a_twentieth_of_the_time(groups: int, churn: bool) -> None:
+    """However many there are, and whether they come anew; each has its turn."""
+    tries = tries_of(Fed(), groups, seconds=0.005, until=20.0, churn=churn)
+    assert 0.035 < tries.total() * 0.005 / 20.0 <= 1 / 20
+    assert max(tries.values()) - min(tries.values()) <= 2
+
+
+def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
+    """A millisecond is paid back in twenty; other namespaces do not wait, and neither do pods without a group."""
+    world = fed("a", "b", "c")
+    world.refuse(0.0)
+    world.queue.groups.charge("default", 0.001, 0.0)
+    other = PodGroup(GroupKey(Dialect.COSCHEDULING, "other", "train"), least=2, expected=2)
+    for name in ("single", "x", "y"):
+        world.see(name, group=None if name == "single" else other)
+    world.queue.note(GONE)
+    assert popped(world.queue, 0.019).pod.name == "single"
+    assert names(world.trial(0.019)) == {"x", "y"}
+    assert world.queue.pop(0.019) is None
+    assert world.queue.next_time() == pytest.approx(0.020)
+    assert names(world.trial(0.020)) == {"a", "b", "c"}
+
+
+def test_no_turn_is_further_away_than_ten_seconds() -> None:
+    """An attempt that took a minute, on a machine that stood still, and 300 groups that come after it."""
+    world = Fed()
+    world.queue.groups.charge("default", 60.0, 0.0)
+    for number in range(300):
+        world.see(f"{number}", group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", f"{number}"), expected=1))
+    while world.queue.next_time() == -math.inf:
+        assert world.queue.pop(0.0) is None
+    assert world.queue.next_time() == 10.0
+    assert len([world.trial(10.0) for _ in range(300)]) == 300
+
+
+def test_few_pods_are_put_off_in_one_step() -> None:
+    """A thousand members that have to wait for their turn are looked at in many calls, and the next one is due."""
+    world = Fed()
+    world.queue.groups.charge("default", 1.0, 0.0)
+    many = PodGroup(TRAIN, least=1000, expected=1000)
+    for number in range(1000):
+        world.see(f"{number}", group=many)
+    calls = 0
+    while world.queue.next_time() == -math.inf:
+        assert world.queue.pop(0.0) is None
+        calls += 1
+        assert world.queue.count(Place.BACKOFF) <= calls * 64
+    assert (world.queue.count(Place.BACKOFF), calls) == (1000, 16)

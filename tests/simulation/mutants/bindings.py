@@ -155,7 +155,7 @@ MUTANTS: Final = (
             Edit(
                 "controllers.binding_cycle",
                 """
-                            self._conclude(commitment, await self._bind(commitment))
+                            self._conclude(commitment, await self._bind(commitment) if found is None else found)
 
                 async def _resolve(self, doubt: _Doubt) -> None:
                 """,
