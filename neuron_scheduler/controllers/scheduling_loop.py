@@ -129,10 +129,10 @@ class QueuedAttempt:
         loop.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
         log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
         if loop.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
-            self._keep(commitment)
-            if refusal.until_changed:
+            if refusal.until_changed:  # it may never change, so nothing is kept for it
                 loop.queue.unschedulable(self.queued, frozenset({BINDER}), now)
             else:
+                self._keep(commitment)
                 loop.queue.failed(self.queued, now)
             loop.reporter.failed(pod, refusal.message)
 

@@ -178,10 +178,10 @@ async def test_a_group_that_is_held_again_during_the_plan_is_not_bound() -> None
         assert (world.tried, world.nodes) == ([], {})
 
 
-OUTCOMES = [Refused(500, "no", retryable=True), UNTIL_CHANGED, Fenced()]
+OUTCOMES = [Refused(500, "no", retryable=True), Fenced()]
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES, ids=["refused", "too large", "fenced"])
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=["refused", "fenced"])
 async def test_the_space_of_a_member_that_is_not_bound_is_kept(outcome: BindOutcome) -> None:
     """An older rival does not get it; the member does, and comes first."""
     world = jobs_on(4, *MEMBERS, outcomes={"m1": outcome})
@@ -199,6 +199,16 @@ async def test_the_space_of_a_member_that_is_not_bound_is_kept(outcome: BindOutc
         await until(lambda: "m1" in world.bound())
     assert world.nodes["m1"] == free
     assert "rival" not in world.nodes
+
+
+async def test_no_space_is_kept_for_a_member_that_cannot_be_bound_as_it_is() -> None:
+    """A pod whose annotations are too large may stay so for ever."""
+    world = jobs_on(4, *MEMBERS, outcomes={"m1": UNTIL_CHANGED})
+    async with running(world):
+        await until(lambda: world.count("m1") == 1 and len(world.bound()) == 3)
+        world.see("rival", group=None)
+        world.scheduler.wake()
+        await until(lambda: "rival" in world.bound())
 
 
 async def test_no_space_is_kept_where_no_member_has_a_node() -> None:
