@@ -17,7 +17,10 @@ from neuron_scheduler.app import App, ProcessState
 from neuron_scheduler.controllers import leader_elector
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects.base import Resource
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
+from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
@@ -364,3 +367,29 @@ async def test_many_nodes_with_unknown_holders_are_one_series() -> None:
         world.deliver(world.parts.pods, "ADDED", pod_manifest(f"u{number}", neuron=2, nodeName=f"m{number}"))
     by_node = ProcessState(world.parts).read().unknown_holders_by_node
     assert (len(by_node), by_node["(others)"], sum(by_node.values())) == (21, 10, 30)
+
+
+async def test_pod_groups_stop_nothing(free_tcp_port: int) -> None:
+    """A kind that comes later is watched, too; although its list fails, the replica is ready and schedules."""
+    looks: list[list[Resource[PodGroupObject]]] = [[], [POD_GROUPS[-1]]]
+
+    async def served(_: Client) -> list[Resource[PodGroupObject]]:
+        return looks.pop(0) if len(looks) > 1 else looks[0]
+
+    changes: dict[str, Any] = {"served_pod_groups": served, "LOOK_FOR_POD_GROUPS": 0.01, "POD_GROUPS_WITHIN": 0.0}
+    with mock.patch.multiple(app, **changes):
+        async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:
+            tasks.start_soon(running.run)
+            await running.scheduling()
+            with anyio.fail_after(PATIENCE):
+                while Dialect.COSCHEDULING not in running.app.parts.cluster.groups.watched:
+                    await anyio.lowlevel.checkpoint()
+            url = f"http://127.0.0.1:{free_tcp_port}/readyz"
+            async with aiohttp.ClientSession(trust_env=False) as session, session.get(url) as answer:
+                assert answer.status == 200
+            running.server.create(pod_manifest("alone", neuron=1))
+            with anyio.fail_after(PATIENCE):
+                while not running.app.parts.cluster.pod_count:
+                    await anyio.lowlevel.checkpoint()
+            running.signal()
+            assert await running.end() == ""

@@ -12,7 +12,7 @@ from neuron_scheduler.capture.collection import Capture, Collection
 from neuron_scheduler.capture.documents import Kind, content, objects
 from neuron_scheduler.kube.objects.base import Decoded, Encoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
-from neuron_scheduler.kube.objects.pod_groups import POD_GROUP
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.telemetry.errors import ConfigurationError
@@ -44,8 +44,8 @@ def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Cap
 def _check(collection: Collection) -> None:
     if not collection.has(NODES):
         raise ConfigurationError(f"{collection.source}: there is no node in it; write the file with `{COMMAND}`")
-    needed = [resource for resource in collection.resources if resource.kind != POD_GROUP]
-    missing = [resource.name for resource in needed if not collection.has(resource)]
+    lacks = (resource for resource in collection.resources if not collection.has(resource))
+    missing = [resource.name for resource in lacks if resource not in POD_GROUPS]
     if PODS.name in missing:
         collection.note("the files have no pods, so every device looks free")
         missing.remove(PODS.name)

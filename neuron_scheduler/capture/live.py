@@ -17,7 +17,7 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
-from neuron_scheduler.kube.objects.pod_groups import POD_GROUP
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
@@ -59,7 +59,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
     served = await served_pod_groups(client)
     async with anyio.create_task_group() as tasks:
         for resource in collection.resources:
-            if resource not in NEEDED and (resource.kind != POD_GROUP or resource in served):
+            if resource not in NEEDED and (resource not in POD_GROUPS or resource in served):
                 tasks.start_soon(read_kind, resource)
     await read_kind(PODS)  # last, as the process does: a pod comes after what it refers to
     return collection.capture()
@@ -69,7 +69,7 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
     try:
         for decoded in await listed(client, resource):
             collection.add(resource, decoded)
-        if resource.kind == POD_GROUP:
+        if resource in POD_GROUPS:
             collection.cluster.groups.watched.add(Dialect(resource.group))
     except ApiError as error:
         if error.unauthorized:
@@ -120,6 +120,6 @@ def _meaning(resource: Resource[Any]) -> str:
         return "namespace selectors of pod affinity match no namespace by its labels"
     if resource in STORAGE:
         return "answers about pods with volumes may be wrong"
-    if resource.kind == POD_GROUP:
+    if resource in POD_GROUPS:
         return "of groups only what their pods say counts"
     return "a pod may be spread over nodes differently"

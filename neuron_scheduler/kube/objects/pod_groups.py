@@ -18,8 +18,6 @@ from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.groups.coscheduling import MOST
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, PodGroupObject
 
-POD_GROUP: Final = "PodGroup"
-
 
 class _PodGroup(wire.Wire):
     metadata: wire.ObjectMeta
@@ -40,7 +38,7 @@ def _read(struct: _PodGroup, *, dialect: Dialect) -> PodGroupObject:
 def _resource(group: str, version: str) -> Resource[PodGroupObject]:
     return Resource(
         path=f"/apis/{group}/{version}/podgroups",
-        kind=POD_GROUP,
+        kind="PodGroup",
         shape=_PodGroup,
         read=partial(_read, dialect=Dialect(group)),
         order=attrgetter("group.key.namespace", "group.key.name", "uid"),

@@ -116,7 +116,7 @@ class GroupWaits:
         """
         Look at a group; return whether those that wait are to be tried or held, unlike at the last look.
 
-        They are tried when there are enough of them, and when a member has gone: the others may fit without it.
+        They are tried when there are enough of them, when a member has gone, and when another count is said.
         """
         waiting = self._waiting.get(key)
         if waiting is None:
