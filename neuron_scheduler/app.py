@@ -204,30 +204,26 @@ class App:
         It has started after the first look. Pods are scheduled without it: then only what they say counts.
         """
         watched, warned = set[str](), logs.Once()
-        await self._look_for_pod_groups(services, watched, warned)
-        task_status.started()
         while True:
+            for resource in await served_pod_groups(self.client):
+                if resource.group in watched:
+                    continue
+                lacking = await reviews.missing(self.client, reviews.watching([resource]))
+                if not lacking:
+                    watched.add(resource.group)
+                    informer = pod_group_informer(self.parts, self.client, self.metrics, resource)
+                    services.start_soon(informer.run)
+                    with anyio.move_on_after(POD_GROUPS_WITHIN):
+                        await informer.synced.wait()
+                elif warned(resource.group):
+                    log.error(
+                        "The API server does not allow PodGroups to be watched; pods are scheduled all the same",
+                        missing=", ".join(lacking),
+                        hint="apply manifests/base/rbac.yaml or the chart",
+                    )
+            task_status.started()
+            task_status = anyio.TASK_STATUS_IGNORED  # it may be told once
             await anyio.sleep(LOOK_FOR_POD_GROUPS)
-            await self._look_for_pod_groups(services, watched, warned)
-
-    async def _look_for_pod_groups(self, services: TaskGroup, watched: set[str], warned: logs.Once) -> None:
-        """Start an informer for each group of the API that is served, that we may read, and that has none yet."""
-        for resource in await served_pod_groups(self.client):
-            if resource.group in watched:
-                continue
-            lacking = await reviews.missing(self.client, reviews.watching([resource]))
-            if not lacking:
-                watched.add(resource.group)
-                informer = pod_group_informer(self.parts, self.client, self.metrics, resource)
-                services.start_soon(informer.run)
-                with anyio.move_on_after(POD_GROUPS_WITHIN):
-                    await informer.synced.wait()
-            elif warned(resource.group):
-                log.error(
-                    "The API server does not allow PodGroups to be watched; pods are scheduled all the same",
-                    missing=", ".join(lacking),
-                    hint="apply manifests/base/rbac.yaml or the chart",
-                )
 
     async def _become_candidate(self, services: TaskGroup) -> bool:
         """Become a candidate for the Lease, and return whether this replica leads already."""

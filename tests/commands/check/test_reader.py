@@ -159,6 +159,22 @@ async def test_rights_of_the_service_account() -> None:
     assert sum("subjectaccessreviews" in path for path in server.requests) == len(rights) > 2 * len(WATCHED)
 
 
+async def test_pod_groups_where_they_are_served() -> None:
+    """They are read, and the rights for them are reviewed; elsewhere nobody needs one."""
+    prefix = "/apis/scheduling.x-k8s.io/v1alpha1"
+    pod_group = {"metadata": {"name": "train", "namespace": "ml", "uid": "u"}, "spec": {"minMember": 3}}
+    async with listing(
+        lists={DEPLOYMENTS: [OURS], f"{prefix}/podgroups": [pod_group]},
+        objects={prefix: {"resources": [{"name": "podgroups"}]}},
+        denied=frozenset({"watch podgroups"}),
+    ) as server:
+        snapshot = await read(server)
+    assert isinstance(snapshot.rights, dict)
+    lacking = [right for right, allowed in snapshot.rights.items() if not allowed]
+    assert lacking == ["watch podgroups.scheduling.x-k8s.io"]
+    assert [each.group.least for each in snapshot.pod_groups] == [3]
+
+
 async def test_nothing_is_read_of_asking_where_nobody_asks() -> None:
     """The person who checks needs no right for what is not used."""
     async with listing(lists={DEPLOYMENTS: [OURS]}) as server:

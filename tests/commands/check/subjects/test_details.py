@@ -22,7 +22,7 @@ from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, 
 from neuron_scheduler.commands.check.subjects.nodes import Machines, has_neuron_type, machines
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Unread
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, PodGroupObject
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
     BEFORE,
@@ -319,6 +319,15 @@ def test_a_launcher_counts_and_members_that_were_just_created_are_waited_for() -
     assert groups_found(*workers, taken=2600.0) == groups_found(*workers, THEIRS) == {"groups": ()}
     inferred = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "ml", "serve"), expected=3)
     assert groups_found(ours("leader", group=inferred)) == {"groups": ()}
+
+
+def test_a_pod_group_has_the_count() -> None:
+    """Where there are PodGroups, a pod that has none waits for its own."""
+    member, objects = ours("w", group=PodGroup(TRAIN.key)), (PodGroupObject("u", TRAIN),)
+    assert groups_found(member, pod_groups=objects) == {"group-incomplete": ("ml/train: 1 of 3",)}
+    other = (PodGroupObject("u", PodGroup(attrs.evolve(TRAIN.key, name="other", title="other"), 3, 3)),)
+    assert groups_found(member, pod_groups=other) == {"group-incomplete": ("ml/train: no PodGroup",)}
+    assert groups_found(member) == {"groups": ()}
 
 
 def test_only_members_that_wait_for_us_matter() -> None:
