@@ -22,6 +22,7 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
+    NodeSelectorTerm,
     Operator,
     PodAffinityTerm,
     Requirement,
@@ -124,7 +125,7 @@ def assumed(cluster: Cluster, pod: Pod, decision: Decision) -> Iterator[None]:
 def some_world(dice: Random) -> World:
     """Return a cluster of at most six nodes, and a group of at most six members."""
     nodes = [_node(dice, name, number) for number, name in enumerate("abcdef"[: dice.randint(1, 6)])]
-    kinds = [_kind(dice, number) for number in range(dice.choice([1, 1, 2, 3]))]
+    kinds = [_kind(dice, number, [each.name for each in nodes]) for number in range(dice.choice([1, 1, 2, 3, 5]))]
     size, claims = dice.choice([1, 2, 3, 3, 4, 4, 5, 6]), dice.random() < 0.1
     topology = dice.choice(_KEYS) if dice.random() < 0.3 else ""
     least = min(dice.choice([0, 1, 2, 3, 4, 6]), size)
@@ -180,11 +181,14 @@ def _node(dice: Random, name: str, number: int) -> Node:
     )
 
 
-def _kind(dice: Random, number: int) -> dict[str, Any]:
-    """Return what members of one kind have in common."""
+def _kind(dice: Random, number: int, names: Sequence[str]) -> dict[str, Any]:
+    """Return what members of one kind have in common; some take only some nodes."""
     term = PodAffinityTerm(dice.choice(_KEYS), dice.choice([_MEMBERS, _FIRSTS]), frozenset({"default"}))
     spread = SpreadConstraint(dice.choice([HOSTNAME_LABEL, ZONE_LABEL]), 1, hard=True, selector=_MEMBERS)
     asked = {"anti_affinity": term, "affinity": term, "spread": spread, "tolerations": Toleration(exists=True)}
-    some = {key: (value,) for key, value in asked.items() if dice.random() < 0.18}
+    some: dict[str, Any] = {key: (value,) for key, value in asked.items() if dice.random() < 0.18}
+    if dice.random() < 0.4:
+        chosen = Requirement(HOSTNAME_LABEL, Operator.IN, tuple(dice.sample(names, dice.randint(1, len(names)))))
+        some["required_terms"] = (NodeSelectorTerm((chosen,)),)
     ports = {"host_ports": (HostPort("TCP", 80),)} if dice.random() < 0.15 else {}
     return {**dice.choice(_ASKED), **some, **ports, "labels": {"job": "train", "role": str(number)}}

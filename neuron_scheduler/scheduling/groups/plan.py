@@ -25,9 +25,9 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.scheduling.cycle.filters import fitting
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, NoNode, fit_error, select_node
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
-from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused
+from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused, size_of
 from neuron_scheduler.scheduling.groups.regions import (
     ANYWHERE,
     LEVELS,
@@ -35,13 +35,13 @@ from neuron_scheduler.scheduling.groups.regions import (
     Domain,
     Region,
     Regions,
+    Rooms,
     alone,
     fixed_domains,
     nodes_in,
     regions,
     room_of,
     rooms_for,
-    takes_whole,
 )
 from neuron_scheduler.scheduling.plugins import super_blocks
 from neuron_scheduler.scheduling.plugins.contract import Preference, Refusal
@@ -53,11 +53,13 @@ _AT_ONCE: Final = 16
 """Members that are looked at, or taken back, in one step."""
 _FEW: Final = 16
 """Up to so many small members are placed without counting for how many there is room."""
+_MOST_KINDS: Final = 8
+"""Kinds of members for which the room is counted."""
 _MOST_RENUMBERED: Final = 3
 """Times that the regions are counted again for one group."""
-MOST_DECISIONS: Final = 4_000
-"""Decisions of a search for one group; what it has not found then counts as not to be had."""
-MOST_SEARCHED: Final = 64
+MOST_DECISIONS: Final = 400
+"""Decisions for one group, beside one for each member; what has not been found then counts as not to be had."""
+MOST_SEARCHED: Final = 8
 """Members of the largest group that is searched for."""
 _NO_PLUGIN: Final = frozenset[str]()  # a signature for plugins that look at no labels
 
@@ -83,8 +85,6 @@ def planned(
     trial = Trial(cluster)
     try:
         kinds = yield from _kinds(cluster, gang)
-        for pod in {kinds[pod.uid]: pod for pod in gang.waiting}.values():
-            yield from warmup.of(cluster, pod, profile)
         return (yield from _Planner(trial, gang, profile, warmup, kinds).run())
     except ChangedError:
         yield from _undone(trial, 0)
@@ -142,7 +142,9 @@ class _Planner:
     warmup: IndexWarmup
     kinds: Mapping[str, _Kind]
     kept: int = 0
+    _nodes: dict[_Kind, NodeSet] = attrs.field(factory=dict)
     _tried: dict[Domain | None, None] = attrs.field(factory=dict)
+    _main: int = -1
     _best: int = -1
     _best_region: Region | None = None
     _by_place: dict[str, Profile] = attrs.field(factory=dict)
@@ -159,75 +161,127 @@ class _Planner:
         if not enough and self.kept:
             yield from _undone(self.trial, 0)
             self.kept = 0
+            self._nodes.clear()
             enough = yield from self._enough()
+        enough = enough or (yield from self._found())
         return (yield from (self._with_the_others() if enough else self._refused()))
 
     def _enough(self) -> Generator[None, None, bool]:
-        """Place all members beside those that are kept, or as many as there must be; return whether that succeeds."""
-        rest = self.gang.waiting[self.kept :]
-        for wanted in dict.fromkeys((len(rest), max(self.gang.missing - self.kept, 0))):
-            if not wanted:
+        """Place as many members as there must be beside those that are kept, or more; return whether that succeeds."""
+        rest = yield from self._choosiest_first(self.gang.waiting[self.kept :])
+        needed = max(self.gang.missing - self.kept, 0)
+        for wanted in dict.fromkeys((len(rest), max(needed, 1)) if rest else ()):
+            if (yield from self._placed_in_a_region(rest, wanted, max(needed, 1))):
                 return True
-            if (yield from self._placed_in_a_region(rest, wanted)) or (yield from self._found(rest, wanted)):
-                return True
-        return False
+        return not needed
 
-    def _placed_in_a_region(self, rest: Sequence[Pod], wanted: int) -> Generator[None, None, bool]:
+    @property
+    def _most(self) -> int:
+        return len(self.gang.waiting) + MOST_DECISIONS
+
+    @property
+    def _may_go_on(self) -> bool:
+        return self.trial.decisions < self._most
+
+    def _choosiest_first(self, pods: Sequence[Pod]) -> Generator[None, None, Sequence[Pod]]:
+        """Return pods in the order in which they are placed: if they differ, those first that fewest nodes take."""
+        kinds = self._by_kind(pods)
+        if len(kinds) < 2:  # equal ones need no count
+            return pods
+        counts = dict[_Kind, int]()
+        for first, *_ in kinds:
+            counts[self.kinds[first.uid]] = (yield from self._nodes_for(first)).bit_count()
+        nomination = self.cluster.nomination
+        return sorted(pods, key=lambda pod: (nomination(pod.uid) is None, counts[self.kinds[pod.uid]]))
+
+    def _nodes_for(self, pod: Pod) -> Generator[None, None, NodeSet]:
+        """Return the nodes that take a pod by itself."""
+        kind = self.kinds[pod.uid]
+        if kind not in self._nodes:
+            by_itself = alone(pod)
+            yield from self.warmup.of(self.cluster, by_itself, self.profile)
+            with self.cluster.without_nomination(pod.uid):
+                self._nodes[kind] = fitting(
+                    self.cluster, by_itself, self.profile.plan(by_itself), self.cluster.view.live
+                )
+            yield
+        return self._nodes[kind]
+
+    def _placed_in_a_region(self, rest: Sequence[Pod], wanted: int, needed: int) -> Generator[None, None, bool]:
         """Try each region; from the first one again if the nodes were renumbered meanwhile."""
         for _ in range(_MOST_RENUMBERED):
-            epoch = self.cluster.view.epoch
+            epoch, tried = self.cluster.view.epoch, set[Region]()
             self._tried.clear()
-            for region in self._regions(rest, wanted):
-                if region is not None:
+            for region in self._regions(rest, wanted, needed):
+                if region is not None and region not in tried:
+                    if not self._may_go_on:
+                        return False
+                    tried.add(region)
                     self._tried[region.within] = None
-                    yield from self._place(rest[:wanted], region)
-                    if len(self.trial.taken) >= self.kept + wanted:
+                    yield from self._place(rest, region, needed)
+                    if len(self.trial.taken) > self._best:
+                        self._best, self._best_region = len(self.trial.taken), region
+                    if len(self.trial.taken) >= self.kept + needed:
                         return True
                     yield from _undone(self.trial, self.kept)
                 yield
                 if self.cluster.view.epoch != epoch:
+                    self._nodes.clear()
                     break
             else:
                 return False
         return False
 
-    def _regions(self, rest: Sequence[Pod], wanted: int) -> Regions:
+    def _regions(self, rest: Sequence[Pod], wanted: int, needed: int) -> Regions:
         """Yield the regions to try, or None for a pause; none if there is certainly no room."""
-        others = len(rest)
-        if not self.gang.group.topology and others <= _FEW and not any(map(self._may_take_whole, rest)):
+        required = self.gang.group.topology
+        if not required and len(rest) <= _FEW and not any(map(self._may_take_whole, rest)):
             yield ANYWHERE  # the trial itself costs less than to count the room
             return
-        yield from self.cluster.view.prepared(self._count)
-        gang = self._now()
+        gang, others = self._now(), len(rest)
         fixed = fixed_domains(self.cluster, gang)
-        for pods in self._by_kind(rest, volumes=False):
-            if others < wanted:
+        for pods in self._largest_first([pod for pod in rest if required or pod.neuron is not None] or rest):
+            if others < needed:
                 return  # at least one of the members before is needed, and the regions with room for it were tried
-            each_kind = [first for first, *_ in self._by_kind(pods)]
-            rooms, others = (yield from rooms_for(self.cluster, each_kind, self.profile)), others - len(pods)
+            others -= len(pods)
+            rooms = yield from self._rooms_for(pods, [*self._nodes.values()] if needed == len(rest) else ())
+            self._main = self.kinds[pods[0].uid][0]
             if len(pods) < len(rest) or rooms.total >= wanted:
                 yield from regions(gang, rooms, min(len(pods), wanted), fixed)
 
-    def _count(self, view: View) -> None:
-        """Ask for the indexes with which the room in regions is counted."""
-        for room in {room_of(pod): None for pod in self.gang.waiting}:
+    def _largest_first(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
+        """Return the kinds of members for which the room is counted."""
+        kinds = self._by_kind(pods, volumes=False)
+        return sorted(kinds, key=lambda pods: (-size_of(pods[0]), -len(pods)))[:_MOST_KINDS]
+
+    def _rooms_for(self, pods: Sequence[Pod], each: Sequence[NodeSet] = ()) -> Generator[None, None, Rooms]:
+        """Return the room for pods that differ in their volumes at most, on the nodes that take one of them."""
+        nodes, room = NO_NODES, room_of(pods[0])
+        for first, *_ in self._by_kind(pods):
+            nodes |= yield from self._nodes_for(first)
+
+        def ask(view: View) -> None:
             view.postings(room)
-        for key in LEVELS:
-            view.domains(key)
-        for place in ULTRASERVER_PLACES.values():
-            view.numbered(place)
+            for key in LEVELS:
+                view.domains(key)
+            for place in ULTRASERVER_PLACES.values():
+                view.numbered(place)
+
+        yield from self.cluster.view.prepared(ask)
+        return rooms_for(self.cluster.view, pods[0], nodes, each)
 
     def _may_take_whole(self, pod: Pod) -> bool:
         """Return whether a pod takes all of some machine of the fleet."""
         neuron, kinds = pod.neuron, cast(Iterable[Machine], machines(self.cluster.view).values)
         return neuron is not None and any(machine.size(neuron.unit) == neuron.total for machine in kinds)
 
-    def _found(self, rest: Sequence[Pod], wanted: int) -> Generator[None, None, bool]:
+    def _found(self) -> Generator[None, None, bool]:
         """Search for a placement, if the order in which members are placed may matter, and if it is not hopeless."""
-        if len(rest) > 1 and wanted <= MOST_SEARCHED and self._differ(rest):
+        if 1 < len(self.gang.waiting) <= MOST_SEARCHED and self._differ(self.gang.waiting):
+            members = yield from self._choosiest_first(self.gang.waiting)
             for within in self._tried if None not in self._tried else (None,):
-                search = _Search(self.trial, self.profile, within, self.kept + wanted, self.kinds)
-                if (yield from search.run(self._by_kind(rest))):
+                search = _Search(self.trial, self.profile, within, self.gang.missing, self.kinds, self._most)
+                if (yield from search.run(self._by_kind(members))):
                     return True
         return False
 
@@ -236,6 +290,7 @@ class _Planner:
         for pod in self.gang.waiting:
             if self.cluster.nomination(pod.uid) is None:
                 return
+            yield from self.warmup.of(self.cluster, pod, self.profile)
             if isinstance(self.trial.place(pod, self.profile, self._nodes_of(self._home())), NoNode):
                 self.trial.undo()
                 self.kept = 0
@@ -260,20 +315,38 @@ class _Planner:
         taken = {taken.pod.uid: taken.decision.node_name for taken in self.trial.taken}
         return attrs.evolve(self.gang, placed={**self.gang.placed, **taken})
 
-    def _place(self, pods: Sequence[Pod], region: Region) -> Generator[None, None, None]:
-        """Place pods in a region, until one finds no place."""
-        whole = 0
-        for number, pod in enumerate(pods):
-            domain = region.domain_for(whole)
-            among = nodes_in(self.cluster.view, domain)
-            result = self.trial.place(pod, self._profile(domain), among)
-            if isinstance(result, NoNode):
-                if number > self._best:
-                    self._best, self._best_region = number, region
-                return
-            node_info = self.cluster.node(result.node_name)
-            whole += node_info is not None and takes_whole(node_info, pod)
-            yield
+    def _place(self, pods: Sequence[Pod], region: Region, needed: int = 0) -> Generator[None, None, Sequence[Pod]]:
+        """
+        Place pods in a region, unless fewer than `needed` fit there; return those that found no place.
+
+        Of these, the ones that look at other pods are tried again once some of these are placed.
+        """
+        taken, left, filled = self.trial.taken, pods, 0
+        while True:
+            trying, left, refused, before, lost = left, list[Pod](), set[_Kind](), len(taken), 0
+            for pod in trying:
+                kind = self.kinds[pod.uid]
+                if kind not in refused and (yield from self._is_placed(pod, region, filled)):
+                    filled += kind[0] == self._main
+                    continue
+                refused.add(kind)
+                left.append(pod)
+                lost += alone(pod) is pod
+                if lost > len(pods) - needed:
+                    return left
+            if lost == len(left) or len(taken) == before or not self._may_go_on:
+                return left
+
+    def _is_placed(self, pod: Pod, region: Region, filled: int) -> Generator[None, None, bool]:
+        """Place one pod in a region, if it takes it; `filled` is how many are in its slices."""
+        domain = region.domain_for(filled) if self.kinds[pod.uid][0] == self._main else region.within
+        if pod.neuron is None and not self.gang.group.topology:
+            domain = None
+        yield from self.warmup.of(self.cluster, pod, self.profile)
+        profile = self.profile if pod.neuron is None else self._profile(domain)
+        result = self.trial.place(pod, profile, nodes_in(self.cluster.view, domain))
+        yield
+        return isinstance(result, Decision)
 
     def _profile(self, domain: Domain | None) -> Profile:
         """Return the profile that fills an UltraServer in the order of its places."""
@@ -303,47 +376,37 @@ class _Planner:
     def _with_the_others(self) -> Generator[None, None, Plan]:
         """Place the members beyond the count where they fit, and return the plan."""
         taken = {taken.pod.uid for taken in self.trial.taken}
-        others, count = [pod for pod in self.gang.waiting if pod.uid not in taken], -1
-        home = self._home() if others else ANYWHERE
-        while len(others) != count:  # one that is placed may let in another
-            count, left = len(others), list[Pod]()
-            for pod in others:
-                home = home or self._home()
-                if isinstance(self.trial.place(pod, self.profile, self._nodes_of(home)), NoNode):
-                    left.append(pod)
-                yield
-            others = left
-        reasons = dict[_Kind, FitError]()
+        home, reasons = self._home() or NOWHERE, dict[_Kind, FitError]()
+        others = yield from self._place([pod for pod in self.gang.waiting if pod.uid not in taken], home)
         for pod in others:
             kind = self.kinds[pod.uid]
             if kind not in reasons:
-                reasons[kind] = yield from self._reason(pod, home or NOWHERE)
+                reasons[kind] = yield from self._reason(pod, home)
         self.trial.check()
         return Plan(tuple(self.trial.taken), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
 
     def _refused(self) -> Generator[None, None, Plan | Refused]:
         """Place as many as fit once more, and say why the next one does not."""
         region = self._best_region or (yield from self._roomiest())
-        for pod in self.gang.waiting:
-            if isinstance(self.trial.place(pod, self.profile, nodes_in(self.cluster.view, region.within)), NoNode):
-                break
-            yield
+        left = yield from self._place((yield from self._choosiest_first(self.gang.waiting)), region)
         fitting_at_once = len(self.trial.taken)
         if fitting_at_once >= self.gang.missing:  # room has come in a pause
             return (yield from self._with_the_others())
-        reason = yield from self._reason(self.gang.waiting[fitting_at_once], region)
+        reason = yield from self._reason(left[0], region)
         yield from _undone(self.trial, 0)
         return Refused(fitting_at_once, reason)
 
     def _roomiest(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
-        required, home = self.gang.group.topology, self._home()
+        topology, home = self.gang.group.topology, self._home()
         if home is not None:
             return home
-        rooms = yield from rooms_for(self.cluster, self.gang.waiting[:1], self.profile)
-        domains = yield from rooms.by_domain(required)
-        best = max(domains.values(), key=lambda domain: domain.room, default=None)
-        return NOWHERE if best is None else Region((required, best.value))
+        for pods in self._largest_first(self.gang.waiting):
+            rooms = yield from self._rooms_for(pods)
+            domains = yield from rooms.by_domain(topology)
+            if domains:
+                return Region((topology, max(domains.values(), key=lambda domain: domain.room).value))
+        return NOWHERE
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""
@@ -380,6 +443,7 @@ class _Search:
     within: Domain | None
     enough: int
     kinds: Mapping[str, _Kind]
+    most: int
     _seen: set[frozenset[Hashable]] = attrs.field(factory=set)
 
     def run(self, kinds: Sequence[Sequence[Pod]]) -> Generator[None, None, bool]:
@@ -391,11 +455,11 @@ class _Search:
         for index, (pod, *others) in enumerate(kinds):
             rest = [*kinds[:index], *([others] if others else []), *kinds[index + 1 :]]
             tried = list[str]()
-            while self.trial.decisions < MOST_DECISIONS:
+            while self.trial.decisions < self.most:
                 result = self.trial.place(pod, self.profile, self._untried(tried))
                 yield
                 if isinstance(result, NoNode):
-                    if all_needed and not tried and not self._may_be_let_in(pod):
+                    if all_needed and not (self._order_matters(kinds) and (tried or self._may_be_let_in(pod, rest))):
                         return False
                     break
                 tried.append(result.node_name)
@@ -404,12 +468,17 @@ class _Search:
                 self.trial.undo(before)
         return False
 
-    def _may_be_let_in(self, pod: Pod) -> bool:
-        """Return whether a pod that has no place may get one once other members are placed."""
+    def _may_be_let_in(self, pod: Pod, rest: Iterable[Iterable[Pod]]) -> bool:
+        """Return whether a pod that has no place may get one once others are placed, which then keep no other space."""
         cluster, by_itself = self.trial.cluster, alone(pod)
-        if cluster.has_nominations or by_itself is pod:
-            return cluster.has_nominations
+        if any(cluster.nomination(other.uid) is not None for others in rest for other in others):
+            return True
         return bool(fitting(cluster, by_itself, self.profile.plan(by_itself), nodes_in(cluster.view, self.within)))
+
+    def _order_matters(self, kinds: Iterable[Iterable[Pod]]) -> bool:
+        """Return whether one of the pods may let in another, or keep it out; else each can be the first of them."""
+        nomination = self.trial.cluster.nomination
+        return any(nomination(pod.uid) is not None or alone(pod) is not pod for pods in kinds for pod in pods)
 
     def _untried(self, tried: Sequence[str]) -> NodeSet:
         view = self.trial.cluster.view

@@ -12,7 +12,7 @@ A domain is enough if it has *room*: a bound from above for how many members fit
 look at no other pod. Of the domains that are enough, the one with the least room is taken: it leaves most to others.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -20,7 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import domain_of
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, membership
+from neuron_scheduler.cluster.index.nodeset import NodeSet, membership
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -29,16 +29,12 @@ from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERV
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.capability import how_many
-from neuron_scheduler.scheduling.cycle.filters import fitting
-from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.groups.gang import Gang
 
 MOST_DOMAINS: Final = 8
 """Domains of one kind that are tried."""
 _AT_ONCE: Final = 256
 """Domains that are counted in one step."""
-_PODS_AT_ONCE: Final = 16
-"""Pods that are filtered in one step."""
 LEVELS: Final = (ULTRASERVER_2, ULTRASERVER_4, *NETWORK_LAYERS)
 """The labels of the blocks above the machine, the smallest first."""
 _LARGEST: Final = max(ULTRASERVER_SIZES.values())
@@ -127,11 +123,13 @@ class Rooms:
     Attributes:
         total: for all nodes together.
         whole: whether one of them takes a whole machine.
+        each: the nodes that take some other member; a domain must have one of each of these sets.
     """
 
     view: View
     total: int
     whole: bool
+    each: Sequence[NodeSet]
     _numbers: Sequence[tuple[int, NodeSet]]
     _of_domains: dict[str, Mapping[str, Within]] = attrs.field(factory=dict)
 
@@ -160,15 +158,8 @@ class Rooms:
         return self._of_domains[key]
 
 
-def rooms_for(cluster: Cluster, pods: Sequence[Pod], profile: Profile) -> Generator[None, None, Rooms]:
-    """Count the room for pods that differ in their volumes at most, on the nodes that take one of them."""
-    view, pod, nodes = cluster.view, pods[0], NO_NODES
-    for count, each in enumerate(pods, start=1):
-        by_itself = alone(each)
-        with cluster.without_nomination(each.uid):
-            nodes |= fitting(cluster, by_itself, profile.plan(by_itself), view.live)
-        if count % _PODS_AT_ONCE == 0:
-            yield
+def rooms_for(view: View, pod: Pod, nodes: NodeSet, each: Sequence[NodeSet] = ()) -> Rooms:
+    """Count the room for pods like one of them on the nodes that take one; `each` as in the value."""
     nodes &= view.live  # some may have gone in a pause
     numbers = view.postings(room_of(pod))
     by_number = [(number, numbers.get(number) & nodes) for number in numbers.values if isinstance(number, int)]
@@ -176,6 +167,7 @@ def rooms_for(cluster: Cluster, pods: Sequence[Pod], profile: Profile) -> Genera
         view,
         total=sum(number * here.bit_count() for number, here in by_number),
         whole=bool(nodes) and takes_whole(view.row(view.oldest(nodes)), pod),
+        each=each,
         numbers=[(number, here) for number, here in by_number if here],
     )
 
@@ -229,7 +221,7 @@ def _required(gang: Gang, rooms: Rooms, key: str, wanted: int, fixed: Mapping[st
     yield from _in_one(rooms, key, wanted)
     domains = yield from rooms.by_domain(key)
     roomiest = sorted(domains.values(), key=lambda domain: -domain.room)
-    yield from (_in(key, domain, wanted) for domain in roomiest[:MOST_DOMAINS])
+    yield from _first_of(rooms, key, roomiest, wanted)
 
 
 def _in(key: str, domain: Within, wanted: int) -> Region:
@@ -244,7 +236,21 @@ def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:
     around = yield from _around(rooms, key)
     enough = [domain for domain in domains.values() if domain.room >= wanted and fixed in ("", domain.value)]
     enough.sort(key=lambda domain: (domain.room, around(domain), domain.node.created, domain.value))
-    yield from (_in(key, domain, wanted) for domain in enough[:MOST_DOMAINS])
+    yield from _first_of(rooms, key, enough, wanted)
+
+
+def _first_of(rooms: Rooms, key: str, domains: Iterable[Within], wanted: int) -> Regions:
+    """Yield the first domains with a node for each member."""
+    found = 0
+    for count, domain in enumerate(domains, start=1):
+        here = nodes_in(rooms.view, (key, domain.value))
+        if all(here & nodes for nodes in rooms.each):
+            yield _in(key, domain, wanted)
+            found += 1
+            if found == MOST_DOMAINS:
+                return
+        elif count % _AT_ONCE == 0:
+            yield None
 
 
 def _in_slices(rooms: Rooms, key: str, count: int, per_slice: int) -> Regions:

@@ -3,7 +3,6 @@
 from collections import Counter
 from contextlib import suppress
 from random import Random
-from unittest import mock
 
 import attrs
 import pytest
@@ -14,7 +13,6 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
-from neuron_scheduler.scheduling.groups import regions
 from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
 from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.steps import run
@@ -116,8 +114,7 @@ def play(seed: int) -> str:
 @pytest.mark.parametrize("part", range(examples(8)))
 def test_nothing_that_happens_in_a_pause_spoils_a_plan(part: int) -> None:
     """No exception, no member that is gone, no node that would refuse a member, no nomination lost."""
-    with mock.patch.object(regions, "_PODS_AT_ONCE", 1):
-        counts = Counter(map(play, range(part * 250, part * 250 + 250)))
+    counts = Counter(map(play, range(part * 250, part * 250 + 250)))
     assert min(counts["Plan"], counts["Refused"], counts["ChangedError"]) > 10
 
 

@@ -36,7 +36,13 @@ MUTANTS: Final = (
         name="a-group-is-placed-in-part",
         away="that nothing is assumed if too few members fit at once",
         danger="some members are bound, and the others wait like single pods",
-        edits=(Edit(_PLAN, "max(self.gang.missing - self.kept, 0))):", "max(self.gang.missing - self.kept, 0), 1)):"),),
+        edits=(
+            Edit(
+                _PLAN,
+                "needed = max(self.gang.missing - self.kept, 0)",
+                "needed = min(self.gang.missing - self.kept, 1)",
+            ),
+        ),
         where=(_GROUP,),
     ),
     Mutant(

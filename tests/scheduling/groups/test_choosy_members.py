@@ -1,0 +1,109 @@
+"""Larger groups than a brute force can judge: members that few nodes take, and how much one attempt may decide."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+from unittest import mock
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ULTRASERVER_4
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.selectors import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+)
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.trial import Trial
+from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
+from neuron_scheduler.scheduling.groups.plan import MOST_DECISIONS, planned
+from neuron_scheduler.steps import run
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+from tests.support.random_groups import PROFILE
+from tests.support.thoroughness import examples
+
+KEY: Final = GroupKey(Dialect.COSCHEDULING, "default", "train")
+APART: Final = PodAffinityTerm(
+    HOSTNAME_LABEL, LabelSelector((Requirement("job", Operator.IN, ("train",)),)), frozenset({"default"})
+)
+POOLS: Final = (1, 4, 8, 64)
+"""Sizes of pools of nodes, each in the next."""
+SHARES: Final = ((16,), (8, 8), (8, 4, 4), (4, 4, 4, 4))
+"""Devices of members that fill a machine."""
+
+
+def fleet(count: int, instance_type: str = "trn1.32xlarge") -> Cluster:
+    """Return free machines, four to an UltraServer, each with the pools to which it belongs."""
+    pools = [{f"pool-{size}": str(number // size) for size in POOLS} for number in range(count)]
+    ids = [{HOSTNAME_LABEL: f"n{number}", ULTRASERVER_4: f"u{number // 4}"} for number in range(count)]
+    return cluster_of(
+        node(f"n{number}", instance_type, labels={**ids[number], **pools[number]}, created=float(number))
+        for number in range(count)
+    )
+
+
+def of_pool(number: int, size: int) -> tuple[NodeSelectorTerm, ...]:
+    """Return the term that a member has which only the nodes of a machine's pool take."""
+    return (NodeSelectorTerm((Requirement(f"pool-{size}", Operator.IN, (str(number // size),)),)),)
+
+
+def attempt(cluster: Cluster, members: Sequence[Pod]) -> tuple[Plan | Refused, int]:
+    """Plan for a group; return the result, and how many decisions that took."""
+    for each in members:
+        cluster.groups.put(each)
+    with mock.patch.object(Trial, "place", autospec=True, side_effect=Trial.place) as place:
+        return run(planned(cluster, gang_of(cluster, members), PROFILE, IndexWarmup())), place.call_count
+
+
+@pytest.mark.parametrize("part", range(examples(8)))
+def test_a_group_with_choosy_members_is_placed_where_it_fits(part: int) -> None:
+    """Each member has a place of its own, which is known because it was made for it; it says only how choosy it is."""
+    for seed in range(part * 25, part * 25 + 25):
+        dice = Random(seed)
+        count = dice.randint(1, 40)
+        used = dice.sample(range(count), dice.randint(1, count))
+        shares = [(number, share) for number in used for share in dice.choice(SHARES)]
+        group = PodGroup(KEY, least=len(shares), expected=len(shares))
+        members = [
+            pod(f"m{rank}", devices=share, group=group, rank=rank, required_terms=of_pool(number, dice.choice(POOLS)))
+            for rank, (number, share) in enumerate(dice.sample(shares, len(shares)))
+        ]
+        found, _ = attempt(fleet(count), members)
+        assert isinstance(found, Plan), seed
+
+
+def test_a_choosy_member_is_considered_where_the_domain_is_chosen() -> None:
+    """Of many domains with equal room only the last will do, because one member takes no node of the others."""
+    group = PodGroup(KEY, least=4, expected=4, topology=ULTRASERVER_4)
+    members = [pod(f"m{rank}", devices=16, group=group, rank=rank) for rank in range(3)]
+    found, _ = attempt(fleet(80), [*members, pod("m3", devices=16, group=group, required_terms=of_pool(79, 1))])
+    assert isinstance(found, Plan)
+
+
+@pytest.mark.parametrize("topology", ["", ULTRASERVER_4, HOSTNAME_LABEL])
+@pytest.mark.parametrize("shape", ["apart", "unlike", "choosy", "elastic", "few"])
+def test_one_attempt_has_few_decisions(shape: str, topology: str) -> None:
+    """Whatever its members ask, and however many domains there are: three for each member, and a constant."""
+    count = 5 if shape == "few" else 65
+    group = PodGroup(KEY, least=1 + count // 2 if shape == "elastic" else count, expected=count, topology=topology)
+    members = [
+        pod(
+            f"m{rank}",
+            devices=16 if shape == "choosy" else 1,
+            cpu=1 if shape == "apart" else 1 + rank,
+            group=group,
+            rank=rank,
+            labels={"job": "train"},
+            anti_affinity=() if shape == "choosy" else (APART,),
+            required_terms=of_pool(rank, 1) if shape == "choosy" and rank < 2 else None,
+        )
+        for rank in range(count)
+    ]
+    _, decisions = attempt(fleet(64), members)
+    assert decisions <= 3 * count + MOST_DECISIONS
