@@ -132,7 +132,7 @@ _LATE: Final = ("training.kubeflow.org/job-role", "worker")
 def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
     """Return what is said of the members of a group that has too few."""
     if group.least == UNKNOWN:
-        return f"PodGroup {group.key} does not exist or cannot be read; {len(members)} pods of it wait."
+        return f"PodGroup {group.key} does not exist, or its count cannot be read; create or correct it. Its pods wait."
     text = f"{len(members)} of {group.least} members of group {group.key} exist; it is scheduled when all of these do."
     key, worker = _LATE
     if len(members) == group.least - 1 and all(member.labels.get(key) == worker for member in members.values()):
