@@ -6,7 +6,7 @@ A part of a product that is off is not built, and its module is not imported.
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -173,7 +173,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         profile = extender_profile()
         foreign = ForeignNominations(cluster=loop.cluster, queue=loop.queue, profile=profile, clock=loop.clock)
     pod_handler = _pod_handler(loop, reporter, volumes, rejections, foreign, machines=machines)
-    pods = _informer(client, metrics, PODS, pod_handler)
+    pods = _informer(client, metrics, _pods(shared.profiles), pod_handler)
     pods.replacing = pod_handler.replacing
     node_handler = _node_handler(loop, executor, volumes, rejections, foreign, machines=machines)
     nodes = _informer(client, metrics, NODES, node_handler)
@@ -449,6 +449,17 @@ def _rejections(shared: _Shared, *, version: Callable[[], str]) -> Rejections:
         may_ask=shared.may_bind,
         errors=shared.errors,
     )
+
+
+def _pods(profiles: Mapping[str, Profile]) -> Resource[Pod]:
+    """Return the kind of pods, each as its profile decides it; as it is read if no profile asks for more."""
+    asking = {name: profile for name, profile in profiles.items() if profile.allow_aligned_pairs}
+
+    def read(struct: Any) -> Pod | None:
+        pod = PODS.read(struct)
+        return asking[pod.scheduler_name].own(pod) if pod and pod.scheduler_name in asking else pod
+
+    return attrs.evolve(PODS, read=read) if asking else PODS
 
 
 def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: Handler[T]) -> Informer[T]:

@@ -11,12 +11,17 @@ from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import pages_of, unsynced, wire
+from tests.support.listing_server import neuron_pod
 from tests.support.web_requests import answer, body_of, request
+from tests.support.wire_objects import encoded, pod
 from tests.support.wired_scheduler import WiredScheduler
 
 
@@ -30,6 +35,17 @@ async def test_all_fenced_writes_have_the_bind_timeout() -> None:
     assert isinstance(preemption_executor.evictor, Evictor)
     timeouts = (parts.binder.timeout, volume_writer.timeout, preemption_executor.evictor.timeout)
     assert timeouts == (0.8, 0.8, 0.8)
+
+
+async def test_pods_are_read_as_their_profiles_decide_them() -> None:
+    """Those of a profile with pairs may get them, no others; without such a profile nothing is in the way."""
+    client, names = Client(connection=Connection("http://127.0.0.1:1", "a test")), ("serving", "training", "theirs")
+    profiles = tuple(ProfileConfig(scheduler_name=name, allow_aligned_pairs=name == "serving") for name in names[:2])
+    resource = wire(Config(profiles=profiles), client, Metrics()).pods.resource
+    spec = neuron_pod("p", 2)["spec"]
+    read = [resource.decode(encoded(pod(spec={**spec, "schedulerName": name}))).value for name in names]
+    assert [each.neuron.pairs for each in read if isinstance(each, Pod) and each.neuron] == [True, False, False]
+    assert wire(Config(), client, Metrics()).pods.resource is PODS
 
 
 async def test_what_is_not_listed_yet() -> None:

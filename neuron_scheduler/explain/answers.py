@@ -44,6 +44,8 @@ class ChangeKind(enum.StrEnum):
     """The pod drops a node selector or a required node affinity term, or only its instance type."""
     INSTANCE_TYPE = "instance_type"
     """The pod selects another instance type that the cluster has."""
+    PAIRS = "pairs"
+    """The profile allows aligned pairs of devices."""
     NEW_NODE = "new_node"
     """A fresh node of some type joins."""
 

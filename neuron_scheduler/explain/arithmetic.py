@@ -236,9 +236,9 @@ def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
     if machine is None:
         return ""
     blocks = (
-        free_blocks(machine, node_info.free_cores, free)
+        free_blocks(machine.with_pairs() if request.pairs else machine, node_info.free_cores, free)
         if request.unit is Unit.DEVICE
-        else (largest_block_of(request.resource)(node_info),)
+        else (largest_block_of(request.resource, pairs=request.pairs)(node_info),)
     )
     return free_text(request, free, machine.size(request.unit), blocks)
 

@@ -84,6 +84,8 @@ def how_many_of(
     """
     fork = cluster.fork()
     yield
+    sets = (attrs.evolve(pod_set, template=profile.own(pod_set.template)) for pod_set in workload.pod_sets)
+    workload = attrs.evolve(workload, pod_sets=tuple(sets))
     placer, placed, limit = Placer(fork), list[PlacedPod](), None
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
     for replica, parts in _in_order(workload, bound):

@@ -171,7 +171,7 @@ def _with_devices(stock: Stock, node_info: NodeInfo, machine: Machine) -> Stock:
         devices=machine.devices,
         whole=whole,
         free=free,
-        largest_block=neuron_topology.largest_block_of(name)(node_info),
+        largest_block=neuron_topology.largest_block_of(name, pairs=False)(node_info),
         blocks=free_blocks(machine, cores, free),
         fits=tuple(
             (size, min(how_many(machine, cores, request), most // size, pods)) for size, request in _sizes(machine)

@@ -42,6 +42,7 @@ class NeuronRequest:
         resource: the resource name in the pod's spec (device, its alias, or core).
         beside: for each of `init_counts`, how many of `counts` run beside it: the sidecars that start before it.
         cores_each: how many cores each container also asks for per device, which must be all of them; 0 for none.
+        pairs: whether its profile allows aligned pairs of devices (`Machine.with_pairs`).
 
     Raises:
         ValueError: the total is not that of these counts.
@@ -54,6 +55,7 @@ class NeuronRequest:
     resource: str = NEURON_DEVICE
     beside: tuple[int, ...] = attrs.Factory(lambda self: (0,) * len(self.init_counts), takes_self=True)
     cores_each: int = 0
+    pairs: bool = False
 
     def __attrs_post_init__(self) -> None:
         needed = sum(self.widest)
@@ -147,6 +149,12 @@ def _cores_each(containers: Sequence[Container], name: str) -> int:
 
 _interned = lru_cache(maxsize=4096)(NeuronRequest)
 """Equal requests of many pods are one object, so that a lookup by request compares identities."""
+
+
+@lru_cache(maxsize=4096)
+def with_pairs(request: NeuronRequest) -> NeuronRequest:
+    """Return the request of a pod whose profile allows aligned pairs."""
+    return attrs.evolve(request, pairs=True)
 
 
 def neuron_container_names(

@@ -130,11 +130,7 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
 def _written(
     machine: Machine, request: NeuronRequest, placement: Placement, containers: tuple[str, ...]
 ) -> tuple[str, str, str] | None:
-    """
-    Return the ids with commas, the cores of devices if they are asked for, and our own annotation after its node.
-
-    None if the placement is not legal.
-    """
+    """Return ids with commas, their cores if asked for, and our annotation after its node; None if that is illegal."""
     sets = (*placement.containers, *placement.inits)
     counts, wanted = tuple(map(len, (placement.ids, *sets))), (request.total, *request.counts, *request.init_counts)
     cores = core_mask(machine, ids=placement.ids, unit=request.unit)

@@ -31,7 +31,7 @@ def size_of(request: NeuronRequest) -> NeuronRequest:
     """Return a request for the largest of the containers alone, which needs one block."""
     largest = max((*request.counts, *request.init_counts))
     resource = NEURON_DEVICE if request.unit is Unit.DEVICE else NEURON_CORE
-    return NeuronRequest(unit=request.unit, counts=(largest,), total=largest, resource=resource)
+    return NeuronRequest(unit=request.unit, counts=(largest,), total=largest, resource=resource, pairs=request.pairs)
 
 
 def cost(kind: int, level: int, request: NeuronRequest, weights: Weights) -> int:
@@ -82,7 +82,7 @@ def how_many(machine: Machine, free: CoreMask, size: NeuronRequest) -> int:
     if illegal_count(machine, size) is not None:
         return 0
     if size.unit is Unit.DEVICE:  # each is cut from the end of a run, or is a block: no order leaves room for more
-        return sets_side_by_side(machine, free, size.total)
+        return sets_side_by_side(machine.with_pairs() if size.pairs else machine, free, size.total)
     count = 0
     while (placement := place(machine, free, size)) is not None:
         free &= ~placement.cores

@@ -23,6 +23,7 @@ MOST_CORES = 1024
 _WIDTH: Final = MOST_CORES.bit_length()
 _FIELD: Final = (1 << _WIDTH) - 1
 KIND_BITS: Final = 2 * _WIDTH + 6
+_CORES_OF_TRN1: Final = 2  # per device; Trn2 and Trn3 have 4 or 8
 
 
 class Shape(enum.Enum):
@@ -35,7 +36,7 @@ class Shape(enum.Enum):
     RING = "ring"
     """As LINE: the link that closes the ring is never used, since the runtime needs ids in increasing order."""
     TORUS = "torus"
-    """16 devices, 4x4: aligned blocks of 1, 4, 8 and 16."""
+    """16 devices, 4x4: aligned blocks of 1, 4, 8 and 16, and of 2 where a profile allows them on Trn2 and Trn3."""
     BLOCKS = "blocks"
     """One device or the whole machine: Trn3 with 4 devices."""
     FLAT = "flat"
@@ -52,8 +53,9 @@ class Machine:
         devices: how many devices. On a machine that serves cores only, whose devices are unknown: how many cores.
         cores_per_device: 1 where only one of the two units is served, so that a bit is an id of that unit.
         units: what requests may be counted in.
+        pairs: aligned pairs of devices are blocks, too: 2i and 2i+1, which are linked (Trn2) or share a board (Trn3).
         all_cores: every core of it.
-        kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ only in their instance type.
+        kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ only in instance type or pairs.
     """
 
     instance_type: str
@@ -61,6 +63,7 @@ class Machine:
     devices: int
     cores_per_device: int
     units: frozenset[Unit] = frozenset(Unit)
+    pairs: bool = False
     all_cores: CoreMask = attrs.field(init=False, eq=False, repr=False)
     kind: int = attrs.field(init=False, eq=False, repr=False)
 
@@ -81,6 +84,11 @@ class Machine:
     def size(self, unit: Unit) -> int:
         """Return the number of ids in a unit."""
         return self.devices if unit is Unit.DEVICE else self.core_count
+
+    def with_pairs(self) -> "Machine":
+        """Return it with pairs, too; itself if it is no torus, or one of Trn1, whose runtime refuses 2 devices."""
+        has_pairs = self.shape is Shape.TORUS and self.cores_per_device > _CORES_OF_TRN1
+        return attrs.evolve(self, pairs=True) if has_pairs else self
 
 
 def machine_of_kind(kind: int) -> Machine:

@@ -3,8 +3,9 @@ Which sets of devices or cores a request may get on a machine, and which of them
 
 The rules are AWS's (documentation of the Neuron scheduler extension): a container's set is contiguous and ascending, on
 a line or ring any run, on a 4x4 torus one device or an aligned block of 4, 8 or 16. Cores on block machines stay inside
-one device or are whole blocks. A set never wraps around, not even on the true ring of inf2.48xlarge. Pure and memoised:
-the answer for a (machine, free cores, request) is computed once.
+one device or are whole blocks. A set never wraps around, not even on the true ring of inf2.48xlarge. A profile may
+allow aligned pairs, too (`Machine.with_pairs`): the request says so, since profiles share nodes, and a pod is placed by
+the rule of its own. Pure and memoised: the answer for a (machine, free cores, request) is computed once.
 """
 
 from collections.abc import Iterable
@@ -48,7 +49,7 @@ class Placement:
         level: size in devices of the largest free block that is cut; smaller is better, and comparable between
             machines. 0: only devices that are partly used already. On blocks: the free devices of a broken row (1-3 on
             a torus), else the largest aligned free block (4, 8, 16). On lines and rings: the length of the free run.
-            A machine with one device has level 1, the smallest there is.
+            With pairs the rows are pairs. A machine with one device has level 1, the smallest there is.
         inits: a set for each of the request's `init_counts`. Contiguous, ascending, inside the pod's, and disjoint from
             those of the sidecars that run beside it.
     """
@@ -73,6 +74,7 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
         return UNEVEN
     if request.cores_each not in (0, machine.cores_per_device):
         return mixed((request.resource, NEURON_CORE))
+    machine = machine.with_pairs() if request.pairs else machine
     _, cell, blocks = _geometry(machine, request.unit)
     longest = 1 if machine.shape is Shape.FLAT else cell
     for count in (*request.counts, *request.init_counts):
@@ -94,6 +96,7 @@ def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement
     The whole pod in one run or block if possible; several containers ascend in their order if possible; else the
     smallest sufficient free block, cut at an end. Init containers get legal sets inside the pod's.
     """
+    machine = machine.with_pairs() if request.pairs else machine
     free_ids = _free_ids(machine, free, request.unit)
     if request.total > free_ids.free.bit_count() or illegal_count(machine, request) is not None:
         return None
@@ -121,6 +124,7 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[CoreMask, ...]
     """
     if illegal_count(machine, request) is not None or request.total > machine.size(request.unit):
         return ()
+    machine = machine.with_pairs() if request.pairs else machine
     sets = {NO_CORES}
     for count in sorted(request.widest, reverse=True):
         parts = _parts(machine, request.unit, count)
@@ -133,12 +137,12 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[CoreMask, ...]
 
 
 @memoised(maxsize=256)
-def served(machine: Machine, unit: Unit) -> tuple[int, ...]:
+def served(machine: Machine, unit: Unit, *, pairs: bool = False) -> tuple[int, ...]:
     """Return the counts that one container can have on an empty machine, ascending."""
     return tuple(
         count
         for count in range(1, machine.size(unit) + 1)
-        if illegal_count(machine, NeuronRequest(unit, (count,), count)) is None
+        if illegal_count(machine, NeuronRequest(unit, (count,), count, pairs=pairs)) is None
     )
 
 
@@ -229,7 +233,8 @@ def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
     width = machine.cores_per_device if unit is Unit.CORE else 1
     match machine.shape:
         case Shape.TORUS:
-            return width, width, tuple(count * width for count in (4, 8, 16) if count <= machine.devices)
+            counts = (2, 4, 8, 16) if machine.pairs else (4, 8, 16)
+            return width, width, tuple(count * width for count in counts if count <= machine.devices)
         case Shape.BLOCKS | Shape.FLAT:
             return width, width, (machine.devices * width,)
         case Shape.SINGLE | Shape.LINE | Shape.RING:

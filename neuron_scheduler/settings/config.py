@@ -212,6 +212,12 @@ class Config:
         parse=duration,
         check=lasting("0s", "24h"),
     )
+    allow_aligned_pairs: bool = setting(
+        False,
+        "On Trn2 and Trn3, also serve requests for 2 devices, and for the cores of two (8 logical ones), with aligned"
+        " pairs of devices: 0 and 1, 2 and 3, ... RISK: AWS names 1, 4, 8 and 16 devices, for Trn1. Pairs were never"
+        " run on hardware, and the device plugin may refuse such pods.",
+    )
     # It costs a node the time from a Binding to the pod's first status (docs/decisions/0011).
     allocate_fence: bool = setting(
         True,

@@ -67,11 +67,12 @@ class ProfileConfig:
     Attributes:
         scheduler_name: the pods' `spec.schedulerName`.
         preferences: names of the preferences, the most important first; None for the default order.
-        volume_bind_timeout: as in `Config`.
+        volume_bind_timeout, allow_aligned_pairs: as in `Config`.
         capacity_requests: how an autoscaler is asked for machines; None if it is not.
     """
 
     scheduler_name: str
     preferences: tuple[str, ...] | None = None
     volume_bind_timeout: float = VOLUME_BIND_TIMEOUT
+    allow_aligned_pairs: bool = False
     capacity_requests: CapacityRequests | None = None

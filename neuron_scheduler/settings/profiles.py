@@ -18,6 +18,7 @@ def profiles_of(config: Config) -> dict[str, Profile]:
         profile.scheduler_name: default_profile(
             profile.scheduler_name,
             preferences=preference_names(profile),
+            allow_aligned_pairs=profile.allow_aligned_pairs,
         )
         for profile in config.profiles
     }

@@ -48,6 +48,13 @@ def test_space_is_kept_for_nominated_pods(fields: dict[str, Any], kept: int) -> 
     assert sum(nomination.cores.bit_count() for nomination in row.nominations) == kept
 
 
+def test_pods_are_as_their_profiles_decide_them() -> None:
+    """A profile may allow pairs, which changes its own pods only."""
+    pods = [pod(name, devices=2, scheduler_name=name) for name in ("mine", "theirs")]
+    captured = collected(*pods, profiles=(default_profile("mine", allow_aligned_pairs=True),)).capture()
+    assert [each.neuron is not None and each.neuron.pairs for each in captured.waiting] == [True, False]
+
+
 def test_space_is_kept_in_the_order_of_the_queue() -> None:
     """The pod of higher priority has it; a profile of another name is ours too."""
     pods = [

@@ -213,3 +213,11 @@ def test_groups_agree_with_placing_one_by_one(part: int) -> None:
         assert (fit.limit.message if fit.limit else "") == one_by_one.refused
         complete += fit.fitting
     assert complete
+
+
+@pytest.mark.parametrize(("pairs", "fitting"), [(False, 0), (True, 8)])
+def test_pods_are_placed_as_their_profile_decides(pairs: bool, fitting: int) -> None:
+    """Without pairs a node of Trn2 takes no pod of two devices."""
+    profile, workload = default_profile("p", allow_aligned_pairs=pairs), Replicated(0, (PodSet(pod(devices=2)),))
+    cluster = cluster_of([node("a", "trn2.48xlarge")])
+    assert run(how_many_of(cluster, workload, profile)).fitting == fitting

@@ -10,7 +10,7 @@ import tracemalloc
 
 import pytest
 
-from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.neuron_request import NeuronRequest, with_pairs
 from neuron_scheduler.neuron import capability
 from neuron_scheduler.neuron.capability import ANY_KIND, DEVICE, cost, how_many, losses, size_of
 from neuron_scheduler.neuron.catalog import MOST_CORES, Machine, Shape
@@ -20,10 +20,11 @@ from tests.support.builders import machine, request
 
 FLAT, BLOCKS = Machine("", Shape.FLAT, 5, 3), Machine("trn3.4", Shape.BLOCKS, 4, 4)
 SIZES = frozenset(map(request, (1, 2, 3, 4, 8, 12, 16)))
+WITH_PAIRS = frozenset(map(with_pairs, SIZES))
 
 
 def _lost(kind: str, level: int, asked: NeuronRequest) -> dict[int, float]:
-    lost = losses(machine(kind).kind, level, asked, SIZES)
+    lost = losses(machine(kind).kind, level, asked, WITH_PAIRS if asked.pairs else SIZES)
     return {size.total: amount / DEVICE for size, amount in lost.items()}
 
 
@@ -40,6 +41,8 @@ def _lost(kind: str, level: int, asked: NeuronRequest) -> dict[int, float]:
         pytest.param("inf2.48xlarge", 12, request(3), {2: 4, 4: 4, 8: 0, 12: 12}, id="three of a ring"),
         pytest.param("inf2.xlarge", 1, request(1), {}, id="one device"),
         pytest.param("trn1.32xlarge", 4, request((4, 1)), {}, id="more than the block has"),
+        pytest.param("trn2.48xlarge", 8, with_pairs(request(1)), {2: 2, 4: 4, 8: 8}, id="a pair of half a node"),
+        pytest.param("trn2.48xlarge", 1, with_pairs(request(1)), {}, id="the rest of a pair"),
     ],
 )
 def test_losses_by_hand(kind: str, level: int, asked: NeuronRequest, want: dict[int, float]) -> None:
@@ -47,7 +50,9 @@ def test_losses_by_hand(kind: str, level: int, asked: NeuronRequest, want: dict[
     assert _lost(kind, level, asked) == {size: amount for size, amount in want.items() if amount}
 
 
-@pytest.mark.parametrize("kind", ["trn1.32xlarge", "inf2.48xlarge", "inf1.6xlarge", "inf2.xlarge", "trn3.4", "unknown"])
+@pytest.mark.parametrize(
+    "kind", ["trn1.32xlarge", "trn2.48xlarge", "inf2.48xlarge", "inf2.xlarge", "trn3.4", "unknown"]
+)
 def test_as_many_fit_as_can_be_placed_one_after_the_other(kind: str) -> None:
     """Of each size, whatever is free; a count that the machine never serves fits nowhere."""
     dice = random.Random(kind)
@@ -55,6 +60,7 @@ def test_as_many_fit_as_can_be_placed_one_after_the_other(kind: str) -> None:
         here = FLAT if kind == "unknown" else BLOCKS if kind == "trn3.4" else machine(kind)
         free = CoreMask(dice.getrandbits(here.core_count) | dice.getrandbits(here.core_count))
         size = dice.choice([request(dice.randint(1, here.devices)), request(cores=dice.randint(1, here.core_count))])
+        size = with_pairs(size) if dice.random() < 0.5 else size
         left, count = free, 0
         while (placement := place(here, left, size)) is not None:
             left, count = left & ~placement.cores, count + 1
@@ -79,6 +85,7 @@ def test_a_size_is_the_largest_container() -> None:
     assert size_of(request((1, 4, 2))) == request(4)
     assert size_of(request(1, init=(8,))) == request(8)
     assert size_of(request(cores=(3, 2))) == request(cores=3)
+    assert size_of(with_pairs(request((1, 2)))) == with_pairs(request(2))
 
 
 def test_sizes_cost_what_their_pods_weigh() -> None:

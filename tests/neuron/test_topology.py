@@ -11,10 +11,11 @@ import random
 import tracemalloc
 from collections.abc import Iterable
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit, with_pairs
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import (
@@ -38,12 +39,14 @@ TRN1 = Machine("trn1.32xlarge", Shape.TORUS, 16, 2)
 TRN1_2 = Machine("trn1.2xlarge", Shape.SINGLE, 1, 2)
 TRN2 = Machine("trn2.48xlarge", Shape.TORUS, 16, 4)
 TRN2_LNC1 = Machine("trn2.48xlarge", Shape.TORUS, 16, 8)
+PAIRED = attrs.evolve(TRN2, pairs=True)
 TRN3_4 = Machine("trn3.12xlarge", Shape.BLOCKS, 4, 4)
 FLAT_3 = Machine("x1.large", Shape.FLAT, 3, 2)
 SINGLE_8 = Machine("trn2.3xlarge", Shape.SINGLE, 1, 8)
 
 TORUS_SETS = {
     1: [[i] for i in range(16)],
+    2: [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11], [12, 13], [14, 15]],  # where a profile allows pairs
     4: [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]],
     8: [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]],
     16: [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]],
@@ -106,7 +109,7 @@ def legal_sets(machine: Machine, unit: Unit, count: int) -> list[tuple[int, ...]
     if count <= width:
         runs = [tuple(range(i, i + count)) for i in range(size - count + 1)]
         return [ids for ids in runs if ids[0] // width == ids[-1] // width]
-    if count % width:
+    if count % width or (count == 2 * width and not machine.pairs):
         return []
     if machine.shape is Shape.BLOCKS:
         return [tuple(range(size))] if count == size else []
@@ -137,7 +140,8 @@ def levels(machine: Machine, whole: int) -> list[int]:
         picture = "".join("x" if whole >> d & 1 else "." for d in range(machine.devices))
         lengths = [len(run) for run in picture.replace(".", " . ").split() for _ in run]
         return [length if mark == "x" else 0 for mark, length in zip(picture, lengths, strict=True)]
-    small, *larger = _BLOCKS if machine.shape is Shape.TORUS else [[(1 << machine.devices) - 1]]
+    blocks = _BLOCKS if machine.pairs else _BLOCKS[1:]
+    small, *larger = blocks if machine.shape is Shape.TORUS else [[(1 << machine.devices) - 1]]
     by_device = [0] * machine.devices
     for row in small:
         for device in range((row & -row).bit_length() - 1, row.bit_length()):
@@ -149,7 +153,7 @@ def levels(machine: Machine, whole: int) -> list[int]:
     return by_device
 
 
-_BLOCKS = [[bits(block) for block in TORUS_SETS[count]] for count in (4, 8, 16)]
+_BLOCKS = [[bits(block) for block in TORUS_SETS[count]] for count in (2, 4, 8, 16)]
 
 
 def cut(machine: Machine, free: CoreMask, cores: CoreMask) -> int:
@@ -193,15 +197,39 @@ def check_one(machine: Machine, free: CoreMask, request: NeuronRequest, whole: i
     assert placement.level == min(map(level, possible))
 
 
+def asking(machine: Machine, request: NeuronRequest) -> NeuronRequest:
+    """Return the request as a profile makes it that allows pairs, if the machine is seen so."""
+    return with_pairs(request) if machine.pairs else request
+
+
 # Exhaustive
 
 
-@pytest.mark.parametrize("count", [1, 4, 8, 16])
-def test_torus_all_masks(count: int) -> None:
+@pytest.mark.parametrize(
+    ("machine", "count"), [*((TRN1, count) for count in (1, 4, 8, 16)), *((PAIRED, count) for count in (1, 2, 4, 8))]
+)
+def test_torus_all_masks(machine: Machine, count: int) -> None:
     """On each of the 65,536 states of a torus a documented set out of the smallest free block is found, if any."""
-    request = devices(count)
+    request = asking(machine, devices(count))
     for whole in states(range(1 << 16)):
-        check_one(TRN1, spread_devices(TRN1, whole), request, whole)
+        check_one(machine, spread_devices(machine, whole), request, whole)
+
+
+@pytest.mark.parametrize("request_", [devices(2), cores(8), cores(16), devices(1), devices(4)], ids=range(5))
+@pytest.mark.parametrize("machine", [TRN1, TRN2, TRN2_LNC1, INF2_48, TRN3_4], ids=range(5))
+def test_each_request_is_placed_by_the_rule_of_its_own_profile(machine: Machine, request_: NeuronRequest) -> None:
+    """Pairs are legal only for a request that may have them, on Trn2 and Trn3: of devices, or of all their cores."""
+    asked = request_.total if request_.unit is Unit.DEVICE else request_.total // machine.cores_per_device
+    pair = machine.shape is Shape.TORUS and machine is not TRN1 and asked == 2
+    paired = with_pairs(request_)
+    assert (place(machine, machine.all_cores, paired) is not None) == (
+        pair or place(machine, machine.all_cores, request_) is not None
+    )
+    if pair:
+        assert illegal_count(machine, request_) is not None
+        assert got(machine, machine.all_cores & ~device_bits(machine, (0, 3)), paired).cores == device_bits(
+            machine, (4, 5)
+        )
 
 
 @pytest.mark.parametrize("machine", [INF1_6, INF2_24, INF2_48], ids=lambda machine: machine.instance_type)
@@ -244,6 +272,8 @@ SMALL_MACHINES = {
     (INF2_48, Unit.DEVICE): [1, 2, 3, 5],
     (TRN1, Unit.DEVICE): [1, 4, 8],
     (TRN1, Unit.CORE): [1, 2, 8, 16],
+    (PAIRED, Unit.DEVICE): [1, 2, 4, 8],
+    (PAIRED, Unit.CORE): [1, 2, 4, 8, 16],
     (TRN3_4, Unit.DEVICE): [1, 4],
     (TRN3_4, Unit.CORE): [1, 2, 3, 4, 16],
     (FLAT_3, Unit.DEVICE): [1, 3],
@@ -265,7 +295,8 @@ def situations(draw: st.DrawFn) -> tuple[Machine, CoreMask, NeuronRequest]:
         free |= part << device * machine.cores_per_device
     init = tuple(draw(st.lists(counts_of, max_size=2)))
     counts = tuple(draw(st.lists(counts_of, min_size=0 if init else 1, max_size=4)))
-    return machine, CoreMask(free), _request(unit, counts, init, draw(st.integers(0, len(counts))))
+    request = asking(machine, _request(unit, counts, init, draw(st.integers(0, len(counts)))))
+    return machine, CoreMask(free), request
 
 
 @settings(max_examples=examples(100), deadline=None)

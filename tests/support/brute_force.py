@@ -104,11 +104,18 @@ class World:
             (count,) if init else (),
             resource=request.resource,
             cores_each=request.cores_each,
+            pairs=request.pairs,
         )
         requests = {**self.pending.requests, request.resource: count}
         if request.cores_each:
             requests[NEURON_CORE] = count * request.cores_each
         return self.with_pending(neuron=neuron, requests=requests)
+
+
+def in_pairs(world: World) -> World:
+    """Return the world in which the pod's profile allows pairs."""
+    request = world.pending.neuron
+    return world if request is None else world.with_pending(neuron=attrs.evolve(request, pairs=True))
 
 
 def lets_it_in(world: World, change: Change) -> bool:
@@ -127,6 +134,8 @@ def lets_it_in(world: World, change: Change) -> bool:
             world = dropping(world, [part for part in droppable(world) if _text_of(world, *part) in named])
         case ChangeKind.INSTANCE_TYPE:
             world = selecting(world, change.instance_type)
+        case ChangeKind.PAIRS:
+            world = in_pairs(world)
         case ChangeKind.NEW_NODE:
             return _joined(world, change.instance_type)
     return world.takes(change.node_name)
@@ -154,6 +163,8 @@ def possible(world: World) -> Iterator[ChangeKind]:
         values = {node.labels[INSTANCE_TYPE_LABEL] for node in world.nodes if INSTANCE_TYPE_LABEL in node.labels}
         if any(selecting(world, value).fits for value in values):
             yield ChangeKind.INSTANCE_TYPE
+    if request is not None and in_pairs(world).fits:
+        yield ChangeKind.PAIRS
     if request is not None and any(_joined(world, name) for name in known_types(world.cluster().view)):
         yield ChangeKind.NEW_NODE
 

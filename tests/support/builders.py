@@ -12,6 +12,7 @@ from neuron_scheduler.model.neuron_request import (
     NeuronRequest,
     neuron_container_names,
     neuron_request,
+    with_pairs,
 )
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Constraints, Pod
@@ -100,6 +101,7 @@ def pod(
     cpu: int = 0,
     memory: int = 0,
     on: str = "",
+    pairs: bool = False,
     ids: Sequence[int] | None = None,
     requests: Resources | None = None,
     constraints: Constraints | None = None,
@@ -110,7 +112,7 @@ def pod(
 
     `devices`, `cores` and `alias` are one count, or one for each container (0 for one without Neuron); `init` counts
     ordinary init containers in the same unit. cpu is in thousandths, memory in bytes, `requests` are amounts beyond
-    those. `on` is the node it is bound to, `ids` the value of AWS_NEURON_IDS.
+    those. `on` is the node it is bound to, `ids` the value of AWS_NEURON_IDS; `pairs`: its profile allows pairs.
     """
     containers, init_containers = _containers(devices=devices, cores=cores, alias=alias, init=init)
     refusal = rest.pop("refusal", "")
@@ -118,6 +120,7 @@ def pod(
         neuron = neuron_request(containers, init_containers)
     except MixedNeuronRequestError as error:
         neuron, refusal = None, refusal or str(error)
+    neuron = with_pairs(neuron) if pairs and neuron is not None else neuron
     names = neuron_container_names(containers, init_containers) if neuron is not None else ()
     of_constraints = {field.name for field in attrs.fields(Constraints)}
     constrained = {key: rest.pop(key) for key in list(rest) if key in of_constraints}

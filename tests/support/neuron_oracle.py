@@ -71,7 +71,7 @@ def legal(machine: Machine, unit: Unit, count: int) -> tuple[int, ...]:
             allowed = starts if count == size else range(0)
         case Shape.TORUS:
             of = count // width if count % width == 0 else 0
-            allowed = range(0, size, count) if of in (4, 8, 16) else range(0)
+            allowed = range(0, size, count) if of in (4, 8, 16) or (of == 2 and machine.pairs) else range(0)
     return tuple(run << start for start in allowed)
 
 

@@ -79,7 +79,8 @@ def floor_of_two(count: int) -> int:
 def alone(request: NeuronRequest) -> NeuronRequest:
     """Return a request for the largest container alone."""
     largest = max((*request.counts, *request.init_counts))
-    return a_request(largest) if request.unit is Unit.DEVICE else a_request(cores=largest)
+    size = a_request(largest) if request.unit is Unit.DEVICE else a_request(cores=largest)
+    return attrs.evolve(size, pairs=request.pairs)
 
 
 def chooses(pod: Pod, machine: Machine | None) -> bool:

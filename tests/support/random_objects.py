@@ -120,6 +120,7 @@ def bound_pod(dice: Random, name: str) -> Pod:
         labels=dice.choice(LABELS),
         namespace=dice.choice(["default", "default", "default", "other"]),
         terminating=dice.random() < 0.1,
+        pairs=dice.random() < 0.3,
         **asked,
     )
 
@@ -164,6 +165,7 @@ def pending_pod(dice: Random, name: str) -> Pod:
         **_affinities(dice, often=0.2),
         **(dice.choice(REFUSED) if dice.random() < 0.05 else {}),
         **dice.choice(ASKED),
+        pairs=dice.random() < 0.3,
     )
 
 

@@ -1,5 +1,5 @@
 """
-The changes of a pod's spec that would let it in: COUNT, TOLERATION, SELECTOR and INSTANCE_TYPE.
+The changes of a pod's spec that would let it in: COUNT, TOLERATION, SELECTOR and INSTANCE_TYPE; and PAIRS.
 
 Each kind makes other forms of the pod and asks for a node for them; the first form that fits is offered.
 
@@ -15,6 +15,8 @@ drops can stay. If the required node affinity has one term, each of its requirem
 alternatives, and only all of them together can be dropped.
 
 INSTANCE_TYPE: the pod selects the type of the node that it would get if it selected none.
+
+PAIRS: the pod's profile allows aligned pairs of devices.
 """
 
 import json
@@ -34,7 +36,7 @@ from neuron_scheduler.explain.changes.refused_pod import (
     taint_text,
     with_template,
 )
-from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.neuron_request import NeuronRequest, with_pairs
 from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_CORE
@@ -42,7 +44,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement, Tain
 from neuron_scheduler.model.wording import few
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.topology import served
+from neuron_scheduler.neuron.topology import illegal_count, served
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, otherwise_fitting
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedulable, taint_toleration
 
@@ -53,7 +55,7 @@ def find_count(refused: RefusedPod) -> Iterator[Found]:
     if request is None or len(request.counts) + len(request.init_counts) > 1:
         return
     yield from view.prepared(
-        lambda view: (neuron_topology.machines(view), neuron_topology.largest_blocks(view, request.resource))
+        lambda view: (neuron_topology.machines(view), neuron_topology.largest_blocks(view, request))
     )
     legal, possible = _counts(refused, request)
     nearest = sorted({*possible} - {request.total}, key=lambda count: (abs(count - request.total), count))
@@ -79,8 +81,8 @@ def _counts(refused: RefusedPod, request: NeuronRequest) -> tuple[tuple[int, ...
     machines = neuron_topology.machines(view)
     nodes = otherwise_fitting(refused.cluster, refused.pod, refused.profile, machines.keyed & view.live)
     on_these = [machine for machine in cast(frozenset[Machine], machines.values) if machines.get(machine) & nodes]
-    legal = sorted({count for machine in on_these for count in served(machine, request.unit)})
-    largest = neuron_topology.largest_blocks(view, request.resource).maximum(nodes)
+    legal = sorted({count for each in on_these for count in served(each, request.unit, pairs=request.pairs)})
+    largest = neuron_topology.largest_blocks(view, request).maximum(nodes)
     return tuple(legal), [count for count in legal if count <= largest]
 
 
@@ -234,4 +236,24 @@ def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
             node_name=selected.node_name,
             instance_type=value,
             detail=f"{INSTANCE_TYPE_LABEL}={value}",
+        )
+
+
+def find_pairs(refused: RefusedPod) -> Iterator[Found]:
+    """Yield the setting with which the pod gets a pair, if a machine serves the pod only so."""
+    request, name = refused.pod.neuron, refused.profile.scheduler_name
+    machines = cast(frozenset[Machine], neuron_topology.machines(refused.cluster.view).values)
+    if request is None or not name:
+        return
+    paired = with_pairs(request)
+    if not any(illegal_count(each, request) and not illegal_count(each, paired) for each in machines):
+        return
+    decision = yield from refused.decision(attrs.evolve(refused.pod, neuron=paired))
+    if decision is not None:
+        yield Change(
+            ChangeKind.PAIRS,
+            f"Set allowAlignedPairs in the profile of {name}: the pod then goes to {decision.node_name}. Pairs of"
+            " devices were never run on hardware.",
+            node_name=decision.node_name,
+            detail="allowAlignedPairs=true",
         )

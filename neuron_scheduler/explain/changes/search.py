@@ -24,7 +24,13 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode
 from neuron_scheduler.explain.answers import Change, ChangeKind
 from neuron_scheduler.explain.changes.departure import find_departure
-from neuron_scheduler.explain.changes.pod_spec import find_count, find_instance_type, find_selector, find_toleration
+from neuron_scheduler.explain.changes.pod_spec import (
+    find_count,
+    find_instance_type,
+    find_pairs,
+    find_selector,
+    find_toleration,
+)
 from neuron_scheduler.explain.changes.refused_pod import Found, Kind, Note, RefusedPod, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
@@ -119,6 +125,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     find_toleration,
     find_selector,
     find_instance_type,
+    find_pairs,
     find_new_node,
 )
 """In the order of `ChangeKind`."""

@@ -61,7 +61,7 @@ def warm_up_neuron_shortage(view: View, request: NeuronRequest) -> None:
     neuron_topology.unhealthy(view)
     neuron_topology.with_unknown(view)
     neuron_topology.free_units(view, request.resource)
-    neuron_topology.largest_blocks(view, request.resource)
+    neuron_topology.largest_blocks(view, request)
     view.node_column(allocatable_of(request.resource))
 
 
@@ -159,7 +159,7 @@ def _too_large(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
 
 def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> NeuronShortage | None:
     free = neuron_topology.free_units(view, request.resource)
-    total, block = free.total(nodes), neuron_topology.largest_blocks(view, request.resource).maximum(nodes)
+    total, block = free.total(nodes), neuron_topology.largest_blocks(view, request).maximum(nodes)
     if block >= request.total and len(request.widest) == 1:
         return None  # another reason keeps the pod from the node, and the sentence would be false
     cause = Cause.CAPACITY if total < request.total else Cause.FRAGMENTATION
@@ -197,7 +197,7 @@ def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
 
 def serves(machine: Machine, request: NeuronRequest) -> str:
     """Return which counts a machine serves; it may serve each count of the request, but not all at once."""
-    counts = served(machine, request.unit)
+    counts = served(machine, request.unit, pairs=request.pairs)
     if not request.units <= machine.units:
         return ""
     if request.cores_each not in (0, machine.cores_per_device):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from neuron_scheduler.model.neuron_request import with_pairs
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import (
     dynamic_resources,
@@ -50,6 +51,7 @@ class Profile:
 
     Attributes:
         plugins: names of those that refuse nodes or pods, in kube-scheduler's order.
+        allow_aligned_pairs: its pods may get aligned pairs of devices.
     """
 
     scheduler_name: str
@@ -57,6 +59,7 @@ class Profile:
     filters: tuple[Filter, ...]
     preferences: tuple[Preference, ...]
     plugins: tuple[PluginName, ...] = attrs.field(kw_only=True, eq=False)
+    allow_aligned_pairs: bool = attrs.field(default=False, kw_only=True)
     _fields: tuple[PodField, ...] = attrs.field(init=False, eq=False, repr=False)
     _left_out: Callable[[Pod], tuple[bool, ...]] = attrs.field(init=False, eq=False, repr=False)
     _plans: dict[tuple[bool, ...], Plan] = attrs.field(factory=dict, init=False, eq=False, repr=False)
@@ -72,6 +75,12 @@ class Profile:
     @_left_out.default
     def _left_out_of_these(self) -> Callable[[Pod], tuple[bool, ...]]:
         return left_out(self._fields)
+
+    def own(self, pod: Pod) -> Pod:
+        """Return one of the profile's pods, as it is to be decided."""
+        if pod.neuron is None or not self.allow_aligned_pairs:
+            return pod
+        return attrs.evolve(pod, neuron=with_pairs(pod.neuron))
 
     def plan(self, pod: Pod) -> Plan:
         """Return the steps that have something to do for a pod."""
@@ -96,13 +105,16 @@ class Profile:
         )
 
 
-def default_profile(scheduler_name: str, *, preferences: Iterable[str] = registry.PREFERENCES) -> Profile:
+def default_profile(
+    scheduler_name: str, *, preferences: Iterable[str] = registry.PREFERENCES, allow_aligned_pairs: bool = False
+) -> Profile:
     """
     Return the profile that serves Neuron pods.
 
     Args:
         scheduler_name: the pods' `spec.schedulerName`.
         preferences: out of `registry.PREFERENCES`, the most important first; the others are not used.
+        allow_aligned_pairs: as in `Profile`.
     """
     return Profile(
         scheduler_name=scheduler_name,
@@ -110,6 +122,7 @@ def default_profile(scheduler_name: str, *, preferences: Iterable[str] = registr
         filters=registry.filters_of(registry.PLUGINS),
         plugins=tuple(plugin.name for plugin in registry.PLUGINS),
         preferences=tuple(registry.PREFERENCES[name] for name in preferences),
+        allow_aligned_pairs=allow_aligned_pairs,
     )
 
 

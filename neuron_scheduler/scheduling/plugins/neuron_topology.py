@@ -144,22 +144,24 @@ class FreeUnits:
 
 @attrs.frozen(eq=False)
 class LargestBlock:
-    """Index definition: the largest count that one container could get under a resource's name."""
+    """Index definition: the largest count that one container could get under a resource's name, perhaps with pairs."""
 
     resource: str
+    pairs: bool = False
 
     def __call__(self, node_info: NodeInfo) -> int:
         """Return the count; 0 for a node without Neuron."""
         machine = node_info.machine
         if machine is None:
             return 0
+        machine = machine.with_pairs() if self.pairs else machine
         unit = Unit.CORE if self.resource == NEURON_CORE else Unit.DEVICE
         block, most = largest_free_block(machine, node_info.free_cores, unit), node_info.free(self.resource)
         return block if block <= most else max((count for count in served(machine, unit) if count <= most), default=0)
 
 
 free_units_of = lru_cache(maxsize=len(NEURON_NAMES))(FreeUnits)
-largest_block_of = lru_cache(maxsize=len(NEURON_NAMES))(LargestBlock)
+largest_block_of = lru_cache(maxsize=2 * len(NEURON_NAMES))(LargestBlock)
 
 
 def machines(view: View) -> Postings:
@@ -172,9 +174,9 @@ def free_units(view: View, resource: str) -> Column:
     return view.column(free_units_of(resource))
 
 
-def largest_blocks(view: View, resource: str) -> Column:
-    """Return the largest count that one container could get on each node."""
-    return view.column(largest_block_of(resource))
+def largest_blocks(view: View, request: NeuronRequest) -> Column:
+    """Return the largest count that one container could get on each node, by the name and the profile of a request."""
+    return view.column(largest_block_of(request.resource, pairs=request.pairs))
 
 
 def unhealthy(view: View) -> NodeSet:

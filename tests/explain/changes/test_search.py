@@ -18,6 +18,7 @@ from neuron_scheduler.model.selectors import (
     Requirement,
     Taint,
 )
+from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.steps import run
 from tests.support.brute_force import PROFILE
 from tests.support.builders import node, pod
@@ -75,6 +76,22 @@ def test_a_pod_that_a_controller_makes(kind: str, where: str) -> None:
     pending = pod(devices=7, owner=Owner("batch/v1", kind, "train"))
     found, _ = answer([trn1(), node("b", "inf2.24xlarge", taints=(DEDICATED,))], [], pending)
     assert found[ChangeKind.COUNT].sentence.endswith(where)
+
+
+@pytest.mark.parametrize("asked", [{"devices": 2}, {"cores": 8}, {"devices": 2, "cores": 8}])
+def test_pairs(asked: dict[str, Any]) -> None:
+    """The setting is named where a machine serves the pod only with it; for kube-scheduler's pods there is none."""
+    trn2 = node("b", "trn2.48xlarge")
+    found, _ = answer([trn2], [], pod(**asked))
+    assert found[ChangeKind.PAIRS].sentence == (
+        "Set allowAlignedPairs in the profile of my-scheduler: the pod then goes to b. Pairs of devices were never run"
+        " on hardware."
+    )
+    assert ChangeKind.PAIRS not in answer([trn2], [pod("all", devices=16, on="b")], pod(**asked, pairs=True))[0]
+    assert ChangeKind.PAIRS not in answer([trn1()], [], pod(devices=2))[0]
+    cluster, pending = cluster_of([trn2]), pod(**asked)
+    beside, _ = run(changes(cluster, pending, extender_profile(), refused=refusal(cluster, pending)))
+    assert ChangeKind.PAIRS not in {change.kind for change in beside}
 
 
 def test_a_pod_that_has_to_go() -> None:

@@ -54,6 +54,20 @@ def trn1(name: str = "a", **keywords: object) -> Node:
             id="too few",
         ),
         pytest.param(
+            [node("a", "trn2.48xlarge")],
+            [held("a", *range(1, 16, 2))],
+            pod(devices=2, pairs=True),
+            "Fragmentation: 8 Neuron devices free on 1 node, largest free block 1, pod needs 2.",
+            id="no pair",
+        ),
+        pytest.param(
+            [node("a", "trn2.48xlarge")],
+            [],
+            pod(devices=3, pairs=True),
+            "Invalid count: pod needs 3 Neuron devices, trn2.48xlarge serves 1, 2, 4, 8 or 16.",
+            id="an invalid count with pairs",
+        ),
+        pytest.param(
             [trn1()],
             [pod("one", cores=1, on="a", ids=(31,))],
             pod(devices=16, cores=32),
