@@ -23,8 +23,9 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.scheduling.cycle.filters import accepted, counted, nomination_priorities, walk
+from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
@@ -34,6 +35,7 @@ from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victi
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
+ASKS_MUCH = f"not eligible with more than {FEW_COMPARISONS} terms about other pods."
 MOST_ROUNDS = 4
 """Questions to all nodes; where there are more priorities, several are taken together."""
 
@@ -215,6 +217,8 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
     """
     if pod.never_preempts:
         return NEVER
+    if asks_much(pod):
+        return ASKS_MUCH
     name, victims = (pod.nominated_node_name, NOBODY) if nomination is None else (nomination[0], nomination[1].victims)
     slot = cluster.view.slot(name)
     if slot is None or not helpful >> slot & 1:

@@ -12,6 +12,7 @@ the result, the dry run is repeated with the filters.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from functools import lru_cache, reduce
 from math import inf
 from operator import or_
@@ -30,6 +31,7 @@ from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import MOST_REMEMBERED
 from neuron_scheduler.neuron.topology import legal_sets
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
+from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
@@ -41,8 +43,8 @@ class Trial(Protocol):
     def fits(self) -> bool:
         """Return whether the incoming pod fits."""
 
-    def reprieve(self, other: Pod) -> bool:
-        """Put another pod back if the incoming pod fits beside it; return whether it does."""
+    def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
+        """Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest."""
 
 
 @attrs.define(eq=False)
@@ -73,8 +75,11 @@ class ByCounting:
         """Return whether the incoming pod fits."""
         return min(self.left.values()) >= 0
 
-    def reprieve(self, other: Pod) -> bool:
-        """Put another pod back if the incoming pod fits beside it; return whether it does."""
+    def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
+        """Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest."""
+        return {other.uid for other in others if not self._reprieve(other)}
+
+    def _reprieve(self, other: Pod) -> bool:
         left, requests = self.left, other.requests
         if left[PODS] < 1 or any(amount > left.get(name, amount) for name, amount in requests.items()):
             return False
@@ -104,13 +109,22 @@ class ByFilters:
         """Return whether the incoming pod fits."""
         return not self.refusals()
 
-    def reprieve(self, other: Pod) -> bool:
-        """Put another pod back if the incoming pod fits beside it; return whether it does."""
-        before = self.node_info
-        self.node_info = with_pod(before, self.cluster.view.row(self.slot).pod_infos[other.uid])
-        if not self.fits():
-            self.node_info = before
-        return self.node_info is not before
+    def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
+        """
+        Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest.
+
+        The row stays replaced meanwhile: each pod is a change of the counts by one, and not by all that are gone.
+        """
+        whole, left = self.cluster.view.row(self.slot), set[str]()
+        with ExitStack() as kept:
+            kept.enter_context(self.cluster.row_replaced(self.slot, self.node_info))
+            for other in others:
+                self.node_info = with_pod(self.cluster.view.row(self.slot), whole.pod_infos[other.uid])
+                if self.fits():
+                    kept.enter_context(self.cluster.row_replaced(self.slot, self.node_info))
+                else:
+                    left.add(other.uid)
+        return left
 
 
 _TO_POSITIVE = 1 << 31
@@ -197,11 +211,14 @@ def victims_on(
     """
     Return the cheapest pods that must leave a node for a pod, or the refusals that remain if all lower pods left.
 
-    None if the victims cost the limit or more. It is known that the pod fits if all pods of a priority under `below`
-    leave, as far as the node alone decides. Blocks that need a pod of a higher priority to leave are therefore looked
-    at only if no victims within the budgets were found without them.
+    None if the victims cost the limit or more. An empty list for a pod that asks much about other pods: it would be
+    compared with all of them again for each that might stay. It is known that the pod fits if all pods of a priority
+    under `below` leave, as far as the node alone decides. Blocks that need a pod of a higher priority to leave are
+    therefore looked at only if no victims within the budgets were found without them.
     """
     node_info, pod = cluster.view.row(slot), incoming.pod
+    if asks_much(pod):
+        return []
 
     def by_filters(gone: Sequence[Pod]) -> ByFilters:
         return ByFilters(cluster, slot, pod, incoming.profile, _without(node_info, gone))
@@ -293,8 +310,7 @@ class _DryRun:
 
     def _without_reprieve(self, pods: Sequence[Pod]) -> set[str]:
         """Reprieve pods in this order; return the uids of those beside which the incoming pod does not fit."""
-        trial = self.trial(self.lower)
-        return {pod.uid for pod in pods if not trial.reprieve(pod)}
+        return self.trial(self.lower).without_reprieve(pods)
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return the pods as victims, with the violations that they cause if no other pod leaves."""

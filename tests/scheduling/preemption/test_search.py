@@ -1,7 +1,9 @@
 """Which pods are evicted for a pod that fits nowhere: the cheapest legal set, or none."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
@@ -54,6 +57,12 @@ def budget(app: str, allowed: int, name: str = "pdb", **keywords: object) -> Dis
     """Return a budget for the pods of an application."""
     selector = LabelSelector((Requirement("app", Operator.IN, (app,)),))
     return DisruptionBudget(name, "default", name, selector, allowed, **keywords)  # type: ignore[arg-type]  # as given
+
+
+def terms(count: int) -> tuple[PodAffinityTerm, ...]:
+    """Return so many different terms, each about all pods of a node."""
+    absent = [LabelSelector((Requirement(f"x{number}", Operator.DOES_NOT_EXIST, ()),)) for number in range(count)]
+    return tuple(PodAffinityTerm(HOSTNAME_LABEL, selector, frozenset({"default"})) for selector in absent)
 
 
 def answer(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] = ()) -> Preemption | NoPreemption:
@@ -122,6 +131,13 @@ def victims(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] 
             pod(cpu=4000, priority=9, never_preempts=True),
             "preemption: not eligible due to preemptionPolicy=Never.",
             id="preemptionPolicy Never",
+        ),
+        pytest.param(
+            [node("n", cpu=4000)],
+            [pod("a", on="n", cpu=4000, priority=1)],
+            pod(cpu=4000, priority=9, anti_affinity=terms(17)),
+            "preemption: not eligible with more than 16 terms about other pods.",
+            id="a pod that asks much",
         ),
         pytest.param(
             [node("full", cpu=4000), node("tainted", taints=(Taint("x", Effect.NO_SCHEDULE),)), node("small", cpu=100)],
@@ -442,3 +458,22 @@ def test_a_node_that_changes_during_the_search_is_named_by_its_plugin() -> None:
     last = run(steps)
     assert isinstance(last, NoPreemption)
     assert "NodeUnschedulable" in last.plugins
+
+
+@pytest.mark.parametrize("pods", [25, 50])
+def test_a_search_compares_each_pod_a_few_times(pods: int) -> None:
+    """A pod that may stay is one change of the counts: however many there are."""
+    lower = [pod(f"p{number}", on="n", cpu=10, priority=1) for number in range(pods)]
+    others = [pod(f"other{number}", on="m", cpu=10, priority=10) for number in range(500)]
+    nodes = [node(name, cpu=100_000, labels={HOSTNAME_LABEL: name}, pods=1000) for name in "nm"]
+    cluster = cluster_of(nodes, lower + others)
+    compared, matches = Counter[str](), Matching.matches
+
+    def counting(definition: Matching, other: Pod) -> bool:
+        compared[other.name] += 1
+        return matches(definition, other)
+
+    with mock.patch.object(Matching, "matches", counting):
+        found = victims(cluster, pod(cpu=10, priority=9, anti_affinity=terms(4)))
+    assert len(found) == 1 + pods
+    assert max(compared[other.name] for other in lower) <= 4 * 10
