@@ -5,17 +5,20 @@ How many of our files one Binding and one refusal run through: the weight that a
 """
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+from unittest import mock
 
 import anyio
 import pytest
 
 import neuron_scheduler
+from neuron_scheduler import app
 from tests.control_plane.objects import pod_manifest
 from tests.support.patience import PATIENCE
 from tests.test_app import Process, process
@@ -70,10 +73,12 @@ async def told(running: Process, what: str, name: str) -> None:
 
 
 async def traces() -> dict[str, list[str]]:
-    """Return the files of both traces; without a Lease, whose renewal could come in between."""
+    """Return the files of both traces; no renewal of a Lease and no look for PodGroups comes in between."""
+    never = mock.patch.object(app, "LOOK_FOR_POD_GROUPS", math.inf)
     async with process(leader_elect=False) as running, anyio.create_task_group() as tasks:
-        tasks.start_soon(running.run)
-        await running.scheduling()
+        with never:
+            tasks.start_soon(running.run)
+            await running.scheduling()
         found = {what: sorted(await trace(running, what)) for what in MOST}
         tasks.cancel_scope.cancel()
     return found
