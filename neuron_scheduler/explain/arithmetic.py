@@ -216,9 +216,8 @@ def neuron(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
         return "; ".join(reasons)
     known = {*_TOO_FEW, insufficient(request.resource)}
     parts = [] if known.issuperset(reasons) else [_illegal(node_info.machine, request)]
-    fault = node_info.node.neuron_fault
-    if fault and neuron_topology.UNHEALTHY[fault] in reasons:
-        parts.append(f"the node's condition {fault} reports a problem")
+    if neuron_topology.UNHEALTHY.get(node_info.node.neuron_fault) in reasons:
+        parts.append(f"the node's condition {node_info.node.neuron_fault} reports a problem")
     if neuron_topology.UNKNOWN in reasons:
         parts.append(f"{_free(request, node_info)}, but {_unknown(node_info)}")
     elif not parts:

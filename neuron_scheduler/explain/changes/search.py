@@ -23,14 +23,8 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode
 from neuron_scheduler.explain.answers import Change, ChangeKind
+from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import find_departure
-from neuron_scheduler.explain.changes.pod_spec import (
-    find_count,
-    find_instance_type,
-    find_pairs,
-    find_selector,
-    find_toleration,
-)
 from neuron_scheduler.explain.changes.refused_pod import Found, Kind, Note, RefusedPod, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
@@ -119,13 +113,13 @@ def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Chang
 
 
 KINDS: Final[tuple[Kind, ...]] = (
-    find_count,
+    pod_spec.find_count,
     find_departure,
     find_uncordon,
-    find_toleration,
-    find_selector,
-    find_instance_type,
-    find_pairs,
+    pod_spec.find_toleration,
+    pod_spec.find_selector,
+    pod_spec.find_instance_type,
+    pod_spec.find_pairs,
     find_new_node,
 )
 """In the order of `ChangeKind`."""

@@ -78,9 +78,7 @@ class Profile:
 
     def own(self, pod: Pod) -> Pod:
         """Return one of the profile's pods, as it is to be decided."""
-        if pod.neuron is None or not self.allow_aligned_pairs:
-            return pod
-        return attrs.evolve(pod, neuron=with_pairs(pod.neuron))
+        return attrs.evolve(pod, neuron=with_pairs(pod.neuron)) if self.allow_aligned_pairs and pod.neuron else pod
 
     def plan(self, pod: Pod) -> Plan:
         """Return the steps that have something to do for a pod."""
