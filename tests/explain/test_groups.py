@@ -111,6 +111,19 @@ def test_a_complaint_about_the_group_itself() -> None:
     assert {mixed.cause, absent.cause} == {Cause.POD}
 
 
+def test_a_group_says_that_it_evicts_nobody_where_that_would_help() -> None:
+    """Only if a pod of lower priority has devices."""
+    for low, said in ((0, True), (5, False)):
+        cluster, members = cluster_with([]), [member(number, priority=5) for number in range(4)]
+        cluster.put_pod(pod("agent", on="trn2-1"))
+        cluster.put_pod(pod("low", devices=16, ids=range(16), on="trn2-0", priority=low))
+        for each in members:
+            cluster.groups.put(each)
+        message = explained(cluster, members[0]).message
+        assert message.startswith("2 of 4 members of group default/train fit at once.")
+        assert message.endswith("preemption: a group evicts no pods.") is said
+
+
 def test_members_of_other_schedulers_count_and_are_not_placed() -> None:
     """One machine is enough for the one member that is ours."""
     two = PodGroup(TRAIN.key, least=2)

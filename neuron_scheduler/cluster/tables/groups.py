@@ -6,7 +6,7 @@ object of kind PodGroup, say different numbers, the largest counts.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
 import attrs
@@ -94,6 +94,11 @@ class Groups:
         """Return the members of a group by uid."""
         members = self._members.get(key)
         return _NOBODY if members is None else members.pods
+
+    def alike(self, key: GroupKey) -> Iterator[GroupKey]:
+        """Yield the other groups of a namespace that are said in the same words; looks at all groups."""
+        same = key.dialect, key.namespace
+        return (other for other in self._members if other != key and (other.dialect, other.namespace) == same)
 
     def placed(self, key: GroupKey) -> int:
         """Return how many members have a node."""

@@ -94,7 +94,7 @@ class Refused:
 
     Attributes:
         fitting: how many of the waiting members fit at once.
-        reason: why the next one does not, with the others placed.
+        reason: why the next one does not, with the others placed; one that speaks of the group says all.
     """
 
     fitting: int
@@ -102,6 +102,8 @@ class Refused:
 
     def fit_error(self, gang: Gang) -> FitError:
         """Return what is said of each waiting member."""
+        if self.reason.group:
+            return self.reason
         name, placed = f"group {gang.group.key}", len(gang.placed)
         if placed:
             sentence = (

@@ -17,9 +17,12 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, from_slots, less
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.model.selectors import LabelSelector
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.scheduling.cycle.filters import fitting
@@ -42,13 +45,16 @@ from neuron_scheduler.scheduling.groups.regions import (
     regions,
     room_of,
     rooms_for,
+    whole_machines,
 )
 from neuron_scheduler.scheduling.plugins import super_blocks
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Preference, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
 from neuron_scheduler.scheduling.queue.unschedulable_pods import signature_of
 
 OUTSIDE: Final = "node(s) were outside of the group's domain"
+EVICTS_NOBODY: Final = "preemption: a group evicts no pods."
 _AT_ONCE: Final = 16
 """Members that are looked at, or taken back, in one step."""
 _FEW: Final = 16
@@ -156,6 +162,9 @@ class _Planner:
 
     def run(self) -> Generator[None, None, Plan | Refused]:
         """Return the plan."""
+        lacking = yield from self._lacking()
+        if lacking is not None:
+            return Refused(0, lacking)
         yield from self._keep()
         enough = yield from self._enough()
         if not enough and self.kept:
@@ -165,6 +174,37 @@ class _Planner:
             enough = yield from self._enough()
         enough = enough or (yield from self._found())
         return (yield from (self._with_the_others() if enough else self._refused()))
+
+    def _lacking(self) -> Generator[None, None, FitError | None]:
+        """Return why a LeaderWorkerSet's group does not begin; None if all members have room, those to come, too."""
+        gang, group = self.gang, self.gang.group
+        if group.key.dialect is not Dialect.LEADER_WORKER_SET or gang.placed or not group.expected:
+            return None
+        asking = [pod for pod in gang.waiting if pod.neuron is not None]
+        members, others = len(asking) + gang.still_to_come, 0 if group.topology else self._awaited_by_others()
+        if not asking or members + others == len(asking):
+            return None  # what comes later is not known, or nothing comes
+        rooms = yield from self._rooms_for(self._largest_first(asking)[0])
+        if not group.topology:
+            room, text = rooms.total, f"room for {rooms.total} such pods, and the group needs {members}"
+            text += f", beside {others} that started groups of the namespace await" if others else ""
+        else:
+            domains = yield from rooms.by_domain(group.topology)
+            room = max((domain.room for domain in domains.values()), default=0)
+            text = f"no {group.topology} has room for all {members} members of the group, the roomiest for {room}"
+        if room >= members + others:
+            return None
+        exist = f"{len(gang.waiting)} of {group.expected} members of group {group.key} exist, and all must have room:"
+        nodes = self.cluster.view.node_count
+        return FitError(nodes, plugins=frozenset({TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)
+
+    def _awaited_by_others(self) -> int:
+        """Return how many members will come of the namespace's other groups that have begun."""
+        groups, total = self.cluster.groups, 0
+        for key in groups.alike(self.gang.group.key):
+            placed = sum(self.cluster.node_of(uid) is not None for uid in groups.members(key))
+            total += max(groups.group(key).expected - placed, 0) if placed else 0
+        return total
 
     def _enough(self) -> Generator[None, None, bool]:
         """Place as many members as there must be beside those that are kept, or more; return whether that succeeds."""
@@ -240,7 +280,12 @@ class _Planner:
             return
         gang, others = self._now(), len(rest)
         fixed = fixed_domains(self.cluster, gang)
-        for pods in self._largest_first([pod for pod in rest if required or pod.neuron is not None] or rest):
+        asking = [pod for pod in rest if pod.neuron is not None]
+        if required and gang.still_to_come and not asking:  # its workers will ask for machines
+            yield from self.cluster.view.prepared(lambda view: view.column(super_blocks.whole_free))
+            nodes = yield from self._nodes_for(rest[0])
+            yield from regions(gang, whole_machines(self.cluster.view, [nodes]), 0, fixed)
+        for pods in self._largest_first(rest if required else asking or rest):
             if others < needed:
                 return  # at least one of the members before is needed, and the regions with room for it were tried
             others -= len(pods)
@@ -410,6 +455,7 @@ class _Planner:
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""
+        yield from self.cluster.view.prepared(lambda view: view.postings(neuron_priorities))
         yield from self.warmup.of_refusal(self.cluster, pod, self.profile)
         among = nodes_in(self.cluster.view, region.within)
         no_node = select_node(self.cluster, pod, self.profile, among)
@@ -419,7 +465,18 @@ class _Planner:
             fits = fitting(self.cluster, pod, self.profile.plan(pod), self.cluster.view.live)
         outside = less(fits, among)
         refused = (Refusal(TOPOLOGY, OUTSIDE, outside),) if outside else ()
-        return fit_error(self.cluster, pod, self.profile, attrs.evolve(no_node, too_late=(*no_node.too_late, *refused)))
+        no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
+        preemption = EVICTS_NOBODY if pod.neuron is not None and self._has_lower(pod.priority) else ""
+        return attrs.evolve(fit_error(self.cluster, pod, self.profile, no_node), preemption=preemption)
+
+    def _has_lower(self, priority: int) -> bool:
+        """Return whether a pod of lower priority has devices or cores."""
+        return any(cast(int, value) < priority for value in self.cluster.view.postings(neuron_priorities).values)
+
+
+def neuron_priorities(node_info: NodeInfo) -> Values:
+    """Index definition: the priorities of the pods on a node that ask for Neuron."""
+    return tuple({info.pod.priority for info in node_info.pod_infos.values() if info.pod.neuron is not None})
 
 
 def _undone(trial: Trial, down_to: int) -> Generator[None, None, None]:

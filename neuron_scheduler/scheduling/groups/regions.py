@@ -30,6 +30,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.scheduling.groups.gang import Gang
+from neuron_scheduler.scheduling.plugins.super_blocks import whole_free
 
 MOST_DOMAINS: Final = 8
 """Domains of one kind that are tried."""
@@ -101,7 +102,7 @@ def room_of(pod: Pod) -> Room:
 
 
 @attrs.frozen
-class Within:
+class DomainRoom:
     """
     A domain with some room.
 
@@ -131,12 +132,12 @@ class Rooms:
     whole: bool
     each: Sequence[NodeSet]
     _numbers: Sequence[tuple[int, NodeSet]]
-    _of_domains: dict[str, Mapping[str, Within]] = attrs.field(factory=dict)
+    _of_domains: dict[str, Mapping[str, DomainRoom]] = attrs.field(factory=dict)
 
-    def by_domain(self, key: str) -> Generator[None, None, Mapping[str, Within]]:
+    def by_domain(self, key: str) -> Generator[None, None, Mapping[str, DomainRoom]]:
         """Return the domains of a label that have any room."""
         if key not in self._of_domains:
-            found, postings = dict[str, Within](), self.view.domains(key)
+            found, postings = dict[str, DomainRoom](), self.view.domains(key)
             size = max((nodes.bit_length() for _, nodes in self._numbers), default=0)
             numbers = [(number, nodes, membership(nodes, size)) for number, nodes in self._numbers]
             for count, value in enumerate(list(postings.values), start=1):
@@ -147,7 +148,7 @@ class Rooms:
                     room = sum((nodes & postings.get(value)).bit_count() * number for number, nodes, _ in numbers)
                 if room:
                     node = self.view.row(next(iter(postings.slots(value)))).node
-                    found[str(value)] = Within(str(value), room, node)
+                    found[str(value)] = DomainRoom(str(value), room, node)
                 if count % _AT_ONCE == 0:
                     epoch = self.view.epoch
                     yield
@@ -170,6 +171,12 @@ def rooms_for(view: View, pod: Pod, nodes: NodeSet, each: Sequence[NodeSet] = ()
         each=each,
         numbers=[(number, here) for number, here in by_number if here],
     )
+
+
+def whole_machines(view: View, each: Sequence[NodeSet]) -> Rooms:
+    """Return the same for pods that are not known: free machines."""
+    nodes = view.column(whole_free).at_least(1, view.live)
+    return Rooms(view, nodes.bit_count(), whole=True, each=each, numbers=[(1, nodes)])
 
 
 def alone(pod: Pod) -> Pod:
@@ -211,20 +218,18 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> 
 
 
 def _required(gang: Gang, rooms: Rooms, key: str, wanted: int, fixed: Mapping[str, str]) -> Regions:
-    """Yield the domains for all members, also for those that are still to come, then for those that must be placed."""
+    """Yield the domains with room for all members, also for those that are still to come, then the roomiest."""
     if key in fixed:
         if fixed[key]:
             yield Region((key, fixed[key]))
         return
-    if gang.still_to_come:
-        yield from _in_one(rooms, key, wanted + gang.still_to_come)
-    yield from _in_one(rooms, key, wanted)
+    yield from _in_one(rooms, key, wanted + gang.still_to_come)
     domains = yield from rooms.by_domain(key)
     roomiest = sorted(domains.values(), key=lambda domain: -domain.room)
     yield from _first_of(rooms, key, roomiest, wanted)
 
 
-def _in(key: str, domain: Within, wanted: int) -> Region:
+def _in(key: str, domain: DomainRoom, wanted: int) -> Region:
     """Return one domain; an UltraServer is a slice, too, where the ranks follow the places."""
     within = (key, domain.value)
     return Region(within, (within,), wanted) if key in ULTRASERVER_SIZES else Region(within)
@@ -239,7 +244,7 @@ def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:
     yield from _first_of(rooms, key, enough, wanted)
 
 
-def _first_of(rooms: Rooms, key: str, domains: Iterable[Within], wanted: int) -> Regions:
+def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int) -> Regions:
     """Yield the first domains with a node for each member."""
     found = 0
     for count, domain in enumerate(domains, start=1):
@@ -260,7 +265,7 @@ def _in_slices(rooms: Rooms, key: str, count: int, per_slice: int) -> Regions:
     whole = [domain for domain in domains.values() if domain.room >= per_slice]
     whole.sort(key=lambda domain: (around(domain), domain.node.created, domain.value))
     for layer in (*NETWORK_LAYERS, None):
-        near = dict[str | None, list[Within]]()
+        near = dict[str | None, list[DomainRoom]]()
         for domain in whole:
             near.setdefault(layer and domain_of(domain.node, layer), []).append(domain)
         enough = [each for value, each in near.items() if len(each) >= count and (value or not layer)]
@@ -271,13 +276,13 @@ def _in_slices(rooms: Rooms, key: str, count: int, per_slice: int) -> Regions:
         yield None
 
 
-def _around(rooms: Rooms, key: str) -> Generator[None, None, Callable[[Within], int]]:
+def _around(rooms: Rooms, key: str) -> Generator[None, None, Callable[[DomainRoom], int]]:
     """Return the function that says how much room is in the UltraServer around a pair; 0 for other domains."""
     if key != ULTRASERVER_2:
         return lambda _: 0
     fours = yield from rooms.by_domain(ULTRASERVER_4)
 
-    def around(domain: Within) -> int:
+    def around(domain: DomainRoom) -> int:
         four = fours.get(domain_of(domain.node, ULTRASERVER_4) or "")
         return 0 if four is None else four.room
 
