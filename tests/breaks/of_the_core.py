@@ -83,8 +83,8 @@ CLUSTER: Final = (
     Break(
         "a-device-is-counted-free",
         "neuron_scheduler/cluster/rows/node_info.py",
-        "return request.total, request.total * machine.cores_per_device",
-        "return request.total - 1, request.total * machine.cores_per_device",
+        "return request.total + apart, request.total * machine.cores_per_device + apart",
+        "return request.total - 1 + apart, request.total * machine.cores_per_device + apart",
         "An unknown holder counts as the most that it may hold.",
         ("tests/cluster/rows/test_node_info.py",),
     ),

@@ -326,8 +326,8 @@ ANSWERS: Final = (
     Break(
         "check-is-content-without-rights",
         "neuron_scheduler/commands/check/subjects/installation.py",
-        "missing = [right for right, allowed in rights.items() if not allowed]",
-        "missing = [right for right, allowed in rights.items() if not right]",
+        "lacking = [right for right, allowed in rights.items() if not allowed]",
+        "lacking = [right for right, allowed in rights.items() if not right]",
         "`check` names the rights that the scheduler's account lacks.",
         ("tests/commands/check/subjects/test_findings.py",),
     ),

@@ -108,7 +108,11 @@ def some_cluster(seed: int) -> tuple[list[Node], list[Pod], list[Workload], Pod]
     dice = Random(seed)
     nodes = [some_node(dice, name) for name in NAMES[: dice.randint(1, 4)]]
     bound = [bound_pod(dice, f"b{i}") for i in range(dice.randint(0, 6))]
-    return nodes, bound, some_workloads(dice), pending_pod(dice, "t")
+    template = pending_pod(dice, "t")
+    if dice.random() < 0.5:  # else few fit twice
+        anywhere = attrs.evolve(template.constraints, node_selector={}, required_terms=None, affinity=())
+        template = attrs.evolve(template, constraints=anywhere)
+    return nodes, bound, some_workloads(dice), template
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -180,12 +180,11 @@ MUTANTS: Final = (
             Edit(
                 "controllers.scheduling_loop",
                 """
-                else:
+                    self._keep(commitment)
                     loop.queue.failed(self.queued, now)
-                loop.reporter.failed(pod, refusal.message)
                 """,
                 """
-                loop.reporter.failed(pod, refusal.message)
+                    self._keep(commitment)
                 """,
             ),
         ),

@@ -103,14 +103,8 @@ MUTANTS: Final = (
             ),
             Edit(
                 "scheduling.queue.scheduling_queue",
-                """
-                if self._unschedulable.to_go_on or not self._unschedulable.evaluated:
-                    return -math.inf
-                """,
-                """
-                if not self._unschedulable.evaluated:
-                    return -math.inf
-                """,
+                "left = self._unschedulable.to_go_on or self._places.counts[Place.ACTIVE]",
+                "left = self._places.counts[Place.ACTIVE]",
             ),
         ),
     ),
