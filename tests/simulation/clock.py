@@ -28,17 +28,21 @@ class VirtualClock:
 
     Attributes:
         now: seconds since the start.
+        per_look: seconds that pass while code looks at the monotonic clock. A step that never looks takes no time, and
+            one that looks again and again, to pause when its turn is over, takes as long as its work would.
         wall_offset: returns by how many seconds the wall clock of the process that asks is wrong.
         bytes: where random bytes come from.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.per_look = 0.0
         self.wall_offset: Callable[[], float] = float
         self.bytes = random.Random(0)
 
     def monotonic(self) -> float:
         """Return monotonic seconds."""
+        self.now += self.per_look
         return BOOTED + self.now
 
     def time(self) -> float:
@@ -72,9 +76,9 @@ def install() -> None:
     random._urandom = os.urandom  # type: ignore[attr-defined]  # what `secrets` reads
 
 
-def begin(seed: int) -> None:
+def begin(seed: int, per_look: float = 0.0) -> None:
     """Start the time of a simulation, and seed all randomness that the code under test draws."""
-    CLOCK.now = 0.0
+    CLOCK.now, CLOCK.per_look = 0.0, per_look
     CLOCK.bytes = random.Random(f"{seed}/bytes")
     random.seed(f"{seed}/random")
 

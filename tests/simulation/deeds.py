@@ -7,7 +7,9 @@ the cluster is in; what the API server refuses is not done. So a failing scenari
 deeds are left out. What is done to the scheduler's processes is in `replica`.
 """
 
+import asyncio
 import json
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,12 +18,16 @@ from sandbox import fleet
 from sandbox.apiserver import metadata
 from sandbox.apiserver.resources import BUDGETS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Resource
 from tests.simulation.admission import LEASE
+from tests.simulation.clock import CLOCK
 from tests.simulation.pod_plans import FINALIZER, PodPlan
+from tests.support.controllers import Queued, Workload
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+_TICK: Final = 0.25
+"""Seconds between two looks of a controller."""
 MERGE = "application/merge-patch+json"
 ALLOCATION: Final = "neuron-scheduler/allocation"
 IDS: Final = "AWS_NEURON_IDS"
@@ -295,6 +301,39 @@ class CreateDeployment:
         metadata = {"name": self.pod.name, "namespace": self.pod.namespace}
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
         world.registry.create(DEPLOYMENTS, self.pod.namespace, body)
+
+
+@attrs.frozen(kw_only=True)
+class Apply:
+    """
+    A user applies a workload, and its controller acts from then on.
+
+    Attributes:
+        expects: how many of its pods are bound when all is quiet.
+    """
+
+    at: float
+    workload: Workload
+    text: str
+    expects: int = 0
+
+    def __str__(self) -> str:
+        return f"apply {self.text}"
+
+    def done_in(self, world: "World") -> None:
+        asyncio.get_running_loop().create_task(self._act(world), context=Context())
+
+    async def _act(self, world: "World") -> None:
+        while True:
+            pods, nodes = (
+                {each["metadata"]["name"]: each for each in world.store.objects(kind.storage)} for kind in (PODS, NODES)
+            )
+            for pod in self.workload.wanted(pods, nodes):
+                if pod["metadata"]["name"] not in pods:
+                    world.registry.create(PODS, pod["metadata"]["namespace"], pod)
+            for name in self.workload.admitted(pods) if isinstance(self.workload, Queued) else ():
+                OpenGate(at=CLOCK.now, name=name).done_in(world)
+            await asyncio.sleep(_TICK)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,5 +1,6 @@
 """
-Seeds with groups of pods that start together: two in sixteen, with the faults that they have anyway.
+Seeds with groups of pods that start together: two in sixteen, one with the faults that it has anyway, the other one
+with a case of `hard_groups` and none.
 
 Groups compete with each other and with single pods for a few machines, and are made in ways that are hard: member by
 member in turns, late, never complete, restarted under the same name while the old pods end. Bindings are refused now
@@ -12,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from tests.simulation import hard_groups
 from tests.simulation.deed_choices import after, moment
 from tests.simulation.deeds import (
     Annotate,
@@ -31,6 +33,7 @@ from tests.simulation.scenario import Deed, Fault, Scenario
 
 TURNS: Final = (5, 13)
 """What is left when a seed with groups is divided by `EVERY`."""
+HARD: Final = TURNS[1]
 REFUSALS: Final = ("403 rights", "403 rights", "500", "429")
 
 
@@ -39,6 +42,9 @@ def with_groups(scenario: Scenario) -> Scenario:
     if scenario.seed % EVERY not in TURNS:
         return scenario
     dice = Random(f"{scenario.seed}/groups")
+    if scenario.seed % EVERY == HARD:
+        case = hard_groups.CASES[scenario.seed // EVERY % len(hard_groups.CASES)](scenario, dice)
+        return attrs.evolve(case, deeds=tuple(sorted(case.deeds, key=lambda deed: deed.at)))
     count, kind = dice.choice((2, 3, 3, 4, 5)), dice.choice(("trn1.32xlarge", "trn2.48xlarge"))
     nodes = tuple((f"n{number}", kind) for number in range(1, count + 1))
     kept = [deed for deed in scenario.deeds if not hasattr(deed, "pod") and (not hasattr(deed, "name") or deed.at <= 0)]
@@ -47,10 +53,10 @@ def with_groups(scenario: Scenario) -> Scenario:
     deeds: list[Deed] = [*_labels(dice, nodes)] if recipe else []
     began = [round(dice.uniform(0.5, case.quiet_at * 0.6), 3) for _ in range(dice.choice((1, 2, 2)))]
     for name, at in zip("gh", began, strict=False):
-        deeds += _group(dice, name, at, case.quiet_at, count=min(dice.choice((2, 3, 3, 4)), count), recipe=recipe)
+        deeds += _group(dice, name, at, case.quiet_at, count=min(dice.choice((1, 2, 3, 3, 4)), count), recipe=recipe)
     deeds += _rivals(dice, began, case.quiet_at)
     faults = [*_refusals(dice, case), *_kills(dice, case, began)]
-    case = bearable(more(case, deeds, faults))
+    case = attrs.evolve(bearable(more(case, deeds, faults)), per_look=dice.choice((0.0, *hard_groups.SLOW)))
     return attrs.evolve(case, deeds=tuple(sorted(case.deeds, key=lambda deed: deed.at)))
 
 
@@ -73,12 +79,20 @@ def _group(dice: Random, name: str, at: float, quiet_at: float, *, count: int, r
         gated=not recipe and dice.random() < 0.25,
         finalized=fate == "restarted",
         group=name,
-        least=0 if recipe else count - more_than_needed,
+        least=0 if recipe else max(1, count - more_than_needed),
     )
     members = [attrs.evolve(plan, name=f"{name}{number}") for number in range(count)]
+    if dice.random() < 0.2:
+        members[-1] = attrs.evolve(members[-1], node="n1")
+    if not recipe and dice.random() < 0.15:
+        members[0] = attrs.evolve(members[0], least=max(1, members[0].least + dice.choice((-1, 1))))
+    if recipe and dice.random() < 0.3:
+        members = [attrs.evolve(member, prefers=True) for member in members]
+    if not recipe and dice.random() < 0.2:
+        members += [attrs.evolve(member, name=f"{member.name}-later") for member in members[:2]]
     if dice.random() < 0.05:
         members[0] = attrs.evolve(members[0], scheduler="default-scheduler")
-    if dice.random() < 0.12:
+    if len(members) > 1 and dice.random() < 0.12:
         members.pop()
     deeds = [*_made(dice, members, at, quiet_at)]
     one, later = dice.choice(members), after(dice, at + 0.3, quiet_at)

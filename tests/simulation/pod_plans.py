@@ -35,8 +35,9 @@ class PodPlan:
         gated, finalized, tolerant: it has a scheduling gate, a finalizer, a toleration of every taint.
         seconds: that its containers run; 0 for ever.
         grace: seconds that it gets to end.
+        node: on which it has to be; empty for any.
         group: that it is in, by the words of coscheduling, or of Kueue if it is gated, with the count `least`; by AWS's
-            recipe for UltraServers if that is 0.
+            recipe for UltraServers if that is 0, which is no more than a wish if it `prefers` that.
     """
 
     name: str
@@ -54,8 +55,10 @@ class PodPlan:
     seconds: float = 0.0
     grace: int = 30
     scheduler: str = OURS
+    node: str = ""
     group: str = ""
     least: int = 0
+    prefers: bool = False
 
     def __str__(self) -> str:
         asks = [f"{count} devices" for count in self.devices] + [f"{count} cores" for count in self.cores]
@@ -68,7 +71,9 @@ class PodPlan:
             "tolerant": self.tolerant,
             f"for {self.seconds:.0f} s": self.seconds,
             f"scheduler {self.scheduler}": self.scheduler != OURS,
+            f"on node {self.node}": self.node,
             f"group {self.group} of {self.least}": self.group,
+            "preferred": self.prefers,
         }
         texts = [text for text, holds in rest.items() if holds]
         return ", ".join([f"{self.namespace}/{self.name}: {' + '.join(asks) or f'cpu {self.cpu}m'}", *texts])
@@ -96,6 +101,8 @@ class PodPlan:
             spec["priorityClassName"] = self.priority
         if self.instance_type:
             spec["nodeSelector"] = {INSTANCE_TYPE_LABEL: self.instance_type}
+        if self.node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": self.node}
         if self.gated:
             spec["schedulingGates"] = [{"name": GATE}]
         if self.tolerant:
@@ -105,7 +112,9 @@ class PodPlan:
             spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         if self.group and not self.least:
             term = {"topologyKey": ULTRASERVER, "labelSelector": {"matchLabels": {"job": self.group}}}
-            spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+            wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            spec["affinity"] = {"podAffinity": wish if self.prefers else required}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _container(self, number: int, resource: str, count: int) -> dict[str, Any]:

@@ -8,13 +8,16 @@ chance. `deed_choices` and `fault_choices` choose the parts; `hard_cases` adds t
 from random import Random
 from typing import Final
 
-from tests.simulation import fault_choices, group_cases, hard_cases
+from tests.simulation import fault_choices, group_cases, hard_cases, hard_groups
 from tests.simulation.deed_choices import OTHER_NAMESPACE, deeds_of_nodes, deeds_of_pods, nodes_of
 from tests.simulation.deeds import CreateNamespace
 from tests.simulation.scenario import Deed, Scenario
 
 QUIET: Final = 45.0
 """Seconds at the end in which nothing goes wrong any more, and nobody does anything."""
+
+SLOW: Final = 6
+"""What is left when a seed whose machines are slow is divided by eight."""
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -36,6 +39,7 @@ def scenario_of(seed: int) -> Scenario:
         controllers=controllers,
         nodes=nodes,
         deeds=tuple(deeds),
+        per_look=Random(f"{seed}/machines").choice(hard_groups.SLOW) if seed % 8 == SLOW else 0.0,
         quiet_at=quiet_at,
         ends_at=quiet_at + QUIET,
     )

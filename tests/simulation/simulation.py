@@ -42,7 +42,7 @@ class Outcome:
 
 def simulate(scenario: Scenario) -> Outcome:
     """Simulate a scenario in this process."""
-    clock.begin(scenario.seed)
+    clock.begin(scenario.seed, scenario.per_look)
     keep_order()
     history = History(lambda: CLOCK.now)
     windows = FaultWindows(scenario.seed, scenario.faults, history.struck)

@@ -85,4 +85,36 @@ MUTANTS: Final = (
         ),
         where=(_GROUP, _REFUSED),
     ),
+    Mutant(
+        name="a-group-that-has-fallen-apart-is-bound",
+        away="the look at its group before a Binding that had to wait is sent",
+        danger="one member is bound when the others are gone",
+        edits=(
+            Edit("controllers.commitment", "return Fenced() if commitment.requester.is_held else None", "return None"),
+        ),
+        where=(_GROUP, r"kubelet slow 25 s"),
+    ),
+    Mutant(
+        name="members-beyond-the-count-come-first",
+        away="that a group is first in the queue only while fewer than its count are bound",
+        danger="its later members pass older pods over",
+        edits=(
+            Edit(_QUEUE, "0 < self.groups.placed(key) < group.size <= waiting.count", "0 < self.groups.placed(key)"),
+        ),
+        where=(_GROUP, r"g-later"),
+    ),
+    Mutant(
+        name="each-departure-prolongs-the-pause",
+        away="the end of the wait for news of an inferred group from which members go",
+        danger="a member waits beside free machines as long as others go",
+        edits=(Edit(_QUEUE, "waiting.count < count and waiting.tried <= now and", "waiting.count < count and"),),
+        where=(_GROUP, r"g-late\b"),
+    ),
+    Mutant(
+        name="the-smallest-count-holds",
+        away="that of counts that differ the largest holds",
+        danger="a member is bound although another one says that too few exist",
+        edits=(Edit("cluster.tables.groups", "max(*said.least, declared.least)", "min(said.least)"),),
+        where=(r"group g of 2", r"group g of 4"),
+    ),
 )

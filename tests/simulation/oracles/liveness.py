@@ -6,12 +6,11 @@ Whether a pod fits is decided by the simple scheduler of `tests.support.oracle`,
 API server has. Only time in which a pod has fitted without a break counts. Lenient where the scheduler has promised to
 wait: space that is nominated to a pod of the same or a higher priority, and a node whose kubelet has not yet admitted
 an earlier pod (decision 11). A nomination to a node that would refuse its pod, whoever it evicts there, keeps nothing.
-Pods with claims are left out: they wait for others. The members of a group that must start together fit if all of
-them do at once, each on another node.
+Pods with claims are left out: they wait for others. The members of a group that must start together fit if enough of
+them do at once, each on another node; pods of a LeaderWorkerSet are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 import attrs
@@ -21,7 +20,9 @@ from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.selecting_kinds import NAMESPACES
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from tests.simulation.oracles.change import Object, Report, encoded
+from tests.simulation.oracles.change import Object, Report, encoded, uid_of
+from tests.simulation.oracles.group_words import counts, is_lws, least_of, words_of
+from tests.simulation.oracles.reading import node_name_of
 from tests.support.oracle import pod_reason, refusals
 from tests.support.oracle_affinity import affinity_refusals
 from tests.support.oracle_spread import spread_refusals
@@ -30,6 +31,26 @@ Tables = Callable[[str], Iterable[Object]]
 """Returns the objects of a kind, by its plural, that the API server has now."""
 BOUND: Final = 30.0
 """Seconds."""
+MOST_TRIES: Final = 2_000
+"""Of a search for the places of one group; what it has not found then is not asked for."""
+
+
+@attrs.frozen(kw_only=True)
+class Unit:
+    """
+    Pods of which so many must be bound at once.
+
+    Attributes:
+        waiting: pending pods; `missing` of them are needed.
+        bound, pods: all pods with a node, and all pods.
+        inferred: their group has no count.
+    """
+
+    waiting: tuple[Pod, ...]
+    missing: int
+    bound: Sequence[Pod]
+    pods: Sequence[Pod]
+    inferred: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -70,24 +91,28 @@ class Liveness:
                 self.report("liveness", f"{pod.key} has fitted on {node} for {now - since:.0f} s and waits{why}")
 
     def _fitting(self) -> list[tuple[Pod, str]]:
-        """Return the pending pods of ours that fit, each with the first such node."""
-        pods = [pod for pod in _read(PODS, self.tables("pods")) if isinstance(pod, Pod)]
-        pending = [pod for pod in pods if self._waits(pod)]
-        if not pending:
-            return []
+        """Return the pending pods of ours that fit, each with a node."""
+        return [(pod, name) for unit in self.units() for pod, name in (self.places_for(unit) or ())]
+
+    def units(self) -> list[Unit]:
+        """Return the pending pods of ours, each alone or with those that must be bound together with it."""
+        objects = {uid_of(obj): obj for obj in self.tables("pods")}
+        pods = [pod for pod in _read(PODS, objects.values()) if isinstance(pod, Pod)]
+        return [*_units([pod for pod in pods if self._waits(pod)], pods, objects)]
+
+    def places_for(self, unit: Unit, *, at_once: bool = False) -> list[tuple[Pod, str]] | None:
+        """
+        Return nodes on which enough of these pods fit at once, each on another one; None if there are none.
+
+        No node on which the kubelet has an earlier pod to admit will do for several units, or for any if `at_once`.
+        """
         nodes, labels = self._nodes(), self._namespaces()
-        fitting = []
-        for wanted in _at_once(pending, pods):
-            bound, names = [p for p in pods if p.node_name], dict[str, Pod]()
-            for pod in wanted:
-                beside = [*bound, *_nominated(nodes, pods, pod)]
-                fits = (n.name for n in nodes if n.name not in names and _fits(nodes, beside, pod, n, labels))
-                if (name := next(fits, None)) is not None:
-                    names[name] = pod
-                    bound.append(attrs.evolve(pod, node_name=name))
-            if len(names) == len(wanted):
-                fitting += [(pod, name) for name, pod in names.items()]
-        return fitting
+
+        def takes(pod: Pod, node: Node, placed: Sequence[Pod]) -> bool:
+            beside = [*unit.bound, *placed, *_nominated(nodes, unit.pods, pod)]
+            return _fits(nodes, beside, pod, node, labels, at_once=at_once)
+
+        return _matched(unit.waiting, unit.missing, nodes, takes)
 
     def place_for(self, pods: Iterable[Object], pod: Object) -> str:
         """Return a node on which a pod fits beside others; empty if there is none."""
@@ -111,21 +136,50 @@ class Liveness:
         return ours and not pod.constraints.volume_claims and not pod_reason(pod)
 
 
-def _at_once(pending: Sequence[Pod], pods: Sequence[Pod]) -> Iterator[list[Pod]]:
+def _units(pending: Sequence[Pod], pods: Sequence[Pod], objects: Mapping[str, Object]) -> Iterator[Unit]:
     """Yield each pod that may be bound alone, and the members of a group that must be bound together."""
-    for key, waiting in groupby(sorted(pending, key=_group_name), _group_name):
-        members, ours = [pod for pod in pods if _group_name(pod) == key and not pod.terminating], [*waiting]
-        group, placed = ours[0].group, sum(bool(pod.node_name) for pod in members)
-        if group is None or (group.least and placed >= group.least):
-            yield from ([pod] for pod in ours)
-        elif not group.least:
-            yield ours
-        elif sum(not pod.gates for pod in members) >= group.least:
-            yield ours[: group.least - placed]
+    words = {uid: words for uid, obj in objects.items() if (words := words_of(obj)) is not None}
+    bound = [pod for pod in pods if pod.node_name]
+    for pod in pending:
+        if pod.uid not in words:
+            yield Unit(waiting=(pod,), missing=1, bound=bound, pods=pods)
+    for name in dict.fromkeys(words[pod.uid].name for pod in pending if pod.uid in words):
+        ours = [pod for pod in pending if pod.uid in words and words[pod.uid].name == name]
+        members = [uid for uid, each in words.items() if each.name == name and counts(objects[uid])]
+        least = least_of(objects[uid] for uid in members)
+        missing = least - sum(bool(node_name_of(objects[uid])) for uid in members) if least else len(ours)
+        if is_lws(objects[ours[0].uid]) or len(members) < least or len({pod.priority for pod in ours}) > 1:
+            continue
+        if least and (missing <= 0 or least == 1):
+            yield from (Unit(waiting=(pod,), missing=1, bound=bound, pods=pods) for pod in ours)
+        elif missing <= len(ours):
+            yield Unit(waiting=tuple(ours), missing=missing, bound=bound, pods=pods, inferred=not least)
 
 
-def _group_name(pod: Pod) -> str:
-    return "" if pod.group is None else f"{pod.group.key.dialect} {pod.group.key}"
+def _matched(
+    waiting: Sequence[Pod], missing: int, nodes: Sequence[Node], takes: Callable[[Pod, Node, Sequence[Pod]], bool]
+) -> list[tuple[Pod, str]] | None:
+    """Return so many of the pods, each with a node of its own, the choosiest first; every choice is tried."""
+    choices = {pod.uid: [node for node in nodes if takes(pod, node, ())] for pod in waiting}
+    ordered = sorted(waiting, key=lambda pod: len(choices[pod.uid]))
+    left = MOST_TRIES
+
+    def extended(number: int, found: list[tuple[Pod, str]]) -> list[tuple[Pod, str]] | None:
+        nonlocal left
+        if len(found) == missing:
+            return found
+        if len(found) + len(ordered) - number < missing or left <= 0:
+            return None
+        pod, placed, left = ordered[number], [attrs.evolve(pod, node_name=name) for pod, name in found], left - 1
+        # a pod that looks at others may fit only beside them, so its first choices say nothing
+        among = nodes if pod.constraints.affinity or pod.constraints.spread else choices[pod.uid]
+        for node in among:
+            free = all(name != node.name for _, name in found)
+            if free and takes(pod, node, placed) and (more := extended(number + 1, [*found, (pod, node.name)])):
+                return more
+        return extended(number + 1, found)
+
+    return extended(0, [])
 
 
 def _nominated(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> list[Pod]:
@@ -150,9 +204,16 @@ def _could_be_there(node: Node, pods: Sequence[Pod], pod: Pod) -> bool:
 
 
 def _fits(
-    nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, node: Node, namespaces: Mapping[str, Mapping[str, str]]
+    nodes: Sequence[Node],
+    bound: Sequence[Pod],
+    pod: Pod,
+    node: Node,
+    namespaces: Mapping[str, Mapping[str, str]],
+    *,
+    at_once: bool = False,
 ) -> bool:
-    several, here = pod.neuron is not None and pod.neuron.total > 1, [p for p in bound if p.node_name == node.name]
+    several = at_once or (pod.neuron is not None and pod.neuron.total > 1)
+    here = [p for p in bound if p.node_name == node.name]
     if several and any(p.neuron and not p.admitted for p in here):
         return False  # the Binding may have to wait until the kubelet has admitted that pod
     return _takes(nodes, bound, pod, node, namespaces)

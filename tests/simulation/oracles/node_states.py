@@ -37,6 +37,10 @@ class NodeStates:
         elif change.kind == "Pod":
             self._created.setdefault(change.uid, change.at)
 
+    def created_at(self, uid: str) -> float:
+        """Return when a pod was first seen; now, by any clock, if it was not."""
+        return self._created.get(uid, float("inf"))
+
     def decided_at(self, change: Change) -> float:
         """
         Return the latest moment at which a Binding may have been decided, by the clock of the history.

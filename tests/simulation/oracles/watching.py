@@ -15,6 +15,7 @@ from neuron_scheduler.wiring import Parts
 from sandbox.apiserver import metadata
 from sandbox.apiserver.store import Store
 from tests.simulation.clock import BOOTED, CLOCK, START
+from tests.simulation.deeds import Apply
 from tests.simulation.history import History
 from tests.simulation.http_faults import LATE, WEBHOOK
 from tests.simulation.oracles.bounds import Bounds
@@ -24,14 +25,16 @@ from tests.simulation.oracles.evictions import Evictions
 from tests.simulation.oracles.groups import Groups
 from tests.simulation.oracles.judge import LEASE, Changes, Terms, of_changes
 from tests.simulation.oracles.kept_leases import KeptLeases
-from tests.simulation.oracles.last_fault import last_fault_ends, news_may_be_late
+from tests.simulation.oracles.last_fault import FAULTS, last_fault_ends, news_may_be_late
 from tests.simulation.oracles.lasting import hooked, stays_in_doubt, unbindable
 from tests.simulation.oracles.leaders import Leaders
 from tests.simulation.oracles.lease_progress import LeaseProgress
 from tests.simulation.oracles.liveness import Liveness
 from tests.simulation.oracles.memory import Memory
+from tests.simulation.oracles.promptness import Promptness
 from tests.simulation.oracles.reading import node_name_of
 from tests.simulation.oracles.unexpected import KILLED, Unexpected
+from tests.simulation.oracles.workloads import Workloads
 from tests.simulation.process import Process
 from tests.simulation.scenario import Scenario
 
@@ -44,6 +47,10 @@ SAMPLES: Final = (3.0, 15.0)
 SETTLED: Final = 5.0
 """Seconds without any change of pods, nodes or processes after which memory equals the API server's objects."""
 _LATE_CACHES: Final = frozenset({"cache late", "policy late"})
+_SLOW: Final = 0.000_5
+"""Virtual seconds for a look at the clock, above which machines are slow."""
+_HARMLESS: Final = frozenset({"kubelet slow"})
+"""Faults that delay no Binding but those that wait for that kubelet."""
 _DELAYS: Final = frozenset({"late", LATE, "sent twice", "sent again later", "connection silent"})
 """What makes a request of the past arrive now."""
 UNDELAYED: Final = 2.0
@@ -108,11 +115,13 @@ class Watching:
     history: History
     changes: Changes
     liveness: Liveness
+    promptness: Promptness
     progress: LeaseProgress
     leaders: Leaders
     kept_leases: KeptLeases
     evictions: Evictions
     groups: Groups
+    workloads: Workloads
     conditions: Conditions
     unexpected: Unexpected
     bounds: Bounds
@@ -137,7 +146,7 @@ class Watching:
         if change.kind == "Pod" and change.author:
             self.leaders.believed(change.at, self._may_bind())
         self.changes.changed(change)
-        for oracle in (self.leaders, self.evictions, self.groups, self.conditions, self.bounds):
+        for oracle in (self.leaders, self.evictions, self.groups, self.promptness, self.conditions, self.bounds):
             oracle.changed(change)
         if change.kind in {"Pod", "Node"}:
             self._changed_at = CLOCK.now
@@ -164,7 +173,10 @@ class Watching:
         self._glance_at = now + GLANCE
         for name, replica in self.replicas.items():
             self._glance(name, replica, now)
-        self.leaders.believed(now, self._may_bind())
+        leaders = self._may_bind()
+        self.leaders.believed(now, leaders)
+        if self._is_calm:
+            self.promptness.looked(now, leads=bool(leaders), decided=self._decided())
         if now >= max(self._fitting_at, self.liveness.quiet_at):
             self._fitting_at = now + FITTING
             self.liveness.sampled(now, restarted_at=self._restarted_at, alive=self._any_alive())
@@ -186,6 +198,7 @@ class Watching:
         left_out = self._without_message()
         self.conditions.silent(now, self.store.objects("pods"), quiet_since=quiet_since, left_out=left_out)
         self.groups.silent(now, quiet_since=quiet_since, left_out=left_out)
+        self.workloads.ended()
 
     def _at_rest(self, name: str, parts: Parts) -> None:
         if any(not informer.synced.is_set() or informer.stale for informer in parts.informers):
@@ -247,7 +260,19 @@ class Watching:
         pods = self.store.objects("pods")
         untold = {uid_of(pod) for pod in pods if pod["metadata"]["namespace"] in self.untold}
         fixed = {uid_of(pod) for pod in pods if any(metadata.validate(pod["metadata"]))}
-        return unreadable.union(untold, fixed, *(part.cluster._assumed for part in parts))
+        return unreadable.union(untold, fixed, self._decided())
+
+    def _decided(self) -> set[str]:
+        """Return the uids of the pods that a replica has decided, and that wait for their Bindings."""
+        parts = [replica.parts for replica in self.replicas.values() if replica.parts is not None]
+        return set[str]().union(*(part.cluster._assumed for part in parts))
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether nothing delays what a scheduler does."""
+        faults = {fault.kind for fault in self.scenario.faults} - _HARMLESS
+        deeds = any(isinstance(deed, FAULTS) for deed in self.scenario.deeds)
+        return not faults and not deeds and self.scenario.per_look <= _SLOW
 
     def _any_alive(self) -> bool:
         return any(replica.process.alive for replica in self.replicas.values())
@@ -267,13 +292,15 @@ def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched],
     liveness = Liveness(
         report=report, tables=store.objects, quiet_at=last_fault_ends(scenario), left_out=unbindable(scenario)
     )
+    changes = of_changes(terms, report)
     watch = Watching(
         scenario=scenario,
         store=store,
         replicas=replicas,
         history=history,
-        changes=of_changes(terms, report),
+        changes=changes,
         liveness=liveness,
+        promptness=Promptness(report=report, liveness=liveness),
         progress=LeaseProgress(report=report),
         leaders=Leaders(
             report=report,
@@ -284,7 +311,18 @@ def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched],
         ),
         kept_leases=KeptLeases(report=report, scenario=scenario),
         evictions=Evictions(report=report),
-        groups=Groups(report=report, pods=lambda: store.objects("pods"), fits=liveness.place_for),
+        groups=Groups(
+            report=report,
+            pods=lambda: store.objects("pods"),
+            fits=liveness.place_for,
+            nodes=changes.nodes,
+            late=max((fault.seconds for fault in scenario.faults if fault.kind in _DELAYS), default=0.0),
+        ),
+        workloads=Workloads(
+            report=report,
+            applied=tuple(deed for deed in scenario.deeds if isinstance(deed, Apply)),
+            pods=lambda: store.objects("pods"),
+        ),
         conditions=Conditions(report=report),
         unexpected=Unexpected(report=report),
         bounds=Bounds(report=report),
