@@ -38,6 +38,7 @@ from neuron_scheduler.scheduling.groups.regions import (
     Domain,
     Region,
     Regions,
+    Room,
     Rooms,
     alone,
     fixed_domains,
@@ -59,8 +60,8 @@ _AT_ONCE: Final = 16
 """Members that are looked at, or taken back, in one step."""
 _FEW: Final = 16
 """Up to so many small members are placed without counting for how many there is room."""
-_MOST_KINDS: Final = 8
-"""Kinds of members for which the room is counted."""
+_MOST_COUNTED: Final = 8
+"""Sizes of members for which the room is counted."""
 _MOST_RENUMBERED: Final = 3
 """Times that the regions are counted again for one group."""
 MOST_DECISIONS: Final = 400
@@ -69,8 +70,8 @@ MOST_SEARCHED: Final = 8
 """Members of the largest group that is searched for."""
 _NO_PLUGIN: Final = frozenset[str]()  # a signature for plugins that look at no labels
 
-_Kind = tuple[int, int]
-"""A number that members have in common that are alike but for their volumes, and one for those that are alike."""
+_Kind = int
+"""A number that members have in common that are alike."""
 
 
 def planned(
@@ -110,14 +111,9 @@ def _kinds(cluster: Cluster, gang: Gang) -> Generator[None, None, Mapping[str, _
     keys = _selected_by({id(pod.constraints): pod.constraints for pod in gang.waiting}.values())
     for count, pod in enumerate(gang.waiting, start=1):
         kind: Hashable = pod.uid
-        but_for_volumes = kind
         if cluster.nomination(pod.uid) is None:
-            labels = tuple(map(pod.labels.get, keys))
-            kind = but_for_volumes = signature_of(pod, _NO_PLUGIN), labels
-            if pod.constraints.volume_claims:
-                constraints = attrs.evolve(pod.constraints, volume_claims=(), ephemeral_claims=())
-                but_for_volumes = signature_of(attrs.evolve(pod, constraints=constraints), _NO_PLUGIN), labels
-        kinds[pod.uid] = (numbers.setdefault(but_for_volumes, len(numbers)), numbers.setdefault(kind, len(numbers)))
+            kind = signature_of(pod, _NO_PLUGIN), tuple(map(pod.labels.get, keys))
+        kinds[pod.uid] = numbers.setdefault(kind, len(numbers))
         if count % _AT_ONCE == 0:
             yield
     return kinds
@@ -150,7 +146,7 @@ class _Planner:
     kept: int = 0
     _nodes: dict[_Kind, NodeSet] = attrs.field(factory=dict)
     _tried: dict[Domain | None, None] = attrs.field(factory=dict)
-    _main: int = -1
+    _main: Room | None = None
     _best: int = -1
     _best_region: Region | None = None
     _by_place: dict[str, Profile] = attrs.field(factory=dict)
@@ -285,22 +281,26 @@ class _Planner:
             yield from self.cluster.view.prepared(lambda view: view.column(super_blocks.whole_free))
             nodes = yield from self._nodes_for(rest[0])
             yield from regions(gang, whole_machines(self.cluster.view, [nodes]), 0, fixed)
-        for pods in self._largest_first(rest if required else asking or rest):
+        counted = rest if required else asking or rest
+        each = [self._nodes.get(self.kinds[first.uid], self.cluster.view.live) for first, *_ in self._by_kind(counted)]
+        for pods in self._largest_first(counted):
             if others < needed:
                 return  # at least one of the members before is needed, and the regions with room for it were tried
             others -= len(pods)
-            rooms = yield from self._rooms_for(pods, [*self._nodes.values()] if needed == len(rest) else ())
-            self._main = self.kinds[pods[0].uid][0]
+            rooms = yield from self._rooms_for(pods, each if needed == len(rest) else ())
+            self._main = room_of(pods[0])
             if len(pods) < len(rest) or rooms.total >= wanted:
                 yield from regions(gang, rooms, min(len(pods), wanted), fixed)
 
     def _largest_first(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
-        """Return the kinds of members for which the room is counted."""
-        kinds = self._by_kind(pods, volumes=False)
-        return sorted(kinds, key=lambda pods: (-size_of(pods[0]), -len(pods)))[:_MOST_KINDS]
+        """Return the pods for which the room is counted, in lists of those that ask for the same, the largest first."""
+        equal = dict[Room, list[Pod]]()
+        for pod in pods:
+            equal.setdefault(room_of(pod), []).append(pod)
+        return sorted(equal.values(), key=lambda pods: (-size_of(pods[0]), -len(pods)))[:_MOST_COUNTED]
 
     def _rooms_for(self, pods: Sequence[Pod], each: Sequence[NodeSet] = ()) -> Generator[None, None, Rooms]:
-        """Return the room for pods that differ in their volumes at most, on the nodes that take one of them."""
+        """Return the room for pods that ask for the same, on the nodes that take one of them."""
         nodes, room = NO_NODES, room_of(pods[0])
         for first, *_ in self._by_kind(pods):
             nodes |= yield from self._nodes_for(first)
@@ -364,27 +364,28 @@ class _Planner:
         """
         Place pods in a region, unless fewer than `needed` fit there; return those that found no place.
 
-        Of these, the ones that look at other pods are tried again once some of these are placed.
+        Those that look at other pods are tried again, and all where members keep space that they may leave.
         """
         taken, left, filled = self.trial.taken, pods, 0
         while True:
             trying, left, refused, before, lost = left, list[Pod](), set[_Kind](), len(taken), 0
             for pod in trying:
                 kind = self.kinds[pod.uid]
-                if kind not in refused and (yield from self._is_placed(pod, region, filled)):
-                    filled += kind[0] == self._main
+                in_slice = bool(region.slices) and room_of(pod) is self._main
+                domain = region.domain_for(filled) if in_slice else region.within
+                if kind not in refused and (yield from self._is_placed(pod, domain)):
+                    filled += in_slice
                     continue
                 refused.add(kind)
                 left.append(pod)
-                lost += alone(pod) is pod
+                lost += alone(pod) is pod and not self.cluster.has_nominations
                 if lost > len(pods) - needed:
                     return left
             if lost == len(left) or len(taken) == before or not self._may_go_on:
                 return left
 
-    def _is_placed(self, pod: Pod, region: Region, filled: int) -> Generator[None, None, bool]:
-        """Place one pod in a region, if it takes it; `filled` is how many are in its slices."""
-        domain = region.domain_for(filled) if self.kinds[pod.uid][0] == self._main else region.within
+    def _is_placed(self, pod: Pod, domain: Domain | None) -> Generator[None, None, bool]:
+        """Place one pod in a domain, if it takes it; without Neuron, it goes where such pods go."""
         if pod.neuron is None and not self.gang.group.topology:
             domain = None
         yield from self.warmup.of(self.cluster, pod, self.profile)
@@ -410,12 +411,11 @@ class _Planner:
             pod.constraints.terms_about_pods or pod.constraints.spread for pod in pods
         )
 
-    def _by_kind(self, pods: Sequence[Pod], *, volumes: bool = True) -> Sequence[Sequence[Pod]]:
-        """Return the pods in lists of those that are alike, or are so but for their `volumes`."""
-        kinds = dict[Hashable, list[Pod]]()
+    def _by_kind(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
+        """Return the pods in lists of those that are alike."""
+        kinds = dict[_Kind, list[Pod]]()
         for pod in pods:
-            kind = self.kinds[pod.uid]
-            kinds.setdefault(kind if volumes else kind[0], []).append(pod)
+            kinds.setdefault(self.kinds[pod.uid], []).append(pod)
         return [*kinds.values()]
 
     def _with_the_others(self) -> Generator[None, None, Plan]:
@@ -434,10 +434,13 @@ class _Planner:
         """Place as many as fit once more, and say why the next one does not."""
         region = self._best_region or (yield from self._roomiest())
         left = yield from self._place((yield from self._choosiest_first(self.gang.waiting)), region)
+        for pod in left:  # those placed since may have let it in
+            if not (yield from self._is_placed(pod, region.within)):
+                break
         fitting_at_once = len(self.trial.taken)
         if fitting_at_once >= self.gang.missing:  # room has come in a pause
             return (yield from self._with_the_others())
-        reason = yield from self._reason(left[0], region)
+        reason = yield from self._reason(pod, region)
         yield from _undone(self.trial, 0)
         return Refused(fitting_at_once, reason)
 
@@ -466,12 +469,10 @@ class _Planner:
         outside = less(fits, among)
         refused = (Refusal(TOPOLOGY, OUTSIDE, outside),) if outside else ()
         no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
-        preemption = EVICTS_NOBODY if pod.neuron is not None and self._has_lower(pod.priority) else ""
-        return attrs.evolve(fit_error(self.cluster, pod, self.profile, no_node), preemption=preemption)
-
-    def _has_lower(self, priority: int) -> bool:
-        """Return whether a pod of lower priority has devices or cores."""
-        return any(cast(int, value) < priority for value in self.cluster.view.postings(neuron_priorities).values)
+        priorities = cast(Iterable[int], self.cluster.view.postings(neuron_priorities).values)
+        lower = pod.neuron is not None and any(priority < pod.priority for priority in priorities)
+        error = fit_error(self.cluster, pod, self.profile, no_node)
+        return attrs.evolve(error, preemption=EVICTS_NOBODY if lower else "")
 
 
 def neuron_priorities(node_info: NodeInfo) -> Values:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -98,13 +98,14 @@ def test_the_recipe_gets_whole_ultraservers(part: int) -> None:
     assert whole > 3
 
 
-def test_a_launcher_without_neuron_goes_where_such_pods_go() -> None:
+@pytest.mark.parametrize("pinned", [{}, {"node_selector": {"for": "launchers"}}], ids=["free", "pinned"])
+def test_a_launcher_without_neuron_goes_where_such_pods_go(pinned: dict[str, Any]) -> None:
     """It does not count for the UltraServer of the workers, and takes none of its nodes."""
     cluster, free = fleet(Random(1))
-    cluster.put_node(node("cpu", "m7i.large", created=1e9))
+    cluster.put_node(node("cpu", "m7i.large", labels={"for": "launchers"}, created=1e9))
     group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=5, expected=5)
     workers = [pod(f"w{rank}", devices=16, rank=rank, group=group) for rank in range(1, 5)]
-    found = place(cluster, [pod("launcher", cpu=1, group=group), *workers])
+    found = place(cluster, [pod("launcher", cpu=1, group=group, **pinned), *workers])
     assert isinstance(found, list)
     assert found[0] == "cpu"
     assert found[1:] in free[ULTRASERVER_4].values()
