@@ -17,6 +17,7 @@ from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode
 from neuron_scheduler.scheduling.cycle.trial import Trial
 from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -388,3 +389,17 @@ async def test_an_attempt_that_binds_nobody_is_paid_back(end: str) -> None:
         other = attrs.evolve(KEY, name="other")
         world.see("other", group=PodGroup(other, expected=1))
         assert world.queue.groups.not_before(other, world.now) == pytest.approx(0.0 if end == "bound" else 0.21)
+
+
+async def test_a_single_pod_does_not_wait_behind_a_member_that_is_left_out() -> None:
+    """Both wait for the same, and the member is older; but its group has to wait for its turn."""
+    world = jobs_on(3, *MEMBERS, group=attrs.evolve(FOUR, least=3))
+    async with running(world):
+        await until(lambda: len(world.reports) == 4)
+        world.see("single", group=None, namespace="other")
+        world.scheduler.wake()
+        await until(lambda: len(world.reports) == 5)
+        world.queue.groups.charge("default", 1.0, world.now)
+        world.cluster.put_node(node("n3", "trn1.32xlarge"))
+        world.queue.note(ClusterEvent.NODE_ADDED, on=world.cluster.node("n3"))
+        await until(lambda: world.nodes.get("single") == "n3")
