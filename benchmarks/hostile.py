@@ -6,6 +6,9 @@ pod that one tenant can create, as large as the API server's request limit allow
 as are not refused. It is decoded, warmed up, decided, explained, preempted for, woken, and put on a node as if
 another scheduler had bound it; then a plain pod is scheduled beside it. If a step pauses (a generator), its longest
 stretch counts. Prints milliseconds of CPU, which depend on the machine.
+
+`python -m benchmarks.hostile --tenants [CASE ...] [--seconds 30]` measures the whole process on a real kube-apiserver
+instead: how long other pods wait beside the groups of one tenant (`hostile_tenants`).
 """
 
 import argparse
@@ -15,10 +18,12 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
+import anyio
 import attrs
 
 from benchmarks.decision import PROFILE, fleet, pod, stepped
 from benchmarks.hostile_shapes import SHAPES, Shape, object_of
+from benchmarks.hostile_tenants import CASES, compare
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
@@ -133,7 +138,12 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES))
     parser.add_argument("--size", type=int, default=1_400_000, help="bytes of the pod's JSON")
     parser.add_argument("--allowed", action="store_true", help="no more parts than a pod may have")
+    parser.add_argument("--tenants", nargs="*", metavar="CASE", help="measure the process beside one tenant's pods")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each of these cases")
     arguments = parser.parse_args()
+    if arguments.tenants is not None:
+        anyio.run(compare, arguments.tenants or list(CASES), arguments.seconds)
+        return
     stages = ("decode", "warm up", "decide", "preempt", "queue", "put", "next")
     print(f"{'ms':36}{'parts':>8}{'nodes':>7}" + "".join(f"{stage:>10}" for stage in stages))
     for name in arguments.shapes:

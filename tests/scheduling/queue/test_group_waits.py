@@ -371,14 +371,16 @@ def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
     assert {member.place for member in members} == {Place.IN_FLIGHT}
 
 
-def tries_of(world: Fed, groups: int, *, seconds: float, until: float, churn: bool = False) -> Counter[str]:
+def tries_of(
+    world: Fed, groups: int, *, seconds: float, until: float, churn: bool = False, beside: bool = False
+) -> Counter[str]:
     """
     Have groups of two refused again and again, each in so many seconds; return how often each was tried.
 
     An event that may help all of them comes at any time. A group that churns is deleted when it was refused, and comes
-    again with another name.
+    again with another name. A pod that comes `beside` them, of another namespace, waits for one attempt at most.
     """
-    tries, now, born = Counter[str](), 0.0, groups
+    tries, now, born, waited = Counter[str](), 0.0, groups, 0
 
     def come(number: int, now: float) -> None:
         group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", f"g{number}"), least=2, expected=2)
@@ -389,10 +391,19 @@ def tries_of(world: Fed, groups: int, *, seconds: float, until: float, churn: bo
         come(number, now)
     while now < until:
         world.queue.note(GONE)
+        if beside and "single" not in world.told:
+            world.see("single", now, group=None, namespace="other")
+            waited = 0
         queued = world.queue.pop(now)
         if queued is None:
             now += 0.001
             continue
+        if queued.pod.name == "single":
+            world.lose("single", now)
+            now += 0.001
+            continue
+        waited += 1
+        assert waited == 1 or not beside
         assert queued.pod.group is not None
         name = queued.pod.group.key.name
         members = [queued, *world.queue.companions(queued.pod.group.key)]
@@ -416,6 +427,12 @@ def test_groups_in_vain_use_a_twentieth_of_the_time(groups: int, churn: bool) ->
     tries = tries_of(Fed(), groups, seconds=0.005, until=20.0, churn=churn)
     assert 0.035 < tries.total() * 0.005 / 20.0 <= 1 / 20
     assert max(tries.values()) - min(tries.values()) <= 2
+
+
+@pytest.mark.parametrize("churn", [False, True])
+def test_a_single_pod_waits_for_one_attempt_of_a_namespace(churn: bool) -> None:
+    """Beside 24 groups that are new, then refused and woken by every event, or that come anew."""
+    tries_of(Fed(), 24, seconds=0.005, until=3.0, churn=churn, beside=True)
 
 
 def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
