@@ -118,6 +118,14 @@ class Groups:
             declared.topology or max(said.topology),
         )
 
+    def elsewhere(self, key: GroupKey) -> frozenset[str]:
+        """Return the uids of members that may be outside of the domain: those that do not say so, if others do."""
+        topology, declared = self.group(key).topology, self._declared.get(key)
+        if not topology or (declared is not None and declared.topology):
+            return frozenset()
+        members = self.members(key).items()
+        return frozenset(uid for uid, pod in members if pod.group is not None and pod.group.topology != topology)
+
     def of(self, pod: Pod) -> PodGroup | None:
         """Return the group with which a pod is decided; None if alone, as in a group that needs one member."""
         group = None if pod.group is None else self.group(pod.group.key)

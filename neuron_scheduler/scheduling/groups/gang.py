@@ -32,11 +32,13 @@ class Gang:
         group: what its members say together.
         waiting: in the order in which they are placed: those with a nomination, then the largest, then by rank.
         placed: names of nodes by the uids of the members that are bound or assumed, or on their way.
+        elsewhere: uids of members to which the group's domain does not matter, such as a launcher's.
     """
 
     group: PodGroup
     waiting: tuple[Pod, ...]
     placed: Mapping[str, str]
+    elsewhere: frozenset[str] = frozenset()
 
     @property
     def missing(self) -> int:
@@ -62,11 +64,15 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     key = keys.pop()
     if key is None or keys:
         raise ChangedError
-    group, nodes = cluster.groups.group(key), {uid: cluster.node_of(uid) for uid in cluster.groups.members(key)}
+    group, members = cluster.groups.group(key), cluster.groups.members(key)
+    nodes, elsewhere = {uid: cluster.node_of(uid) for uid in members}, cluster.groups.elsewhere(key)
+    if not group.topology:  # a domain is a preference of those that ask for Neuron
+        elsewhere = frozenset(uid for uid, pod in members.items() if pod.neuron is None)
     ordered = sorted(
         waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -size_of(pod), pod.rank, pod.created)
     )
-    return Gang(group, tuple(ordered), {uid: name for uid, name in nodes.items() if name is not None})
+    placed = {uid: name for uid, name in nodes.items() if name is not None}
+    return Gang(group, tuple(ordered), placed, elsewhere)
 
 
 def size_of(pod: Pod) -> int:

@@ -276,14 +276,17 @@ class _Planner:
             return
         gang, others = self._now(), len(rest)
         fixed = fixed_domains(self.cluster, gang)
-        asking = [pod for pod in rest if pod.neuron is not None]
+        inside = [pod for pod in rest if pod.uid not in gang.elsewhere]
+        if not inside:
+            yield ANYWHERE
+            return
+        asking = any(pod.neuron is not None for pod in inside)
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
             yield from self.cluster.view.prepared(lambda view: view.column(super_blocks.whole_free))
-            nodes = yield from self._nodes_for(rest[0])
+            nodes = yield from self._nodes_for(inside[0])
             yield from regions(gang, whole_machines(self.cluster.view, [nodes]), 0, fixed)
-        counted = rest if required else asking or rest
-        each = [self._nodes.get(self.kinds[first.uid], self.cluster.view.live) for first, *_ in self._by_kind(counted)]
-        for pods in self._largest_first(counted):
+        each = [self._nodes.get(self.kinds[first.uid], self.cluster.view.live) for first, *_ in self._by_kind(inside)]
+        for pods in self._largest_first(inside):
             if others < needed:
                 return  # at least one of the members before is needed, and the regions with room for it were tried
             others -= len(pods)
@@ -325,7 +328,7 @@ class _Planner:
         if 1 < len(self.gang.waiting) <= MOST_SEARCHED and self._differ(self.gang.waiting):
             members = yield from self._choosiest_first(self.gang.waiting)
             for within in self._tried if None not in self._tried else (None,):
-                search = _Search(self.trial, self.profile, within, self.gang.missing, self.kinds, self._most)
+                search = _Search(self.trial, self.profile, within, self.gang, self.kinds, self._most)
                 if (yield from search.run(self._by_kind(members))):
                     return True
         return False
@@ -336,7 +339,7 @@ class _Planner:
             if self.cluster.nomination(pod.uid) is None:
                 return
             yield from self.warmup.of(self.cluster, pod, self.profile)
-            if isinstance(self.trial.place(pod, self.profile, self._nodes_of(self._home())), NoNode):
+            if isinstance(self.trial.place(pod, self.profile, self._nodes_of(pod)), NoNode):
                 self.trial.undo()
                 self.kept = 0
                 return
@@ -351,8 +354,8 @@ class _Planner:
             return None if required else ANYWHERE
         return Region((required, domain)) if domain else NOWHERE
 
-    def _nodes_of(self, home: Region | None) -> NodeSet:
-        view = self.cluster.view
+    def _nodes_of(self, pod: Pod) -> NodeSet:
+        view, home = self.cluster.view, ANYWHERE if pod.uid in self.gang.elsewhere else self._home()
         return view.domains(self.gang.group.topology).keyed if home is None else nodes_in(view, home.within)
 
     def _now(self) -> Gang:
@@ -371,7 +374,8 @@ class _Planner:
             trying, left, refused, before, lost = left, list[Pod](), set[_Kind](), len(taken), 0
             for pod in trying:
                 kind = self.kinds[pod.uid]
-                in_slice = bool(region.slices) and room_of(pod) is self._main
+                inside = pod.uid not in self.gang.elsewhere
+                in_slice = inside and bool(region.slices) and room_of(pod) is self._main
                 domain = region.domain_for(filled) if in_slice else region.within
                 if kind not in refused and (yield from self._is_placed(pod, domain)):
                     filled += in_slice
@@ -385,8 +389,8 @@ class _Planner:
                 return left
 
     def _is_placed(self, pod: Pod, domain: Domain | None) -> Generator[None, None, bool]:
-        """Place one pod in a domain, if it takes it; without Neuron, it goes where such pods go."""
-        if pod.neuron is None and not self.gang.group.topology:
+        """Place one pod in a domain, or anywhere if that does not matter to it, if a node takes it."""
+        if pod.uid in self.gang.elsewhere:
             domain = None
         yield from self.warmup.of(self.cluster, pod, self.profile)
         profile = self.profile if pod.neuron is None else self._profile(domain)
@@ -449,7 +453,7 @@ class _Planner:
         topology, home = self.gang.group.topology, self._home()
         if home is not None:
             return home
-        for pods in self._largest_first(self.gang.waiting):
+        for pods in self._largest_first([pod for pod in self.gang.waiting if pod.uid not in self.gang.elsewhere]):
             rooms = yield from self._rooms_for(pods)
             domains = yield from rooms.by_domain(topology)
             if domains:
@@ -460,7 +464,7 @@ class _Planner:
         """Return why a pod finds no place beside those that are placed."""
         yield from self.cluster.view.prepared(lambda view: view.postings(neuron_priorities))
         yield from self.warmup.of_refusal(self.cluster, pod, self.profile)
-        among = nodes_in(self.cluster.view, region.within)
+        among = nodes_in(self.cluster.view, None if pod.uid in self.gang.elsewhere else region.within)
         no_node = select_node(self.cluster, pod, self.profile, among)
         if not isinstance(no_node, NoNode):
             raise ChangedError
@@ -499,22 +503,22 @@ class _Search:
     trial: Trial
     profile: Profile
     within: Domain | None
-    enough: int
+    gang: Gang
     kinds: Mapping[str, _Kind]
     most: int
     _seen: set[frozenset[Hashable]] = attrs.field(factory=set)
 
     def run(self, kinds: Sequence[Sequence[Pod]]) -> Generator[None, None, bool]:
         """Return whether enough members are placed now; if not, the trial is as before."""
-        if len(self.trial.taken) >= self.enough:
+        if len(self.trial.taken) >= self.gang.missing:
             return True
         before = len(self.trial.taken)
-        all_needed = before + sum(map(len, kinds)) == self.enough
+        all_needed = before + sum(map(len, kinds)) == self.gang.missing
         for index, (pod, *others) in enumerate(kinds):
             rest = [*kinds[:index], *([others] if others else []), *kinds[index + 1 :]]
             tried = list[str]()
             while self.trial.decisions < self.most:
-                result = self.trial.place(pod, self.profile, self._untried(tried))
+                result = self.trial.place(pod, self.profile, self._untried(pod, tried))
                 yield
                 if isinstance(result, NoNode):
                     if all_needed and not (self._order_matters(kinds) and (tried or self._may_be_let_in(pod, rest))):
@@ -531,17 +535,17 @@ class _Search:
         cluster, by_itself = self.trial.cluster, alone(pod)
         if any(cluster.nomination(other.uid) is not None for others in rest for other in others):
             return True
-        return bool(fitting(cluster, by_itself, self.profile.plan(by_itself), nodes_in(cluster.view, self.within)))
+        return bool(fitting(cluster, by_itself, self.profile.plan(by_itself), self._untried(pod, ())))
 
     def _order_matters(self, kinds: Iterable[Iterable[Pod]]) -> bool:
         """Return whether one of the pods may let in another, or keep it out; else each can be the first of them."""
         nomination = self.trial.cluster.nomination
         return any(nomination(pod.uid) is not None or alone(pod) is not pod for pods in kinds for pod in pods)
 
-    def _untried(self, tried: Sequence[str]) -> NodeSet:
-        view = self.trial.cluster.view
+    def _untried(self, pod: Pod, tried: Sequence[str]) -> NodeSet:
+        view, within = self.trial.cluster.view, None if pod.uid in self.gang.elsewhere else self.within
         slots = [slot for slot in map(view.slot, tried) if slot is not None]
-        return less(nodes_in(view, self.within), from_slots(slots, max(slots) + 1) if slots else NO_NODES)
+        return less(nodes_in(view, within), from_slots(slots, max(slots) + 1) if slots else NO_NODES)
 
     def _is_new(self) -> bool:
         """Return whether this state is reached for the first time: which kinds are on which nodes and cores."""

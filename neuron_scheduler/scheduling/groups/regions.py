@@ -300,7 +300,8 @@ def fixed_domains(cluster: Cluster, gang: Gang) -> Mapping[str, str]:
 
     A node without the label fixes nothing, as for a pod affinity: it may have lost the label since.
     """
-    rows = [row for row in map(cluster.node, gang.placed.values()) if row is not None]
+    names = [name for uid, name in gang.placed.items() if uid not in gang.elsewhere]
+    rows = [row for row in map(cluster.node, names) if row is not None]
     keys = {*LEVELS, gang.group.topology}
     found = {key: {domain for row in rows if (domain := domain_of(row.node, key)) is not None} for key in keys}
     return {key: domains.pop() if len(domains) == 1 else "" for key, domains in found.items() if domains}

@@ -5,6 +5,7 @@ from random import Random
 from typing import Final
 from unittest import mock
 
+import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -107,3 +108,23 @@ def test_one_attempt_has_few_decisions(shape: str, topology: str) -> None:
     ]
     _, decisions = attempt(fleet(64), members)
     assert decisions <= 3 * count + MOST_DECISIONS
+
+
+@pytest.mark.parametrize("needed", [5, 0], ids=["declared", "inferred"])
+def test_a_member_that_does_not_say_the_domain_goes_where_it_can(needed: int) -> None:
+    """A launcher has no affinity, and may run on no machine of its workers; where it is fixes nothing."""
+    group = PodGroup(KEY, least=needed, expected=needed)
+    recipe = attrs.evolve(group, topology=ULTRASERVER_4)
+    workers = [pod(f"w{rank}", devices=16, group=recipe, rank=rank) for rank in range(4)]
+    launcher = pod("launcher", group=group, required_terms=of_pool(4, 1))
+    cluster = fleet(8)
+    found, _ = attempt(cluster, [*workers, launcher])
+    assert isinstance(found, Plan)
+    nodes = {taken.pod.name: taken.decision.node_name for taken in found.taken}
+    assert nodes == {"launcher": "n4", **{f"w{rank}": f"n{rank}" for rank in range(4)}}
+    again = pod("w4", devices=16, group=recipe, rank=0)
+    cluster.forget("uid-w0")
+    cluster.groups.remove("uid-w0")
+    found, _ = attempt(cluster, [again])
+    assert isinstance(found, Plan)
+    assert [taken.decision.node_name for taken in found.taken] == ["n0"]
