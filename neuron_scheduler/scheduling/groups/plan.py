@@ -293,7 +293,7 @@ class _Planner:
             rooms = yield from self._rooms_for(pods, each if needed == len(rest) else ())
             self._main = room_of(pods[0])
             if len(pods) < len(rest) or rooms.total >= wanted:
-                yield from regions(gang, rooms, min(len(pods), wanted), fixed)
+                yield from regions(gang, rooms, min(len(pods), wanted), fixed, needed - others)
 
     def _largest_first(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
         """Return the pods for which the room is counted, in lists of those that ask for the same, the largest first."""
@@ -410,9 +410,13 @@ class _Planner:
         return self._by_place[key]
 
     def _differ(self, pods: Sequence[Pod]) -> bool:
-        """Return whether the order in which the pods are placed may matter."""
+        """Return whether the order in which the pods are placed may matter; not to equal ones of one domain."""
+        topology = self.gang.group.topology
         return len(self._by_kind(pods)) > 1 or any(
-            pod.constraints.terms_about_pods or pod.constraints.spread for pod in pods
+            constraints.anti_affinity
+            or constraints.spread
+            or any(term.topology_key != topology for term in constraints.affinity)
+            for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values()
         )
 
     def _by_kind(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:

@@ -193,7 +193,7 @@ def takes_whole(node_info: NodeInfo, pod: Pod) -> bool:
     return machine is not None and pod.neuron is not None and pod.neuron.total == machine.size(pod.neuron.unit)
 
 
-def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> Regions:
+def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], needed: int = 0) -> Regions:
     """
     Yield the regions to try, the best first; None where other tasks may run.
 
@@ -203,10 +203,11 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> 
         gang: the group.
         rooms: for its largest members.
         wanted: how many of these are to be placed.
+        needed: how many of them must be.
         fixed: by label, the domain of the members that have a node; empty if they are in several.
     """
     if gang.group.topology:
-        yield from _required(gang, rooms, gang.group.topology, wanted, fixed)
+        yield from _required(gang, rooms, wanted, fixed, needed)
         return
     if rooms.whole:
         for key, per_slice in reversed(ULTRASERVER_SIZES.items()):
@@ -217,15 +218,17 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str]) -> 
     yield ANYWHERE
 
 
-def _required(gang: Gang, rooms: Rooms, key: str, wanted: int, fixed: Mapping[str, str]) -> Regions:
+def _required(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], needed: int) -> Regions:
     """Yield the domains with room for all members, also for those that are still to come, then the roomiest."""
+    key = gang.group.topology
     if key in fixed:
         if fixed[key]:
             yield Region((key, fixed[key]))
         return
     yield from _in_one(rooms, key, wanted + gang.still_to_come)
     domains = yield from rooms.by_domain(key)
-    roomiest = sorted(domains.values(), key=lambda domain: -domain.room)
+    enough = [domain for domain in domains.values() if domain.room >= needed]
+    roomiest = sorted(enough, key=lambda domain: -domain.room)
     yield from _first_of(rooms, key, roomiest, wanted)
 
 
@@ -245,12 +248,16 @@ def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:
 
 
 def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int) -> Regions:
-    """Yield the first domains with a node for each member."""
-    found = 0
-    for count, domain in enumerate(domains, start=1):
+    """Yield the first domains with a node for each member; two that fill machines get a pair of it, if one is free."""
+    found, pairs = 0, dict[str | None, DomainRoom]()
+    if key == ULTRASERVER_4 and wanted == 2 and rooms.whole:
+        inside = yield from rooms.by_domain(ULTRASERVER_2)
+        pairs = {domain_of(pair.node, key): pair for pair in reversed([*inside.values()]) if pair.room >= wanted}
+    for count, domain in enumerate(sorted(domains, key=lambda domain: domain.value not in pairs), start=1):
         here = nodes_in(rooms.view, (key, domain.value))
         if all(here & nodes for nodes in rooms.each):
-            yield _in(key, domain, wanted)
+            region, pair = _in(key, domain, wanted), pairs.get(domain.value)
+            yield region if pair is None else attrs.evolve(region, slices=((ULTRASERVER_2, pair.value),))
             found += 1
             if found == MOST_DOMAINS:
                 return

@@ -110,6 +110,20 @@ def test_one_attempt_has_few_decisions(shape: str, topology: str) -> None:
     assert decisions <= 3 * count + MOST_DECISIONS
 
 
+def test_a_refusal_for_want_of_room_costs_one_round() -> None:
+    """No domain is tried that is known to be too small: a backlog of AWS's recipe is refused again and again."""
+    term = PodAffinityTerm(ULTRASERVER_4, APART.selector, frozenset({"default"}))
+    group = PodGroup(KEY, topology=ULTRASERVER_4)
+    members = [
+        pod(f"m{rank}", devices=16, group=group, rank=rank, labels={"job": "train"}, affinity=(term,))
+        for rank in range(5)
+    ]
+    found, decisions = attempt(fleet(64), members)
+    assert isinstance(found, Refused)
+    assert found.fitting == 4
+    assert decisions < 2 * len(members)
+
+
 @pytest.mark.parametrize("needed", [5, 0], ids=["declared", "inferred"])
 def test_a_member_that_does_not_say_the_domain_goes_where_it_can(needed: int) -> None:
     """A launcher has no affinity, and may run on no machine of its workers; where it is fixes nothing."""

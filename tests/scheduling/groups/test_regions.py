@@ -80,7 +80,7 @@ def place(cluster: Cluster, members: Sequence[Pod]) -> list[str] | int:
 
 @pytest.mark.parametrize("part", range(examples(8)))
 def test_the_recipe_gets_whole_ultraservers(part: int) -> None:
-    """Required: one intact UltraServer or nothing. Preferred, with a count: whole ones if enough are, else any."""
+    """Required: one intact UltraServer or nothing, for two a pair. Preferred, with a count: whole ones, else any."""
     whole = 0
     for seed in range(part * 25, part * 25 + 25):
         scratch = seed % 3 == 0
@@ -89,6 +89,12 @@ def test_the_recipe_gets_whole_ultraservers(part: int) -> None:
             intact = [names for names in free[key].values() if len(names) == size]
             found = place(cluster, workers(size, key, required=True, scratch=scratch))
             assert found in intact if intact else found == max(map(len, free[key].values()))
+        cluster, free = fleet(Random(seed))
+        pairs = [names for names in free[ULTRASERVER_2].values() if len(names) == 2]
+        two = workers(2, ULTRASERVER_4, required=True, scratch=scratch)
+        sized = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "two"), expected=2, topology=ULTRASERVER_4)
+        found = place(cluster, [attrs.evolve(each, group=sized) for each in two])
+        assert found in pairs or not pairs
         cluster, free = fleet(Random(seed))
         found = place(cluster, workers(16, ULTRASERVER_4, required=False, scratch=scratch))
         assert isinstance(found, list)
