@@ -23,8 +23,10 @@ LONGEST_BURST: Final = 3.0
 """Seconds after its first member at which it is tried in any case."""
 PAYBACK: Final = 20.0
 """How many times as long as an attempt in vain the pause after it is: groups in vain use 5 % of the time."""
-LONGEST_TURN: Final = 10.0
-"""Seconds for which a group waits for its turn at most."""
+LONGEST_PAUSE: Final = 10.0
+"""Seconds of the longest pause after one attempt: the machine may have stood still."""
+LONGEST_TURN: Final = 300.0
+"""Seconds for which a group waits for its turn at most, as long as for an event that does not come."""
 
 
 @attrs.define(eq=False)
@@ -133,7 +135,7 @@ class GroupWaits:
     def charge(self, namespace: str, seconds: float, now: float) -> None:
         """Have an attempt paid back that has bound nobody."""
         self._debts = {name: debt for name, debt in self._debts.items() if debt.paid > now}
-        debt, pause = self._debts.setdefault(namespace, _Debt(now)), min(PAYBACK * seconds, LONGEST_TURN)
+        debt, pause = self._debts.setdefault(namespace, _Debt(now)), min(PAYBACK * seconds, LONGEST_PAUSE)
         debt.paid = max(debt.paid + pause - debt.pause, now + pause)
         debt.pause = pause
 

@@ -421,11 +421,11 @@ def tries_of(
 
 
 @pytest.mark.parametrize("churn", [False, True])
-@pytest.mark.parametrize("groups", [1, 24])
-def test_groups_in_vain_use_a_twentieth_of_the_time(groups: int, churn: bool) -> None:
-    """However many there are, and whether they come anew; each has its turn."""
-    tries = tries_of(Fed(), groups, seconds=0.005, until=20.0, churn=churn)
-    assert 0.035 < tries.total() * 0.005 / 20.0 <= 1 / 20
+@pytest.mark.parametrize(("groups", "seconds"), [(1, 0.005), (24, 0.005), (24, 0.5)])
+def test_groups_in_vain_use_a_twentieth_of_the_time(groups: int, seconds: float, churn: bool) -> None:
+    """However many there are, how long they take, and whether they come anew; each has its turn."""
+    tries = tries_of(Fed(), groups, seconds=seconds, until=4000 * seconds, churn=churn)
+    assert 0.035 < tries.total() / 4000 <= 1 / 20
     assert max(tries.values()) - min(tries.values()) <= 2
 
 
@@ -451,8 +451,8 @@ def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
     assert names(world.trial(0.020)) == {"a", "b", "c"}
 
 
-def test_no_turn_is_further_away_than_ten_seconds() -> None:
-    """An attempt that took a minute, on a machine that stood still, and 300 groups that come after it."""
+def test_no_turn_is_further_away_than_five_minutes() -> None:
+    """Nor the next one than ten seconds: an attempt took a minute, as the machine stood still, and 300 groups wait."""
     world = Fed()
     world.queue.groups.charge("default", 60.0, 0.0)
     for number in range(300):
@@ -460,7 +460,7 @@ def test_no_turn_is_further_away_than_ten_seconds() -> None:
     while world.queue.next_time() == -math.inf:
         assert world.queue.pop(0.0) is None
     assert world.queue.next_time() == 10.0
-    assert len([world.trial(10.0) for _ in range(300)]) == 300
+    assert len([world.trial(300.0) for _ in range(300)]) == 300
 
 
 def test_few_pods_are_put_off_in_one_step() -> None:
