@@ -221,9 +221,11 @@ class ConditionWriter:
         """Patch the status once; what is not written then, or is newer, is queued again."""
         entry, due = queued
         wanted = entry.wanted
-        if entry.due != due or wanted is None or not self._is_current(entry):
+        if entry.due != due or not self._is_current(entry):
             return
-        entry.due, entry.sending = None, True
+        entry.due, entry.sending = None, wanted is not None
+        if wanted is None:
+            return
         try:
             await self._send(entry, wanted)
         except Exception as error:  # noqa: BLE001 - it is one pod's error

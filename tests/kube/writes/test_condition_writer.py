@@ -163,6 +163,23 @@ async def test_numbers_change_at_most_every_half_minute() -> None:
     assert {"0/1 nodes: 1 Insufficient cpu", "0/3 nodes: 3 Insufficient cpu", "wakes the writers"} == messages
 
 
+async def test_numbers_that_changed_back_are_written_when_they_change_again() -> None:
+    """The write that was put off has nothing to say by then, and stands in the way of no other."""
+    clock = Clock()
+    one, two = ("0/2 nodes are available: 1 Insufficient cpu", "0/2 nodes are available: 2 Insufficient cpu")
+    async with writing(*[PATCHED] * 4, clock=clock) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message=one)
+        await settled(server, 1, writer)
+        writer.set(POD, reason=UNSCHEDULABLE, message=two)
+        writer.set(POD, reason=UNSCHEDULABLE, message=one)
+        for count, message in ((2, one), (4, two)):
+            clock.now += 60
+            writer.set(POD, reason=UNSCHEDULABLE, message=message)
+            writer.set(attrs.evolve(POD, uid=f"u{count}"), reason=UNSCHEDULABLE, message="wakes the writers")
+            await settled(server, count, writer)
+    assert two in [seen.json["status"]["conditions"][0]["message"] for seen in server.seen]
+
+
 async def test_the_newest_message_wins() -> None:
     """An outdated message is never written after, or instead of, a newer one."""
     released = anyio.Event()
