@@ -113,23 +113,23 @@ class Seen:
     What was seen beside a tenant, in seconds.
 
     Attributes:
-        created, waited: the small pods, by name.
+        created, bound: when each small pod was, by name; it is created when the API server has said so.
         livez: the answers.
         longest_message: bytes of the longest condition of the tenant's pods.
     """
 
     created: dict[str, float] = attrs.field(factory=dict)
-    waited: dict[str, float] = attrs.field(factory=dict)
+    bound: dict[str, float] = attrs.field(factory=dict)
     livez: list[float] = attrs.field(factory=list)
     longest_message: int = 0
     ended: bool = False
 
     def line(self, name: str, until: float) -> str:
         """Return the figures; a pod that still waits has waited until the end."""
-        waits = sorted(self.waited.get(pod, until - created) for pod, created in self.created.items())
+        waits = sorted(max(0.0, self.bound.get(pod, until) - created) for pod, created in self.created.items())
         middle, longest = (waits[len(waits) // 2], waits[-1]) if waits else (0.0, 0.0)
         end = "  ENDED" if self.ended else ""
-        unbound = len(self.created) - len(self.waited)
+        unbound = len(self.created.keys() - self.bound.keys())
         return (
             f"{name:36}{len(waits):6}{unbound:9}{middle:9.2f}{longest:9.2f}"
             f"{max(self.livez, default=0.0):9.2f}{self.longest_message:9}{end}"
@@ -169,8 +169,8 @@ def _message(pod: Object) -> str:
 async def _create_small_pods(arena: Arena, seen: Seen) -> None:
     for number in itertools.count():
         name = f"small-{number}"
-        seen.created[name] = time.monotonic()
         await create_pod(arena.api, pod_manifest(name, namespace=BACKGROUND, requests={"cpu": "10m"}))
+        seen.created[name] = time.monotonic()
         await anyio.sleep(PERIOD)
 
 
@@ -181,8 +181,8 @@ async def _watch(arena: Arena, seen: Seen) -> None:
     async with aclosing(events), anyio.create_task_group() as tasks:  # type: ignore[type-var]  # it is a generator
         async for _, pod in events:
             name = pod["metadata"]["name"]
-            if "nodeName" in pod["spec"] and name in seen.created and name not in seen.waited:
-                seen.waited[name] = time.monotonic() - seen.created[name]
+            if "nodeName" in pod["spec"] and name not in seen.bound:
+                seen.bound[name] = time.monotonic()
                 tasks.start_soon(partial(arena.api.delete, f"{OTHERS}/{name}", gracePeriodSeconds=0))
 
 
