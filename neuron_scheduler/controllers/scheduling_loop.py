@@ -405,7 +405,7 @@ class SchedulingLoop:
         if isinstance(found, Plan):
             return self._assume_group(members, found, gang, started)
         refused = found if isinstance(found, FitError) else found.fit_error(gang)
-        self._group_unschedulable(members, gang, refused, started)
+        await run_in_turns(self._group_unschedulable(members, gang, refused, started), self.clock)
         return []
 
     def _assume_group(self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float) -> list[Commitment]:
@@ -440,20 +440,23 @@ class SchedulingLoop:
         changed = member.pod is not pod and matters_for_scheduling(pod, member.pod)
         return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
 
-    def _group_unschedulable(self, members: list[QueuedPod], gang: Gang, refused: FitError, started: float) -> None:
+    def _group_unschedulable(
+        self, members: list[QueuedPod], gang: Gang, refused: FitError, started: float
+    ) -> Generator[None, None, None]:
         """Put a refused group back, as one line, and report why; a group evicts nobody."""
-        now = self.clock()
-        members = [member for member in members if self.queue.holds(member)]
-        for member in members if not gang.placed else ():  # one was when space was kept
-            self._keep_nothing(member.pod)
-        self.queue.group_unschedulable(members, refused.plugins, now, cause=refused.cause)
         log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
-        for member in members:
-            pod = member.pod
+        for member in reversed(members):  # the popped one last: for it the events are kept until then
+            pod, now = member.pod, self.clock()
+            if not self.queue.holds(member):
+                continue
+            if not gang.placed:  # one was when space was kept
+                self._keep_nothing(pod)
+            self.queue.group_unschedulable([member], refused.plugins, now, cause=refused.cause)
             for listener in self.listeners:
                 listener(pod, refused)
             self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
             self.reporter.unschedulable(pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
+            yield
 
     def _keep_nothing(self, pod: Pod) -> None:
         node_name = self.cluster.clear_nomination(pod.uid)
