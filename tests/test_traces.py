@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -19,6 +19,7 @@ import pytest
 
 import neuron_scheduler
 from neuron_scheduler import app
+from neuron_scheduler.controllers import leader_elector, scheduling_loop
 from tests.control_plane.objects import pod_manifest
 from tests.support.patience import PATIENCE
 from tests.test_app import Process, process
@@ -32,6 +33,12 @@ DEVICES: Final = {"binding": 1, "refusal": 16}
 What a pod asks for that is bound, and one that waits behind it for a whole machine: every filter is asked about it, and
 victims are looked for.
 """
+PERIODS: Final = (
+    (app, "LOOK_FOR_POD_GROUPS"),
+    (leader_elector, "PERIOD"),  # of the look at the loop: nobody asks for the Lease here
+    (scheduling_loop, "_LOOK_AT_GROUPS"),
+)
+"""On a slow machine one of these ends within a trace."""
 
 
 @contextmanager
@@ -73,10 +80,11 @@ async def told(running: Process, what: str, name: str) -> None:
 
 
 async def traces() -> dict[str, list[str]]:
-    """Return the files of both traces; no renewal of a Lease and no look for PodGroups comes in between."""
-    never = mock.patch.object(app, "LOOK_FOR_POD_GROUPS", math.inf)
+    """Return the files of both traces; nothing that is done from time to time comes in between."""
     async with process(leader_elect=False) as running, anyio.create_task_group() as tasks:
-        with never:
+        with ExitStack() as starting:
+            for module, period in PERIODS:
+                starting.enter_context(mock.patch.object(module, period, math.inf))
             tasks.start_soon(running.run)
             await running.scheduling()
         found = {what: sorted(await trace(running, what)) for what in MOST}
