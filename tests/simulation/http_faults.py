@@ -280,7 +280,8 @@ def is_watch(request: web.Request) -> bool:
 
 def traffic_of(request: web.Request) -> str:
     """
-    Return one of `bindings`, `lease`, `watches`, `deletes`, `events`, `statuses`, `reviews`, `lists`, `gets`, `writes`.
+    Return one of `bindings`, `lease`, `watches`, `deletes`, `events`, `statuses`, `reviews`, `discovery`, `lists`,
+    `gets`, `writes`.
 
     Everything about the Lease is `lease`, its watch too.
     """
@@ -294,6 +295,7 @@ def traffic_of(request: web.Request) -> str:
         "events": "/events" in path,
         "statuses": last == "status",
         "reviews": last.endswith("reviews"),
+        "discovery": path.startswith("/apis/") and path.count("/") < 4,
         "lists": method == "GET" and path.count("/") in {3, 4},
         "gets": method == "GET",
     }
