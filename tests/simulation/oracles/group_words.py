@@ -45,7 +45,10 @@ def words_of(pod: Object) -> Words | None:
     if labels.get(LWS):
         return Words(f"{space}/{labels[LWS]}")
     for term in ((pod.get("spec") or {}).get("affinity") or {}).get("podAffinity", {}).get(REQUIRED) or []:
-        chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
+        chosen = dict((term.get("labelSelector") or {}).get("matchLabels") or {})
+        for rule in (term.get("labelSelector") or {}).get("matchExpressions") or []:
+            if rule["operator"] == "In":
+                chosen[rule["key"]] = rule["values"][0]
         if term["topologyKey"] in _SERVER_IDS and chosen.items() <= labels.items() and chosen:
             return Words(f"{space}/{','.join(f'{key}={value}' for key, value in sorted(chosen.items()))}")
     return None
