@@ -7,7 +7,7 @@ object of kind PodGroup, say different numbers, the largest counts.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import attrs
 
@@ -25,27 +25,12 @@ class _Members:
     Attributes:
         pods: by uid.
         placed: how many of them have a node.
-        least, expected, topology: how many of them say each value of these fields of `PodGroup`.
+        said: how many of them say the same of the group.
     """
 
     pods: dict[str, Pod] = attrs.field(factory=dict)
     placed: int = 0
-    least: Counter[int] = attrs.field(factory=Counter)
-    expected: Counter[int] = attrs.field(factory=Counter)
-    topology: Counter[str] = attrs.field(factory=Counter)
-
-    def count(self, pod: Pod, group: PodGroup, by: int) -> None:
-        """Count what a member says, or take it back."""
-        self.placed += by * bool(pod.node_name)
-        _count(self.least, group.least, by)
-        _count(self.expected, group.expected, by)
-        _count(self.topology, group.topology, by)
-
-
-def _count(said: Counter[Any], value: object, by: int) -> None:
-    said[value] += by
-    if not said[value]:
-        del said[value]
+    said: Counter[PodGroup] = attrs.field(factory=Counter)
 
 
 @attrs.define(eq=False)
@@ -78,7 +63,8 @@ class Groups:
         if group is not None and not pod.terminating:
             members = self._members.setdefault(group.key, _Members())
             members.pods[pod.uid] = pod
-            members.count(pod, group, 1)
+            members.placed += bool(pod.node_name)
+            members.said[group] += 1
             self._group_of[pod.uid] = group
 
     def remove(self, uid: str) -> None:
@@ -86,7 +72,10 @@ class Groups:
         group = self._group_of.pop(uid, None)
         if group is not None:
             members = self._members[group.key]
-            members.count(members.pods.pop(uid), group, -1)
+            members.placed -= bool(members.pods.pop(uid).node_name)
+            members.said[group] -= 1
+            if not members.said[group]:
+                del members.said[group]
             if not members.pods:
                 del self._members[group.key]
 
@@ -107,15 +96,15 @@ class Groups:
 
     def group(self, key: GroupKey) -> PodGroup:
         """Return a group as all members and its PodGroup say it together: of each field the largest value."""
-        said, declared = self._members.get(key), self._declared.get(key) or PodGroup(key)
-        if said is None:
+        members, declared = self._members.get(key), self._declared.get(key) or PodGroup(key)
+        if members is None:
             return declared
-        least = max(*said.least, declared.least)
+        least = max(declared.least, *(group.least for group in members.said))
         return PodGroup(
             key,
             least or (UNKNOWN if key.dialect in self.watched else 0),
-            max(*said.expected, declared.expected),
-            declared.topology or max(said.topology),
+            max(declared.expected, *(group.expected for group in members.said)),
+            declared.topology or max(group.topology for group in members.said),
         )
 
     def elsewhere(self, key: GroupKey) -> frozenset[str]:
@@ -133,8 +122,5 @@ class Groups:
 
     def fork(self) -> Self:
         """Return an independent copy."""
-        copies = {
-            key: _Members(dict(of.pods), of.placed, of.least.copy(), of.expected.copy(), of.topology.copy())
-            for key, of in self._members.items()
-        }
+        copies = {key: _Members(dict(of.pods), of.placed, of.said.copy()) for key, of in self._members.items()}
         return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched))

@@ -114,7 +114,13 @@ MUTANTS: Final = (
         name="the-smallest-count-holds",
         away="that of counts that differ the largest holds",
         danger="a member is bound although another one says that too few exist",
-        edits=(Edit("cluster.tables.groups", "max(*said.least, declared.least)", "min(said.least)"),),
+        edits=(
+            Edit(
+                "cluster.tables.groups",
+                "max(declared.least, *(group.least for group in members.said))",
+                "min(group.least for group in members.said)",
+            ),
+        ),
         where=(r"group g of 2", r"group g of 4"),
     ),
 )
