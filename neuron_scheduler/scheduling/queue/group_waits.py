@@ -56,31 +56,19 @@ class _Waiting:
 
 
 @attrs.define(eq=False)
-class _Debt:
-    """
-    What the groups of a namespace have used of the time in vain.
-
-    Attributes:
-        paid: when it will have been paid back, and the groups that wait for their turns will have had them.
-        pause: seconds for the last attempt, and for each of those turns.
-    """
-
-    paid: float
-    pause: float = 0.0
-
-
-@attrs.define(eq=False)
 class GroupWaits:
     """
     Waiting pods by group.
 
     Attributes:
         groups: what each group is, with the members that exist, placed or not, of any scheduler.
+        _debts: by namespace, when the time that its groups used in vain is paid back and those that wait have had their
+            turns; and the seconds of a pause, for the last attempt and for each of these turns.
     """
 
     groups: Groups
     _waiting: dict[GroupKey, _Waiting] = attrs.field(factory=dict)
-    _debts: dict[str, _Debt] = attrs.field(factory=dict)  # by namespace
+    _debts: dict[str, tuple[float, float]] = attrs.field(factory=dict)
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float) -> None:
         """Add a pod to its group."""
@@ -134,21 +122,21 @@ class GroupWaits:
 
     def charge(self, namespace: str, seconds: float, now: float) -> None:
         """Have an attempt paid back that has bound nobody."""
-        self._debts = {name: debt for name, debt in self._debts.items() if debt.paid > now}
-        debt, pause = self._debts.setdefault(namespace, _Debt(now)), min(PAYBACK * seconds, LONGEST_PAUSE)
-        debt.paid = max(debt.paid + pause - debt.pause, now + pause)
-        debt.pause = pause
+        self._debts = {name: (paid, pause) for name, (paid, pause) in self._debts.items() if paid > now}
+        paid, before = self._debts.get(namespace, (now, 0.0))
+        pause = min(PAYBACK * seconds, LONGEST_PAUSE)
+        self._debts[namespace] = max(paid + pause - before, now + pause), pause
 
     def not_before(self, key: GroupKey, now: float) -> float:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
-        waiting, debt = self._waiting.get(key), self._debts.get(key.namespace)
+        waiting, (paid, pause) = self._waiting.get(key), self._debts.get(key.namespace, (0.0, 0.0))
         if waiting is None or waiting.tried > now:
             return 0.0 if waiting is None else waiting.tried
         if 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
-        elif not waiting.turn and debt is not None and debt.paid > now:
-            waiting.turn = min(debt.paid, now + LONGEST_TURN)
-            debt.paid = waiting.turn + debt.pause
+        elif not waiting.turn and paid > now:
+            waiting.turn = min(paid, now + LONGEST_TURN)
+            self._debts[key.namespace] = waiting.turn + pause, pause
         return waiting.turn
 
     def counts(self) -> dict[str, int]:
