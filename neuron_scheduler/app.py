@@ -51,8 +51,6 @@ log = logs.logger(__name__)
 WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 LOOK_FOR_POD_GROUPS = 30.0
 """Seconds between two looks whether the API server serves PodGroups."""
-POD_GROUPS_WITHIN = 10.0
-"""Seconds for which the first list of pods waits for that of PodGroups; groups without a count wait for their own."""
 _OTHERS = "(others)"
 """The label of the nodes that are not named; no node can have this name."""
 EVENTS_GRACE = 5.0
@@ -201,7 +199,8 @@ class App:
         """
         Watch the PodGroups that are served and that we may read, and look from time to time whether there are more.
 
-        It has started after the first look. Pods are scheduled without it: then only what they say counts.
+        It has started after the first look: groups without a count wait for their PodGroups from then on. Pods are
+        scheduled without it: then only what they say counts.
         """
         watched, warned = set[str](), logs.Once()
         while True:
@@ -211,10 +210,7 @@ class App:
                 lacking = await reviews.missing(self.client, reviews.watching([resource]))
                 if not lacking:
                     watched.add(resource.group)
-                    informer = pod_group_informer(self.parts, self.client, self.metrics, resource)
-                    services.start_soon(informer.run)
-                    with anyio.move_on_after(POD_GROUPS_WITHIN):
-                        await informer.synced.wait()
+                    services.start_soon(pod_group_informer(self.parts, self.client, self.metrics, resource).run)
                 elif warned(resource.group):
                     log.error(
                         "The API server does not allow PodGroups to be watched; pods are scheduled all the same",

@@ -376,7 +376,7 @@ async def test_pod_groups_stop_nothing(free_tcp_port: int) -> None:
     async def served(_: Client) -> list[Resource[PodGroupObject]]:
         return looks.pop(0) if len(looks) > 1 else looks[0]
 
-    changes: dict[str, Any] = {"served_pod_groups": served, "LOOK_FOR_POD_GROUPS": 0.01, "POD_GROUPS_WITHIN": 0.0}
+    changes: dict[str, Any] = {"served_pod_groups": served, "LOOK_FOR_POD_GROUPS": 0.01}
     with mock.patch.multiple(app, **changes):
         async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:
             tasks.start_soon(running.run)
