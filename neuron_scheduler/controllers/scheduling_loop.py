@@ -98,10 +98,8 @@ class QueuedAttempt:
     @property
     def is_held(self) -> bool:
         """Whether the pod's group has too few members by now, and none of them is bound."""
-        group = self.queued.pod.group
-        if group is None or not self._loop.queue.groups.is_held(group.key):
-            return False
-        return not self._loop.cluster.groups.placed(group.key)
+        group, waits = self.queued.pod.group, self._loop.queue.groups
+        return group is not None and waits.is_held(group.key) and not waits.groups.placed(group.key)
 
     @property
     def lines(self) -> Lines:
