@@ -17,8 +17,6 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, from_slots, less
-from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Constraints, Pod
@@ -145,7 +143,7 @@ class _Planner:
     kinds: Mapping[str, _Kind]
     kept: int = 0
     _nodes: dict[_Kind, NodeSet] = attrs.field(factory=dict)
-    _tried: dict[Domain | None, None] = attrs.field(factory=dict)
+    _tried: dict[Region, None] = attrs.field(factory=dict)
     _main: Room | None = None
     _best: int = -1
     _best_region: Region | None = None
@@ -215,10 +213,6 @@ class _Planner:
     def _most(self) -> int:
         return len(self.gang.waiting) + MOST_DECISIONS
 
-    @property
-    def _may_go_on(self) -> bool:
-        return self.trial.decisions < self._most
-
     def _choosiest_first(self, pods: Sequence[Pod]) -> Generator[None, None, Sequence[Pod]]:
         """Return pods in the order in which they are placed: if they differ, those first that fewest nodes take."""
         kinds = self._by_kind(pods)
@@ -246,14 +240,13 @@ class _Planner:
     def _placed_in_a_region(self, rest: Sequence[Pod], wanted: int, needed: int) -> Generator[None, None, bool]:
         """Try each region; from the first one again if the nodes were renumbered meanwhile."""
         for _ in range(_MOST_RENUMBERED):
-            epoch, tried = self.cluster.view.epoch, set[Region]()
+            epoch = self.cluster.view.epoch
             self._tried.clear()
             for region in self._regions(rest, wanted, needed):
-                if region is not None and region not in tried:
-                    if not self._may_go_on:
+                if region is not None and region not in self._tried:
+                    if self.trial.decisions >= self._most:
                         return False
-                    tried.add(region)
-                    self._tried[region.within] = None
+                    self._tried[region] = None
                     yield from self._place(rest, region, needed)
                     if len(self.trial.taken) > self._best:
                         self._best, self._best_region = len(self.trial.taken), region
@@ -270,16 +263,13 @@ class _Planner:
 
     def _regions(self, rest: Sequence[Pod], wanted: int, needed: int) -> Regions:
         """Yield the regions to try, or None for a pause; none if there is certainly no room."""
-        required = self.gang.group.topology
-        if not required and len(rest) <= _FEW and not any(map(self._may_take_whole, rest)):
+        gang, required, others = self._now(), self.gang.group.topology, len(rest)
+        inside = [pod for pod in rest if pod.uid not in gang.elsewhere]
+        few = not required and others <= _FEW and not any(map(self._may_take_whole, rest))
+        if few or not inside:
             yield ANYWHERE  # the trial itself costs less than to count the room
             return
-        gang, others = self._now(), len(rest)
         fixed = fixed_domains(self.cluster, gang)
-        inside = [pod for pod in rest if pod.uid not in gang.elsewhere]
-        if not inside:
-            yield ANYWHERE
-            return
         asking = any(pod.neuron is not None for pod in inside)
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
             yield from self.cluster.view.prepared(lambda view: view.column(super_blocks.whole_free))
@@ -327,7 +317,8 @@ class _Planner:
         """Search for a placement, if the order in which members are placed may matter, and if it is not hopeless."""
         if 1 < len(self.gang.waiting) <= MOST_SEARCHED and self._differ(self.gang.waiting):
             members = yield from self._choosiest_first(self.gang.waiting)
-            for within in self._tried if None not in self._tried else (None,):
+            domains = dict.fromkeys(region.within for region in self._tried)
+            for within in domains if None not in domains else (None,):
                 search = _Search(self.trial, self.profile, within, self.gang, self.kinds, self._most)
                 if (yield from search.run(self._by_kind(members))):
                     return True
@@ -335,16 +326,15 @@ class _Planner:
 
     def _keep(self) -> Generator[None, None, None]:
         """Place the members for which space is kept; their own nominations then hide no node from the others."""
+        home = self._home()
         for pod in self.gang.waiting:
-            if self.cluster.nomination(pod.uid) is None:
+            if home is None or self.cluster.nomination(pod.uid) is None:
                 return
-            yield from self.warmup.of(self.cluster, pod, self.profile)
-            if isinstance(self.trial.place(pod, self.profile, self._nodes_of(pod)), NoNode):
+            if not (yield from self._is_placed(pod, home.within)):
                 self.trial.undo()
                 self.kept = 0
                 return
             self.kept += 1
-            yield
 
     def _home(self) -> Region | None:
         """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
@@ -353,10 +343,6 @@ class _Planner:
         if domain is None:
             return None if required else ANYWHERE
         return Region((required, domain)) if domain else NOWHERE
-
-    def _nodes_of(self, pod: Pod) -> NodeSet:
-        view, home = self.cluster.view, ANYWHERE if pod.uid in self.gang.elsewhere else self._home()
-        return view.domains(self.gang.group.topology).keyed if home is None else nodes_in(view, home.within)
 
     def _now(self) -> Gang:
         """Return the group with the members that are placed so far."""
@@ -385,7 +371,7 @@ class _Planner:
                 lost += alone(pod) is pod and not self.cluster.has_nominations
                 if lost > len(pods) - needed:
                     return left
-            if lost == len(left) or len(taken) == before or not self._may_go_on:
+            if lost == len(left) or len(taken) == before or self.trial.decisions >= self._most:
                 return left
 
     def _is_placed(self, pod: Pod, domain: Domain | None) -> Generator[None, None, bool]:
@@ -466,7 +452,6 @@ class _Planner:
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""
-        yield from self.cluster.view.prepared(lambda view: view.postings(neuron_priorities))
         yield from self.warmup.of_refusal(self.cluster, pod, self.profile)
         among = nodes_in(self.cluster.view, None if pod.uid in self.gang.elsewhere else region.within)
         no_node = select_node(self.cluster, pod, self.profile, among)
@@ -477,15 +462,7 @@ class _Planner:
         outside = less(fits, among)
         refused = (Refusal(TOPOLOGY, OUTSIDE, outside),) if outside else ()
         no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
-        priorities = cast(Iterable[int], self.cluster.view.postings(neuron_priorities).values)
-        lower = pod.neuron is not None and any(priority < pod.priority for priority in priorities)
-        error = fit_error(self.cluster, pod, self.profile, no_node)
-        return attrs.evolve(error, preemption=EVICTS_NOBODY if lower else "")
-
-
-def neuron_priorities(node_info: NodeInfo) -> Values:
-    """Index definition: the priorities of the pods on a node that ask for Neuron."""
-    return tuple({info.pod.priority for info in node_info.pod_infos.values() if info.pod.neuron is not None})
+        return attrs.evolve(fit_error(self.cluster, pod, self.profile, no_node), preemption=EVICTS_NOBODY)
 
 
 def _undone(trial: Trial, down_to: int) -> Generator[None, None, None]:
