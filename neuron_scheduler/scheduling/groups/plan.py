@@ -39,6 +39,7 @@ from neuron_scheduler.scheduling.groups.regions import (
     Room,
     Rooms,
     alone,
+    empty_machines,
     fixed_domains,
     nodes_in,
     regions,
@@ -178,16 +179,16 @@ class _Planner:
         members, others = len(asking) + gang.still_to_come, 0 if group.topology else self._awaited_by_others()
         if not asking or members + others == len(asking):
             return None  # what comes later is not known, or nothing comes
-        rooms = yield from self._rooms_for(self._largest_first(asking)[0])
-        if not group.topology:
-            room, text = rooms.total, f"room for {rooms.total} such pods, and the group needs {members}"
-            text += f", beside {others} that started groups of the namespace await" if others else ""
-        else:
-            domains = yield from rooms.by_domain(group.topology)
-            room = max((domain.room for domain in domains.values()), default=0)
-            text = f"no {group.topology} has room for all {members} members of the group, the roomiest for {room}"
-        if room >= members + others:
+        equal = self._largest_first(asking)[0]
+        room = yield from (yield from self._rooms_for(equal)).most(group.topology)
+        empty = yield from empty_machines(self.cluster.view, equal[0]).most(group.topology)
+        if room >= members + others or empty < members:  # those to come ask for less than the leader, or fit nowhere
             return None
+        if group.topology:
+            text = f"no {group.topology} has room for all {members} members of the group, the roomiest for {room}"
+        else:
+            text = f"room for {room} such pods, and the group needs {members}"
+            text += f", beside {others} that started groups of the namespace await" if others else ""
         exist = f"{len(gang.waiting)} of {group.expected} members of group {group.key} exist, and all must have room:"
         nodes = self.cluster.view.node_count
         return FitError(nodes, plugins=frozenset({TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)

@@ -29,7 +29,9 @@ from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERV
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.capability import how_many
+from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.scheduling.groups.gang import Gang
+from neuron_scheduler.scheduling.plugins.neuron_topology import machines
 from neuron_scheduler.scheduling.plugins.super_blocks import whole_free
 
 MOST_DOMAINS: Final = 8
@@ -158,6 +160,11 @@ class Rooms:
             self._of_domains[key] = found
         return self._of_domains[key]
 
+    def most(self, key: str) -> Generator[None, None, int]:
+        """Return the room of the roomiest domain of a label; of all nodes, if there is no label."""
+        domains = (yield from self.by_domain(key)).values() if key else ()
+        return max((domain.room for domain in domains), default=0) if key else self.total
+
 
 def rooms_for(view: View, pod: Pod, nodes: NodeSet, each: Sequence[NodeSet] = ()) -> Rooms:
     """Count the room for pods like one of them on the nodes that take one; `each` as in the value."""
@@ -177,6 +184,18 @@ def whole_machines(view: View, each: Sequence[NodeSet]) -> Rooms:
     """Return the same for pods that are not known: free machines."""
     nodes = view.column(whole_free).at_least(1, view.live)
     return Rooms(view, nodes.bit_count(), whole=True, each=each, numbers=[(1, nodes)])
+
+
+def empty_machines(view: View, pod: Pod) -> Rooms:
+    """Return the room for pods that ask for as much Neuron as this one, if every machine were free."""
+    kinds, neuron = machines(view), pod.neuron
+    numbers = [
+        (0 if neuron is None else machine.size(neuron.unit) // neuron.total, kinds.get(machine) & view.live)
+        for machine in kinds.values
+        if isinstance(machine, Machine)
+    ]
+    total = sum(number * nodes.bit_count() for number, nodes in numbers)
+    return Rooms(view, total, whole=False, each=(), numbers=numbers)
 
 
 def alone(pod: Pod) -> Pod:

@@ -84,11 +84,19 @@ def test_a_leader_goes_only_into_a_domain_with_room_for_all() -> None:
     cluster = racks(a=3, b=5, c=4)
     assert start(cluster, leader(0, topology=DOMAIN)) == {"leader-0": "c0"}
     assert start(cluster, member("worker", serve(0, topology=DOMAIN))) == {"worker": "c1"}
-    refused = start(racks(a=3, b=2), leader(1, topology=DOMAIN))
-    assert refused == (
-        "1 of 4 members of group default/serve group 1 exist, and all must have room: 0/5 nodes are available:"
+    cluster = racks(a=3, b=4)
+    for number in range(2):
+        cluster.put_pod(pod(f"used-{number}", devices=1, ids=[0], on=f"b{number}"))
+    assert start(cluster, leader(1, topology=DOMAIN)) == (
+        "1 of 4 members of group default/serve group 1 exist, and all must have room: 0/7 nodes are available:"
         " no example.com/rack has room for all 4 members of the group, the roomiest for 3."
     )
+
+
+@pytest.mark.parametrize("topology", ["", DOMAIN])
+def test_a_leader_that_asks_for_more_than_its_workers_begins(topology: str) -> None:
+    """Four such pods would fit nowhere, whatever ends; so its workers ask for less, or nothing would ever run."""
+    assert isinstance(start(racks(a=2, b=1), leader(0, topology=topology)), dict)
 
 
 @pytest.mark.parametrize(("free", "there"), [({"b": 4, "c": 3}, "c"), ({"b": 1, "c": 2}, "c"), ({}, "a")])
