@@ -327,15 +327,19 @@ class _Planner:
 
     def _keep(self) -> Generator[None, None, None]:
         """Place the members for which space is kept; their own nominations then hide no node from the others."""
-        home = self._home()
+        view = self.cluster.view
         for pod in self.gang.waiting:
-            if home is None or self.cluster.nomination(pod.uid) is None:
+            if self.cluster.nomination(pod.uid) is None:
                 return
-            if not (yield from self._is_placed(pod, home.within)):
+            home = ANYWHERE if pod.uid in self.gang.elsewhere else self._home()
+            yield from self.warmup.of(self.cluster, pod, self.profile)
+            among = view.domains(self.gang.group.topology).keyed if home is None else nodes_in(view, home.within)
+            if isinstance(self.trial.place(pod, self.profile, among), NoNode):
                 self.trial.undo()
                 self.kept = 0
                 return
             self.kept += 1
+            yield
 
     def _home(self) -> Region | None:
         """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
