@@ -188,7 +188,7 @@ async def test_a_workload(api: RestClient, scheduler: SchedulerProcess, case: Ca
             specs = {key.partition("/")[2]: pod["spec"] for key, pod in pods.items()}
             return {name: spec["nodeName"] for name, spec in specs.items() if "nodeName" in spec}  # type: ignore[operator, index]  # JSON
 
-        bound = placed(await api.wait_until(PODS, lambda pods: case.met(placed(pods)), within=45))
+        bound = placed(await api.wait_until(PODS, lambda pods: case.met(placed(pods))))
         for name in case.waits.keys() - bound.keys():
             await refused(api, name, saying=case.waits[name])
         pods = {f"default/{pod['metadata']['name']}": pod for pod in (await api.get(PODS))["items"]}
