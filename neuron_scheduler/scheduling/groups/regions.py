@@ -20,7 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import domain_of
-from neuron_scheduler.cluster.index.nodeset import NodeSet, membership
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less, membership
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -276,7 +276,9 @@ def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int
         here = nodes_in(rooms.view, (key, domain.value))
         if all(here & nodes for nodes in rooms.each):
             region, pair = _in(key, domain, wanted), pairs.get(domain.value)
-            yield region if pair is None else attrs.evolve(region, slices=((ULTRASERVER_2, pair.value),))
+            if pair is not None and not less(nodes_in(rooms.view, (ULTRASERVER_2, pair.value)), here):
+                region = attrs.evolve(region, slices=((ULTRASERVER_2, pair.value),))
+            yield region
             found += 1
             if found == MOST_DOMAINS:
                 return
