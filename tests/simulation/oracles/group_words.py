@@ -1,8 +1,8 @@
 """
 Which pods belong together, read from their JSON as each project's documents say it.
 
-A *declared* group says how many members it needs; of counts that differ the largest holds, and if that is one, each
-member is a pod by itself. An *inferred* group has no count. A preference is no group. Shares no code with the package.
+A *declared* group says how many members it needs; a pod that says one is in none, and of counts that differ the largest
+holds. An *inferred* group has no count. A preference is no group. Shares no code with the package.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def words_of(pod: Object) -> Words | None:
     ):
         if name and count.isdecimal():
             one_by_one = name != labels.get(NAME) and any(notes.get(word) == "true" for word in ONE_BY_ONE)
-            return Words(f"{space}/{name}", 0 if one_by_one else int(count))
+            return None if int(count) == 1 else Words(f"{space}/{name}", 0 if one_by_one else int(count))
     if labels.get(LWS):
         return Words(f"{space}/{labels[LWS]}")
     for term in ((pod.get("spec") or {}).get("affinity") or {}).get("podAffinity", {}).get(REQUIRED) or []:

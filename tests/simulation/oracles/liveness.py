@@ -150,7 +150,7 @@ def _units(pending: Sequence[Pod], pods: Sequence[Pod], objects: Mapping[str, Ob
         missing = least - sum(bool(node_name_of(objects[uid])) for uid in members) if least else len(ours)
         if is_lws(objects[ours[0].uid]) or len(members) < least or len({pod.priority for pod in ours}) > 1:
             continue
-        if least and (missing <= 0 or least == 1):
+        if least and missing <= 0:
             yield from (Unit(waiting=(pod,), missing=1, bound=bound, pods=pods) for pod in ours)
         elif missing <= len(ours):
             yield Unit(waiting=tuple(ours), missing=missing, bound=bound, pods=pods, inferred=not least)
