@@ -127,6 +127,12 @@ class GroupWaits:
         pause = min(PAYBACK * seconds, LONGEST_PAUSE)
         self._debts[namespace] = max(paid + pause - before, now + pause), pause
 
+    def put_off(self, key: GroupKey, until: float) -> None:
+        """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.tried = max(waiting.tried, until)
+
     def not_before(self, key: GroupKey, now: float) -> float:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
         waiting, (paid, pause) = self._waiting.get(key), self._debts.get(key.namespace, (0.0, 0.0))

@@ -318,6 +318,8 @@ class SchedulingQueue:
             return
         queued.cause = Cause.ERROR
         self._places.backoff.failed(queued, now)
+        if queued.pod.group is not None:  # another member would take it along
+            self.groups.put_off(queued.pod.group.key, self._places.backoff.end(queued))
         self._in_flight.end(queued)
         self._places.back_off(queued, "ScheduleAttemptFailure")
         self.on_change()

@@ -359,6 +359,18 @@ def test_a_member_of_a_large_group_costs_as_much_as_one_of_a_small_one() -> None
     assert life_of(1000) < 11 * life_of(100)
 
 
+def test_a_member_beyond_the_count_cuts_no_backoff_short() -> None:
+    """Space that a refused Binding frees wakes it, and it would take along those whose attempts ended in an error."""
+    world = fed("a", "b", "c", "d")
+    left_out, *members = world.trial(0.0)
+    world.queue.unschedulable(left_out, FIT, 0.0, alone=True)
+    for member in members:
+        world.queue.failed(member, 0.1)
+    world.queue.note(GONE)
+    assert world.queue.pop(0.2) is None
+    assert names(world.trial(2.0)) == {"a", "b", "c", "d"}
+
+
 def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
     """The rest of its group is tried without an event of its own, and takes it along."""
     world = fed("a", "b", "c")
