@@ -202,7 +202,7 @@ def play_beside_nominations(dice: Random) -> int:
 @pytest.mark.parametrize("part", range(examples(4)))
 def test_space_that_is_kept_is_left_to_equals(part: int) -> None:
     """A node takes a pod if it does with and without the pods of the same or a higher priority it is kept for."""
-    assert sum(play_beside_nominations(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 3
+    assert sum(play_beside_nominations(Random(seed)) for seed in range(part * 500, part * 500 + 500)) > 5
 
 
 def test_the_requested_node_name_is_obeyed() -> None:
