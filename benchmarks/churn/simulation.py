@@ -126,7 +126,7 @@ class Simulation:
         while (queued := self._popped()) is not None:
             self.attempts += 1
             if queued.pod.group is not None:
-                self._schedule_group([queued, *self.queue.companions(queued.pod.group.key)])
+                self._schedule_group([queued, *run(self.queue.companions(queued.pod.group.key, self.now))])
                 continue
             decision = schedule_pod(self.cluster, queued.pod, self.profile)
             if isinstance(decision, FitError):

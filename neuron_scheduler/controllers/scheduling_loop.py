@@ -376,8 +376,8 @@ class SchedulingLoop:
 
         Other tasks run meanwhile, so a member may be gone or changed at the end; then the group is tried again.
         """
-        members = [queued, *self.queue.companions(key)]
         self.queue.keep_events(queued)
+        members = [queued, *await run_in_turns(self.queue.companions(key, self.clock()), self.clock)]
         await self._list_ended()
         started, commitments = self.clock(), list[Commitment]()
         try:
@@ -474,7 +474,7 @@ class SchedulingLoop:
             text = held_text(self.cluster.groups.members(key), self.cluster.groups.group(key))
             for member in self.queue.groups.waiting(key):
                 pod = member.pod
-                if self.queue.holds(member) and self.queue.groups.is_held(key):
+                if self.queue.groups.is_held(key):
                     self.fence.noticed(pod.uid, "")
                     self._keep_nothing(pod)
                     if is_to_be_said:

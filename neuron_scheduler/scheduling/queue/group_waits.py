@@ -9,6 +9,7 @@ An attempt that binds nobody is paid back in pauses: what it took, twenty times 
 a group of the same namespace, a new one too. Its groups take turns, so each waits for its own turn only once.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -87,10 +88,10 @@ class GroupWaits:
             if not waiting.pods:
                 del self._waiting[key]
 
-    def waiting(self, key: GroupKey) -> list[QueuedPod]:
-        """Return the members of a group that wait or are in flight, the first first."""
-        waiting = self._waiting.get(key)
-        return [] if waiting is None else [*waiting.pods.values()]
+    def waiting(self, key: GroupKey) -> Iterator[QueuedPod]:
+        """Yield the members of a group that wait or are in flight, the first first; none that leaves meanwhile."""
+        pods = self._waiting[key].pods if key in self._waiting else {}
+        return (pods[uid] for uid in [*pods] if uid in pods)
 
     def is_held(self, key: GroupKey) -> bool:
         """Return whether a group had too few members at the last look."""

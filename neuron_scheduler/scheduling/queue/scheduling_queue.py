@@ -15,7 +15,7 @@ different pods: it returns None where more is left, and `next_time` says that it
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from typing import Final
 
@@ -67,6 +67,7 @@ class SchedulingQueue:
         groups: which pods of each group wait.
         on_change: called when `pop` may return a pod earlier than before, apart from the end of `max_unschedulable`; it
             must not call the queue.
+        _looks: at members of groups that have changed, by group and whether it has `turned`; `pop` goes on with them.
     """
 
     initial_backoff: float = 1.0
@@ -81,6 +82,7 @@ class SchedulingQueue:
     _unschedulable: UnschedulablePods = attrs.field(init=False)
     _events: PendingEvents = attrs.field(factory=PendingEvents)
     _in_flight: InFlightEvents = attrs.field(factory=InFlightEvents)
+    _looks: dict[tuple[GroupKey, bool], Iterator[None]] = attrs.field(factory=dict)
     _arrivals: int = 0
     _began: bool = False
     _next_flush: float = 0.0
@@ -128,8 +130,7 @@ class SchedulingQueue:
         queued = self._pods[pod.uid] = QueuedPod(pod, since=now)
         self._places.counts[Place.GATED] += 1
         self._join_group(queued, now)
-        if queued.place is Place.GATED:
-            self._let_in(queued, now, "PodAdd")
+        self._let_in(queued, now, "PodAdd")
 
     def update(self, pod: Pod, now: float) -> None:
         """Replace a pending pod; only a change that matters for scheduling gives it another try."""
@@ -172,26 +173,23 @@ class SchedulingQueue:
         may fit. While some members have a node, but too few, the others come first.
         """
         half_bound = self.groups.is_half_bound(key)
-        if self.groups.turned(key, now):
-            held = self.groups.is_held(key)
-            for queued in self.groups.waiting(key):
-                if queued.place is Place.GATED:
-                    self._let_in(queued, now, "PodGroupComplete")
-                elif queued.place is Place.IN_FLIGHT:
-                    queued.missed = True
-                elif held:
-                    self._move(queued, Place.GATED)
-                elif queued.place is Place.UNSCHEDULABLE:
-                    self._wake(queued, now, "PodGroupShrunk")
-        if self.groups.is_half_bound(key) != half_bound:
-            for queued in self.groups.waiting(key):
-                self._order(queued)
+        turned = self.groups.turned(key, now)
+        if turned or self.groups.is_half_bound(key) != half_bound:
+            self._looks.pop((key, turned), None)
+            self._looks[key, turned] = self._look(key, now, turned=turned)
+            self._go_on((key, turned))
+            self.on_change()
 
-    def companions(self, key: GroupKey) -> list[QueuedPod]:
+    def companions(self, key: GroupKey, now: float) -> Generator[None, None, list[QueuedPod]]:
         """Take the members of a popped pod's group that could be tried: they are in flight from now on, too."""
-        found = [each for each in self.groups.waiting(key) if each.place not in (Place.GATED, Place.IN_FLIGHT)]
-        for each in found:
-            self._take(each)
+        found = list[QueuedPod]()
+        self._looks.pop((key, True), None)  # they are let in here
+        for queued in self.groups.waiting(key):
+            self._let_in(queued, now, "PodGroupComplete")
+            if queued.place not in (Place.GATED, Place.IN_FLIGHT):
+                self._take(queued)
+                found.append(queued)
+            yield
         return found
 
     def group_unschedulable(
@@ -259,6 +257,8 @@ class SchedulingQueue:
         If no pod is active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
         """
         self._began = True
+        if self._looks:
+            self._go_on(next(iter(self._looks)))
         if self._unschedulable.to_go_on:
             self._unschedulable.go_on(now)
         while True:
@@ -326,7 +326,7 @@ class SchedulingQueue:
 
     def next_time(self) -> float | None:
         """Return from when `pop` could return a pod without an event; None if never."""
-        left = self._unschedulable.to_go_on or self._places.counts[Place.ACTIVE]
+        left = self._looks or self._unschedulable.to_go_on or self._places.counts[Place.ACTIVE]
         if left or not self._unschedulable.evaluated:
             return -math.inf
         times = [time for time in (self._places.backoff.next_time(),) if time is not None]
@@ -334,10 +334,31 @@ class SchedulingQueue:
             times.append(self._next_flush)
         return min(times, default=None)
 
+    def _look(self, key: GroupKey, now: float, *, turned: bool) -> Iterator[None]:
+        """Look at one waiting member of a changed group after the other."""
+        for queued in self.groups.waiting(key):
+            self._order(queued)
+            if not turned:
+                pass
+            elif queued.place is Place.IN_FLIGHT:
+                queued.missed = True
+            elif self.groups.is_held(key):
+                self._move(queued, Place.GATED)
+            elif queued.place is Place.GATED:
+                self._let_in(queued, now, "PodGroupComplete")
+            elif queued.place is Place.UNSCHEDULABLE:
+                self._wake(queued, now, "PodGroupShrunk")
+            yield
+
+    def _go_on(self, look: tuple[GroupKey, bool]) -> None:
+        """Look at the next members of a changed group."""
+        if len(list(islice(self._looks[look], AT_ONCE))) < AT_ONCE:
+            del self._looks[look]
+
     def _let_in(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Let a gated pod in, unless a gate or its group holds it."""
-        group = queued.pod.group
-        if not queued.pod.gates and (group is None or not self.groups.is_held(group.key)):
+        """Let a pod in if it is gated, unless a gate or its group holds it."""
+        pod, is_gated = queued.pod, queued.place is Place.GATED
+        if is_gated and not pod.gates and (pod.group is None or not self.groups.is_held(pod.group.key)):
             self._arrive(queued, now, event)
 
     def _arrive(self, queued: QueuedPod, now: float, event: str) -> None:
@@ -394,6 +415,7 @@ class SchedulingQueue:
                 queued.not_before = self.groups.not_before(group.key, now)
             if group is not None and self.groups.is_held(group.key):
                 self._move(queued, Place.GATED)  # it was in flight when it was to be held
+                put_off += 1
             elif queued.not_before > now:
                 self._places.back_off(queued, "PodGroupIncomplete")
                 put_off += 1

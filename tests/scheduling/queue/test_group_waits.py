@@ -3,6 +3,7 @@
 import cProfile
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
+from neuron_scheduler.steps import run
 from tests.support.builders import pod
 from tests.support.queueing import FIT, GONE, apply_events, counts, drain, popped
 
@@ -66,7 +68,7 @@ class Fed:
         """Pop a pod, and take the others of its group."""
         first = popped(self.queue, now)
         assert first.pod.group is not None
-        return [first, *self.queue.companions(first.pod.group.key)]
+        return [first, *run(self.queue.companions(first.pod.group.key, now))]
 
     def refuse(self, now: float, plugins: frozenset[str] = FIT) -> list[QueuedPod]:
         """Try a group in vain."""
@@ -359,6 +361,44 @@ def test_a_member_of_a_large_group_costs_as_much_as_one_of_a_small_one() -> None
     assert life_of(1000) < 11 * life_of(100)
 
 
+def longest_step_of(count: int) -> int:
+    """Return how many calls the longest step takes of a group that completes, is tried, falls apart and is woken."""
+    group, world = PodGroup(TRAIN, least=count), Fed()
+    longest = 0
+
+    def step(action: Callable[..., Any], *given: Any) -> Any:
+        nonlocal longest
+        profile = cProfile.Profile()
+        result = profile.runcall(action, *given)
+        longest = max(longest, sum(entry.callcount for entry in profile.getstats()))
+        return result
+
+    def tried(now: float) -> list[QueuedPod]:
+        while step(world.queue.pop, now) is None:
+            assert world.queue.next_time() == -math.inf
+        taking, end = world.queue.companions(TRAIN, now), object()
+        while step(next, taking, end) is not end:
+            pass
+        assert counts(world.queue) == {Place.IN_FLIGHT: count}
+        return [*world.queue.groups.waiting(TRAIN)]
+
+    for number in range(count):
+        step(world.see, f"m{number}", 0.0, group)
+    world.queue.group_unschedulable(tried(1.0), FIT, 1.0, cause=Cause.CAPACITY)
+    step(world.lose, "m0", 2.0)
+    while world.queue.next_time() == -math.inf:
+        assert step(world.queue.pop, 2.0) is None
+    assert counts(world.queue) == {Place.GATED: count - 1}
+    step(world.see, "m0", 3.0, group)
+    tried(3.0)
+    return longest
+
+
+def test_no_step_looks_at_all_members_of_a_large_group() -> None:
+    """Neither when the last one comes, nor when one goes, nor when they are taken along; the next steps go on."""
+    assert longest_step_of(1000) < 2 * longest_step_of(200)
+
+
 def test_a_member_beyond_the_count_cuts_no_backoff_short() -> None:
     """Space that a refused Binding frees wakes it, and it would take along those whose attempts ended in an error."""
     world = fed("a", "b", "c", "d")
@@ -418,7 +458,7 @@ def tries_of(
         assert waited == 1 or not beside
         assert queued.pod.group is not None
         name = queued.pod.group.key.name
-        members = [queued, *world.queue.companions(queued.pod.group.key)]
+        members = [queued, *run(world.queue.companions(queued.pod.group.key, now))]
         assert len(members) == 2
         tries[name] += 1
         now += seconds
