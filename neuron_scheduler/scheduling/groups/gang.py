@@ -32,7 +32,8 @@ class Gang:
         group: what its members say together.
         waiting: in the order in which they are placed: those with a nomination, then the largest, then by rank.
         placed: names of nodes by the uids of the members that are bound or assumed, or on their way.
-        elsewhere: uids of members to which the group's domain does not matter, such as a launcher's.
+        elsewhere: uids of members to which the group's domain does not matter, such as a launcher's, or one's for which
+            space is kept if that domain is only a preference.
     """
 
     group: PodGroup
@@ -67,7 +68,7 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     group, members = cluster.groups.group(key), cluster.groups.members(key)
     nodes, elsewhere = {uid: cluster.node_of(uid) for uid in members}, cluster.groups.elsewhere(key)
     if not group.topology:  # a domain is a preference of those that ask for Neuron
-        elsewhere = frozenset(uid for uid, pod in members.items() if pod.neuron is None)
+        elsewhere = frozenset(uid for uid, pod in members.items() if pod.neuron is None or cluster.nomination(uid))
     ordered = sorted(
         waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -size_of(pod), pod.rank, pod.created)
     )

@@ -134,7 +134,6 @@ class _Planner:
 
     Attributes:
         kinds: by uid.
-        kept: members that were placed first, where space is kept for them.
     """
 
     trial: Trial
@@ -142,7 +141,6 @@ class _Planner:
     profile: Profile
     warmup: IndexWarmup
     kinds: Mapping[str, _Kind]
-    kept: int = 0
     _nodes: dict[_Kind, NodeSet] = attrs.field(factory=dict)
     _tried: dict[Region, None] = attrs.field(factory=dict)
     _main: Room | None = None
@@ -160,14 +158,7 @@ class _Planner:
         lacking = yield from self._lacking()
         if lacking is not None:
             return Refused(0, lacking)
-        yield from self._keep()
-        enough = yield from self._enough()
-        if not enough and self.kept:
-            yield from _undone(self.trial, 0)
-            self.kept = 0
-            self._nodes.clear()
-            enough = yield from self._enough()
-        enough = enough or (yield from self._found())
+        enough = (yield from self._enough()) or (yield from self._found())
         return (yield from (self._with_the_others() if enough else self._refused()))
 
     def _lacking(self) -> Generator[None, None, FitError | None]:
@@ -202,13 +193,13 @@ class _Planner:
         return total
 
     def _enough(self) -> Generator[None, None, bool]:
-        """Place as many members as there must be beside those that are kept, or more; return whether that succeeds."""
-        rest = yield from self._choosiest_first(self.gang.waiting[self.kept :])
-        needed = max(self.gang.missing - self.kept, 0)
-        for wanted in dict.fromkeys((len(rest), max(needed, 1)) if rest else ()):
-            if (yield from self._placed_in_a_region(rest, wanted, max(needed, 1))):
+        """Place as many members as there must be, or more; return whether that succeeds."""
+        rest = yield from self._choosiest_first(self.gang.waiting)
+        needed = max(self.gang.missing, 1)
+        for wanted in dict.fromkeys((len(rest), needed)):
+            if (yield from self._placed_in_a_region(rest, wanted, needed)):
                 return True
-        return not needed
+        return not self.gang.missing
 
     @property
     def _most(self) -> int:
@@ -251,9 +242,9 @@ class _Planner:
                     yield from self._place(rest, region, needed)
                     if len(self.trial.taken) > self._best:
                         self._best, self._best_region = len(self.trial.taken), region
-                    if len(self.trial.taken) >= self.kept + needed:
+                    if len(self.trial.taken) >= needed:
                         return True
-                    yield from _undone(self.trial, self.kept)
+                    yield from _undone(self.trial, 0)
                 yield
                 if self.cluster.view.epoch != epoch:
                     self._nodes.clear()
@@ -264,7 +255,7 @@ class _Planner:
 
     def _regions(self, rest: Sequence[Pod], wanted: int, needed: int) -> Regions:
         """Yield the regions to try, or None for a pause; none if there is certainly no room."""
-        gang, required, others = self._now(), self.gang.group.topology, len(rest)
+        gang, required, others = self.gang, self.gang.group.topology, len(rest)
         inside = [pod for pod in rest if pod.uid not in gang.elsewhere]
         few = not required and others <= _FEW and not any(map(self._may_take_whole, rest))
         if few or not inside:
@@ -325,34 +316,15 @@ class _Planner:
                     return True
         return False
 
-    def _keep(self) -> Generator[None, None, None]:
-        """Place the members for which space is kept; their own nominations then hide no node from the others."""
-        view = self.cluster.view
-        for pod in self.gang.waiting:
-            if self.cluster.nomination(pod.uid) is None:
-                return
-            home = ANYWHERE if pod.uid in self.gang.elsewhere else self._home()
-            yield from self.warmup.of(self.cluster, pod, self.profile)
-            among = view.domains(self.gang.group.topology).keyed if home is None else nodes_in(view, home.within)
-            if isinstance(self.trial.place(pod, self.profile, among), NoNode):
-                self.trial.undo()
-                self.kept = 0
-                return
-            self.kept += 1
-            yield
-
     def _home(self) -> Region | None:
         """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
-        required = self.gang.group.topology
-        domain = fixed_domains(self.cluster, self._now()).get(required) if required else None
+        required, placed = self.gang.group.topology, dict(self.gang.placed)
+        placed |= {taken.pod.uid: taken.decision.node_name for taken in self.trial.taken}
+        now = attrs.evolve(self.gang, placed=placed)
+        domain = fixed_domains(self.cluster, now).get(required) if required else None
         if domain is None:
             return None if required else ANYWHERE
         return Region((required, domain)) if domain else NOWHERE
-
-    def _now(self) -> Gang:
-        """Return the group with the members that are placed so far."""
-        taken = {taken.pod.uid: taken.decision.node_name for taken in self.trial.taken}
-        return attrs.evolve(self.gang, placed={**self.gang.placed, **taken})
 
     def _place(self, pods: Sequence[Pod], region: Region, needed: int = 0) -> Generator[None, None, Sequence[Pod]]:
         """

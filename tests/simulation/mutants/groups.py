@@ -36,13 +36,7 @@ MUTANTS: Final = (
         name="a-group-is-placed-in-part",
         away="that nothing is assumed if too few members fit at once",
         danger="some members are bound, and the others wait like single pods",
-        edits=(
-            Edit(
-                _PLAN,
-                "needed = max(self.gang.missing - self.kept, 0)",
-                "needed = min(self.gang.missing - self.kept, 1)",
-            ),
-        ),
+        edits=(Edit(_PLAN, "needed = max(self.gang.missing, 1)", "needed = 1"),),
         where=(_GROUP,),
     ),
     Mutant(
