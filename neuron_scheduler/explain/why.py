@@ -221,7 +221,7 @@ def summary_of(pod: Pod) -> PodSummary:
         priority=pod.priority,
         created=pod.created,
         asks=asked(pod.neuron),
-        group="" if pod.group is None else pod.group.key.title,
+        group="" if pod.group is None else pod.group.key.name,
     )
 
 
@@ -241,7 +241,7 @@ def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
     if pod.gates:
         yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
     if pod.group is not None:
-        yield f"It is in group {clipped(pod.group.key.title)}: enough members get a node at once, or none does."
+        yield f"It is in group {clipped(pod.group.key.name)}: enough members get a node at once, or none does."
 
 
 def ids_in(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:

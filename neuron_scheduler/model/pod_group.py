@@ -12,7 +12,6 @@ runs (LeaderWorkerSet's LeaderReady). Its members that exist are placed together
 
 import enum
 from hashlib import sha256
-from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -46,20 +45,14 @@ UNKNOWN: Final = 1 << 30
 
 @attrs.frozen(cache_hash=True)
 class GroupKey:
-    """
-    The identity of a group.
-
-    Attributes:
-        title: what people call it, if that is not the name.
-    """
+    """The identity of a group, by which people know it, too."""
 
     dialect: Dialect
     namespace: str
     name: str = attrs.field(converter=_short)
-    title: str = attrs.field(converter=_short, default=attrs.Factory(attrgetter("name"), takes_self=True), eq=False)
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.title}"
+        return f"{self.namespace}/{self.name}"
 
 
 @attrs.frozen(cache_hash=True)

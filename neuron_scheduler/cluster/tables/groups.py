@@ -14,8 +14,6 @@ import attrs
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 
-_NOBODY: Final[Mapping[str, Pod]] = {}
-
 
 @attrs.define(eq=False)
 class _Members:
@@ -31,6 +29,9 @@ class _Members:
     pods: dict[str, Pod] = attrs.field(factory=dict)
     placed: int = 0
     said: Counter[PodGroup] = attrs.field(factory=Counter)
+
+
+_NOBODY: Final = _Members()
 
 
 @attrs.define(eq=False)
@@ -81,8 +82,7 @@ class Groups:
 
     def members(self, key: GroupKey) -> Mapping[str, Pod]:
         """Return the members of a group by uid."""
-        members = self._members.get(key)
-        return _NOBODY if members is None else members.pods
+        return self._members.get(key, _NOBODY).pods
 
     def alike(self, key: GroupKey) -> Iterator[GroupKey]:
         """Yield the other groups of a namespace that are said in the same words; looks at all groups."""
@@ -91,8 +91,7 @@ class Groups:
 
     def placed(self, key: GroupKey) -> int:
         """Return how many members have a node."""
-        members = self._members.get(key)
-        return 0 if members is None else members.placed
+        return self._members.get(key, _NOBODY).placed
 
     def group(self, key: GroupKey) -> PodGroup:
         """Return a group as all members and its PodGroup say it together: of each field the largest value."""

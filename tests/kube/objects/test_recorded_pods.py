@@ -92,7 +92,7 @@ def recorded() -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording is not here")
 def test_each_recorded_pod_is_in_the_group_that_its_controller_means() -> None:
-    """Its title, the count that holds, the size that is said, and the domain."""
+    """Its name, the count that holds, the size that is said, and the domain."""
     found = dict[str, Meant | None]()
     for title, words in recorded():
         metadata = {key: words.get(key, {}) for key in ("labels", "annotations")}
@@ -100,5 +100,5 @@ def test_each_recorded_pod_is_in_the_group_that_its_controller_means() -> None:
         value = PODS.decode(encoded(pod(metadata=metadata, spec=spec))).value
         assert isinstance(value, Pod)
         group = value.group
-        found[title] = None if group is None else (group.key.title, group.least, group.expected, group.topology)
+        found[title] = None if group is None else (group.key.name, group.least, group.expected, group.topology)
     assert found == GROUPS

@@ -36,7 +36,7 @@ def member(name: str, group: PodGroup, **asked: Any) -> Pod:
 
 def serve(number: int, size: int = 4, topology: str = "", namespace: str = "default") -> PodGroup:
     """Return what the pods of one replica say."""
-    key = GroupKey(Dialect.LEADER_WORKER_SET, namespace, f"digest-{number}", f"serve group {number}")
+    key = GroupKey(Dialect.LEADER_WORKER_SET, namespace, f"serve group {number}")
     return PodGroup(key, expected=size, topology=topology)
 
 

@@ -35,9 +35,5 @@ def _selects(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -
 def _name(term: PodAffinityTerm) -> str:
     """Return a name for the pods that a term selects: its requirements, the same for all of them."""
     requirements = () if term.selector is None else term.selector.requirements
-    return ",".join(
-        sorted(
-            f"{each.key}{_SIGNS.get(each.operator, f' {each.operator}')}{'|'.join(sorted(each.values))}"
-            for each in requirements
-        )
-    )
+    signs = ((each, _SIGNS.get(each.operator, f" {each.operator}")) for each in requirements)
+    return ",".join(sorted(f"{each.key}{sign}{'|'.join(sorted(each.values))}" for each, sign in signs))

@@ -325,7 +325,7 @@ def test_a_pod_group_has_the_count() -> None:
     """Where there are PodGroups, a pod that has none waits for its own."""
     member, objects = ours("w", group=PodGroup(TRAIN.key)), (PodGroupObject("u", TRAIN),)
     assert groups_found(member, pod_groups=objects) == {"group-incomplete": ("ml/train: 1 of 3",)}
-    other = (PodGroupObject("u", PodGroup(attrs.evolve(TRAIN.key, name="other", title="other"), 3, 3)),)
+    other = (PodGroupObject("u", PodGroup(attrs.evolve(TRAIN.key, name="other"), 3, 3)),)
     assert groups_found(member, pod_groups=other) == {"group-incomplete": ("ml/train: no PodGroup",)}
     assert groups_found(member) == {"groups": ()}
 
