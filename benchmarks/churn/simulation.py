@@ -142,7 +142,8 @@ class Simulation:
                 self._placed(placed(taken.pod, taken.decision.node_name, taken.allocation))
         else:
             refused = found.fit_error(gang)
-            self.queue.group_unschedulable(members, refused.plugins, self.now, cause=refused.cause)
+            for member in members:
+                self.queue.unschedulable(member, refused.plugins, self.now, together=True, cause=refused.cause)
 
     def _popped(self) -> QueuedPod | None:
         """Return the next pod; the queue may need several calls to look at the events."""

@@ -449,7 +449,7 @@ class SchedulingLoop:
                 continue
             if not gang.placed:  # one was when space was kept
                 self._keep_nothing(pod)
-            self.queue.group_unschedulable([member], refused.plugins, now, cause=refused.cause)
+            self.queue.unschedulable(member, refused.plugins, now, together=True, cause=refused.cause)
             for listener in self.listeners:
                 listener(pod, refused)
             self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)

@@ -192,22 +192,6 @@ class SchedulingQueue:
             yield
         return found
 
-    def group_unschedulable(
-        self, members: list[QueuedPod], plugins: frozenset[str], now: float, *, cause: Cause
-    ) -> None:
-        """Put a refused group back, the popped member first: one line, which any event wakes."""
-        self._begin_batch()
-        for queued in filter(self.holds, members):
-            group = Group(scheduler_name=queued.pod.scheduler_name, refused_by=plugins)
-            queued.cause = cause
-            self._places.backoff.refused(queued, now)
-            queued.missed |= self._in_flight.may_help(queued, group, self._row)
-            self._move(queued, Place.UNSCHEDULABLE)
-            if queued.missed:
-                self._wake(queued, now, "ScheduleAttemptFailure")
-            else:
-                self._unschedulable.add(queued, (queued.pod.group,), group)
-
     def activate(self, uid: str, now: float) -> None:
         """Give a refused pod another try, after its backoff: what it waited for has changed."""
         queued = self._pods.get(uid)
@@ -284,6 +268,7 @@ class SchedulingQueue:
         held: bool = False,
         has_nomination: bool = False,
         alone: bool = False,
+        together: bool = False,
         cause: Cause = Cause.ERROR,
         against_preemption: frozenset[str] = frozenset(),
     ) -> None:
@@ -294,19 +279,25 @@ class SchedulingQueue:
         with a nomination waits until it fits: preempting other pods does not help it any more.
         `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
         their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`; a pod that is
-        held, has a nomination, has missed an event or cannot be bound waits in a line of its own, too.
+        held, has a nomination, has missed an event or cannot be bound waits in a line of its own, too. Members that are
+        refused `together` are one line, which any event wakes.
         """
         if not self.holds(queued):
             return
         queued.cause = cause
         self._places.backoff.refused(queued, now)
-        group = group_of(queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination)
+        if together:
+            group = Group(scheduler_name=queued.pod.scheduler_name, refused_by=plugins)
+        else:
+            group = group_of(queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination)
         self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
         queued.held = held
         queued.missed |= self._in_flight.may_help(queued, group, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
         if alone or held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), group)
+        elif together:
+            self._unschedulable.add(queued, (queued.pod.group,), group)
         else:
             self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), group)
         if queued.missed:

@@ -73,8 +73,13 @@ class Fed:
     def refuse(self, now: float, plugins: frozenset[str] = FIT) -> list[QueuedPod]:
         """Try a group in vain."""
         members = self.trial(now)
-        self.queue.group_unschedulable(members, plugins, now, cause=Cause.CAPACITY)
+        self.put_back(members, now, plugins)
         return members
+
+    def put_back(self, members: list[QueuedPod], now: float, plugins: frozenset[str] = FIT) -> None:
+        """Refuse members together, the popped one last, as the loop does."""
+        for member in reversed(members):
+            self.queue.unschedulable(member, plugins, now, together=True, cause=Cause.CAPACITY)
 
 
 def fed(*names: str, group: PodGroup = THREE, now: float = 0.0) -> Fed:
@@ -263,7 +268,7 @@ def test_what_happens_while_a_group_is_tried_is_not_missed() -> None:
     members = world.trial(0.0)
     world.queue.keep_events(members[0])
     world.queue.note(GONE)
-    world.queue.group_unschedulable(members, FIT, 0.0, cause=Cause.CAPACITY)
+    world.put_back(members, 0.0)
     assert names(world.trial(0.0)) == {"a", "b", "c"}
 
 
@@ -274,7 +279,7 @@ def test_a_refused_group_is_tried_without_a_member_that_is_gone(in_flight: bool)
     members = world.trial(2.0) if in_flight else world.refuse(2.0)
     world.lose("a", 20.0)
     if in_flight:
-        world.queue.group_unschedulable(members, FIT, 20.0, cause=Cause.CAPACITY)
+        world.put_back(members, 20.0)
     assert world.queue.pop(20.9) is None
     assert names(world.trial(21.0)) == {"b", "c"}
 
@@ -384,7 +389,7 @@ def longest_step_of(count: int) -> int:
 
     for number in range(count):
         step(world.see, f"m{number}", 0.0, group)
-    world.queue.group_unschedulable(tried(1.0), FIT, 1.0, cause=Cause.CAPACITY)
+    world.put_back(tried(1.0), 1.0)
     step(world.lose, "m0", 2.0)
     while world.queue.next_time() == -math.inf:
         assert step(world.queue.pop, 2.0) is None
@@ -462,7 +467,7 @@ def tries_of(
         assert len(members) == 2
         tries[name] += 1
         now += seconds
-        world.queue.group_unschedulable(members, FIT, now, cause=Cause.CAPACITY)
+        world.put_back(members, now)
         world.queue.groups.charge("default", seconds, now)
         if churn:
             for member in "ab":
