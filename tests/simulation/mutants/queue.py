@@ -103,8 +103,8 @@ MUTANTS: Final = (
             ),
             Edit(
                 "scheduling.queue.scheduling_queue",
-                "left = self._unschedulable.to_go_on or self._places.counts[Place.ACTIVE]",
-                "left = self._places.counts[Place.ACTIVE]",
+                "self._unschedulable.to_go_on or self._places.counts[Place.ACTIVE]",
+                "self._places.counts[Place.ACTIVE]",
             ),
         ),
     ),
