@@ -44,7 +44,7 @@ _terms_of = attrgetter(*_KINDS)
 
 _Key = TypeVar("_Key")
 _Equality = tuple[str, str] | None
-_Directory = dict[str | None, dict[_Equality, Mapping[PodAffinityTerm, None]]]
+_Directory = dict[str | None, dict[_Equality, dict[PodAffinityTerm, None]]]
 
 
 @attrs.frozen(eq=False)
@@ -196,7 +196,10 @@ class TermTable:
         self._version = _Mark()
         return TermTable(
             directories={
-                kind: {namespace: dict(posted) for namespace, posted in directory.items()}
+                kind: {
+                    namespace: {equality: dict(terms) for equality, terms in posted.items()}
+                    for namespace, posted in directory.items()
+                }
                 for kind, directory in self._directories.items()
             },
             pods_with=dict(self._pods_with),
@@ -227,8 +230,7 @@ class TermTable:
             self._of_namespace[pod.namespace] += 1
             posted = tuple(_postings_for(self._directories[kind], term))
             for namespace, equality in posted:
-                of_namespace = self._directories[kind].setdefault(namespace, {})
-                of_namespace[equality] = {**of_namespace.get(equality, {}), term: None}  # forks have the old one
+                self._directories[kind].setdefault(namespace, {}).setdefault(equality, {})[term] = None
             self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace, self._itself, self._version)
         self._to_change((kind, term)).add(slot, 1)
 
@@ -244,10 +246,8 @@ class TermTable:
         _one_less(self._of_namespace, pods_with_term.namespace)
         directory = self._directories[kind]
         for namespace, equality in pods_with_term.posted:
-            rest = {other: None for other in directory[namespace][equality] if other != term}
-            if rest:
-                directory[namespace][equality] = rest
-            else:
+            del directory[namespace][equality][term]
+            if not directory[namespace][equality]:
                 del directory[namespace][equality]
             if not directory[namespace]:
                 del directory[namespace]
