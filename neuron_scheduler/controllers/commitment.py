@@ -40,12 +40,8 @@ class Requester(Protocol):
         """The pod's present state."""
 
     @property
-    def waits(self) -> bool:
-        """Whether the pod still waits for a node: it is not deleted, nor about to be, nor bound by another process."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the pod's group has too few members by now, and none of them is bound."""
+    def withdrawal(self) -> Gone | Fenced | None:
+        """Gone if the pod is deleted, about to be, or bound by another process; Fenced if it is to wait; else None."""
 
     @property
     def lines(self) -> Lines:
@@ -102,13 +98,14 @@ def obstacle(cluster: Cluster, commitment: Commitment, errors: UnexpectedErrors)
 
 def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
     pod, node_info = commitment.requester.pod, cluster.node(commitment.node_name)
-    if not commitment.requester.waits:
-        return Gone()
+    withdrawal = commitment.requester.withdrawal
+    if withdrawal is not None:
+        return withdrawal
     if node_info is None:
         return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
     if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, commitment.decision.cores):
         return Fenced()
-    return Fenced() if commitment.requester.is_held else None
+    return None
 
 
 def refused_by(error: Exception, commitment: Commitment, errors: UnexpectedErrors, *, task: str) -> Refused:

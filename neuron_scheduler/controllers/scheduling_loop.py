@@ -27,7 +27,7 @@ from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
-from neuron_scheduler.kube.writes.binder import Binder, Refused
+from neuron_scheduler.kube.writes.binder import Binder, Fenced, Gone, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
@@ -91,15 +91,13 @@ class QueuedAttempt:
         return self.queued.pod
 
     @property
-    def waits(self) -> bool:
-        """Whether the pod is still in the queue."""
-        return self.queued.pod.uid in self._loop.queue
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the pod's group has too few members by now, and none of them is bound."""
+    def withdrawal(self) -> Gone | Fenced | None:
+        """Gone if the pod has left the queue; Fenced if its group has too few members by now, and none is bound."""
         group, waits = self.queued.pod.group, self._loop.queue.groups
-        return group is not None and waits.is_held(group.key) and not waits.groups.placed(group.key)
+        if self.queued.pod.uid not in self._loop.queue:
+            return Gone()
+        is_held = group is not None and waits.is_held(group.key) and not waits.groups.placed(group.key)
+        return Fenced() if is_held else None
 
     @property
     def lines(self) -> Lines:
@@ -145,7 +143,7 @@ class QueuedAttempt:
         members = () if pod.group is None else cluster.groups.members(pod.group.key)
         held = pod.group is not None and self._loop.queue.groups.is_held(pod.group.key)
         placed = any(cluster.node_of(uid) is not None for uid in members if uid != pod.uid)
-        if self.waits and placed and not held:
+        if pod.uid in self._loop.queue and placed and not held:
             cluster.nominate(commitment.node_name, Nomination(pod, commitment.decision.cores))
 
     def crashed(self, error: Exception) -> None:

@@ -23,7 +23,7 @@ from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER, Lines
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.extender.protocol import LONGEST_NAME, ExtenderBindingArgs
 from neuron_scheduler.kube.http.pacing import TokenBucket
-from neuron_scheduler.kube.writes.binder import Refused
+from neuron_scheduler.kube.writes.binder import Gone, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -69,14 +69,9 @@ class BindCall:
         return self.verb.newest(self.last)
 
     @property
-    def waits(self) -> bool:
-        """Whether the pod waits for its node: it is neither gone, nor about to be, nor known to be bound."""
-        return self.verb.cluster.is_assumed(self.uid) and not self.pod.terminating
-
-    @property
-    def is_held(self) -> bool:
-        """No: kube-scheduler decides when a group starts."""
-        return False
+    def withdrawal(self) -> Gone | None:
+        """Gone if the pod is gone, about to be, or known to be bound; kube-scheduler decides when a group starts."""
+        return None if self.verb.cluster.is_assumed(self.uid) and not self.pod.terminating else Gone()
 
     @property
     def lines(self) -> Lines:

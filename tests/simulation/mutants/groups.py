@@ -83,9 +83,7 @@ MUTANTS: Final = (
         name="a-group-that-has-fallen-apart-is-bound",
         away="the look at its group before a Binding that had to wait is sent",
         danger="one member is bound when the others are gone",
-        edits=(
-            Edit("controllers.commitment", "return Fenced() if commitment.requester.is_held else None", "return None"),
-        ),
+        edits=(Edit(_LOOP, "return Fenced() if is_held else None", "return None"),),
         where=(_GROUP, r"kubelet slow 25 s"),
     ),
     Mutant(
