@@ -62,18 +62,15 @@ def _read(node: _Node) -> Node:
         capacity=shared(tuple(amounts(neuron).items())),
         declared_features=tuple(map(interned, status.declared_features or ())),
         images=_images(status.images or ()),
-        neuron_fault=next(filter(None, map(_fault, status.conditions or ())), ""),
+        neuron_fault=next((c.type for c in status.conditions or () if _is_fault(c)), ""),
     )
 
 
-def _fault(condition: Condition) -> str:
-    """Return the condition's type if it reports a fault of a Neuron device."""
-    match condition.type, condition.status:
-        case ("NeuronHealth", "True"):
-            return NEURON_HEALTH
-        case ("AcceleratedHardwareReady", "False") if (condition.reason or "").startswith("Neuron"):
-            return ACCELERATED_HARDWARE
-    return ""
+def _is_fault(condition: Condition) -> bool:
+    """Return whether a condition reports a fault of a Neuron device."""
+    if condition.type == ACCELERATED_HARDWARE:
+        return condition.status == "False" and (condition.reason or "").startswith("Neuron")
+    return condition.type == NEURON_HEALTH and condition.status == "True"
 
 
 def _images(images: Iterable[_Image]) -> tuple[Image, ...]:

@@ -304,13 +304,9 @@ class _DryRun:
         must = {pod.uid for pod in group.pods}
         remaining = [pod for pod in self.lower if pod.uid not in must]
         orders = self.incoming.reprieves(self.lower, group.pods, remaining)
-        tries = [must | self._without_reprieve(order) for order in orders]
+        tries = [must | self.trial(self.lower).without_reprieve(order) for order in orders]
         victims = (self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries)
         return min(victims, key=self.incoming.cost)
-
-    def _without_reprieve(self, pods: Sequence[Pod]) -> set[str]:
-        """Reprieve pods in this order; return the uids of those beside which the incoming pod does not fit."""
-        return self.trial(self.lower).without_reprieve(pods)
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return the pods as victims, with the violations that they cause if no other pod leaves."""
