@@ -124,17 +124,20 @@ class Rooms:
     The room for pods like one of the members on the nodes that take one; valid as long as the view's epoch.
 
     Attributes:
-        total: for all nodes together.
         whole: whether one of them takes a whole machine.
         each: the nodes that take some other member; a domain must have one of each of these sets.
     """
 
     view: View
-    total: int
     whole: bool
     each: Sequence[NodeSet]
     _numbers: Sequence[tuple[int, NodeSet]]
     _of_domains: dict[str, Mapping[str, DomainRoom]] = attrs.field(factory=dict)
+
+    @property
+    def total(self) -> int:
+        """The room of all nodes together."""
+        return sum(number * nodes.bit_count() for number, nodes in self._numbers)
 
     def by_domain(self, key: str) -> Generator[None, None, Mapping[str, DomainRoom]]:
         """Return the domains of a label that have any room."""
@@ -171,19 +174,14 @@ def rooms_for(view: View, pod: Pod, nodes: NodeSet, each: Sequence[NodeSet] = ()
     nodes &= view.live  # some may have gone in a pause
     numbers = view.postings(room_of(pod))
     by_number = [(number, numbers.get(number) & nodes) for number in numbers.values if isinstance(number, int)]
-    return Rooms(
-        view,
-        total=sum(number * here.bit_count() for number, here in by_number),
-        whole=bool(nodes) and takes_whole(view.row(view.oldest(nodes)), pod),
-        each=each,
-        numbers=[(number, here) for number, here in by_number if here],
-    )
+    whole = bool(nodes) and takes_whole(view.row(view.oldest(nodes)), pod)
+    return Rooms(view, whole, each, [(number, here) for number, here in by_number if here])
 
 
 def whole_machines(view: View, each: Sequence[NodeSet]) -> Rooms:
     """Return the same for pods that are not known: free machines."""
     nodes = view.column(whole_free).at_least(1, view.live)
-    return Rooms(view, nodes.bit_count(), whole=True, each=each, numbers=[(1, nodes)])
+    return Rooms(view, whole=True, each=each, numbers=[(1, nodes)])
 
 
 def empty_machines(view: View, pod: Pod) -> Rooms:
@@ -194,8 +192,7 @@ def empty_machines(view: View, pod: Pod) -> Rooms:
         for machine in kinds.values
         if isinstance(machine, Machine)
     ]
-    total = sum(number * nodes.bit_count() for number, nodes in numbers)
-    return Rooms(view, total, whole=False, each=(), numbers=numbers)
+    return Rooms(view, whole=False, each=(), numbers=numbers)
 
 
 def alone(pod: Pod) -> Pod:
@@ -251,12 +248,6 @@ def _required(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], n
     yield from _first_of(rooms, key, roomiest, wanted)
 
 
-def _in(key: str, domain: DomainRoom, wanted: int) -> Region:
-    """Return one domain; an UltraServer is a slice, too, where the ranks follow the places."""
-    within = (key, domain.value)
-    return Region(within, (within,), wanted) if key in ULTRASERVER_SIZES else Region(within)
-
-
 def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:
     """Yield the domains with enough room: those with the least first, and of these those with the least around."""
     domains = yield from rooms.by_domain(key)
@@ -267,18 +258,23 @@ def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:
 
 
 def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int) -> Regions:
-    """Yield the first domains with a node for each member; two that fill machines get a pair of it, if one is free."""
-    found, pairs = 0, dict[str | None, DomainRoom]()
+    """
+    Yield the first domains with a node for each member.
+
+    An UltraServer is a slice, too, where the ranks follow the places; for two members that fill machines a pair of it
+    is the slice, if one is free.
+    """
+    found, pairs = 0, dict[str | None, Domain]()
     if key == ULTRASERVER_4 and wanted == 2 and rooms.whole:
         inside = yield from rooms.by_domain(ULTRASERVER_2)
-        pairs = {domain_of(pair.node, key): pair for pair in reversed([*inside.values()]) if pair.room >= wanted}
+        free = [pair for pair in reversed([*inside.values()]) if pair.room >= wanted]
+        pairs = {domain_of(pair.node, key): (ULTRASERVER_2, pair.value) for pair in free}
     for count, domain in enumerate(sorted(domains, key=lambda domain: domain.value not in pairs), start=1):
-        here = nodes_in(rooms.view, (key, domain.value))
+        within = key, domain.value
+        here, pair = nodes_in(rooms.view, within), pairs.get(domain.value, within)
         if all(here & nodes for nodes in rooms.each):
-            region, pair = _in(key, domain, wanted), pairs.get(domain.value)
-            if pair is not None and not less(nodes_in(rooms.view, (ULTRASERVER_2, pair.value)), here):
-                region = attrs.evolve(region, slices=((ULTRASERVER_2, pair.value),))
-            yield region
+            of_it = within if less(nodes_in(rooms.view, pair), here) else pair
+            yield Region(within, (of_it,), wanted) if key in ULTRASERVER_SIZES else Region(within)
             found += 1
             if found == MOST_DOMAINS:
                 return
