@@ -31,6 +31,8 @@ class _Members:
     said: Counter[PodGroup] = attrs.field(factory=Counter)
 
 
+MOST_SAYINGS: Final = 64
+"""Different sayings of a group that count; members that say something else after that are members all the same."""
 _NOBODY: Final = _Members()
 
 
@@ -65,6 +67,8 @@ class Groups:
             members = self._members.setdefault(group.key, _Members())
             members.pods[pod.uid] = pod
             members.placed += bool(pod.node_name)
+            if group not in members.said and len(members.said) >= MOST_SAYINGS:
+                group = PodGroup(group.key)
             members.said[group] += 1
             self._group_of[pod.uid] = group
 

@@ -167,7 +167,8 @@ class _Planner:
         if group.key.dialect is not Dialect.LEADER_WORKER_SET or gang.placed or not group.expected:
             return None
         asking = [pod for pod in gang.waiting if pod.neuron is not None]
-        members, others = len(asking) + gang.still_to_come, 0 if group.topology else self._awaited_by_others()
+        members = len(asking) + gang.still_to_come
+        others = 0 if group.topology else (yield from self._awaited_by_others())
         if not asking or members + others == len(asking):
             return None  # what comes later is not known, or nothing comes
         equal = self._largest_first(asking)[0]
@@ -184,12 +185,13 @@ class _Planner:
         nodes = self.cluster.view.node_count
         return FitError(nodes, plugins=frozenset({TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)
 
-    def _awaited_by_others(self) -> int:
+    def _awaited_by_others(self) -> Generator[None, None, int]:
         """Return how many members will come of the namespace's other groups that have begun."""
         groups, total = self.cluster.groups, 0
-        for key in groups.alike(self.gang.group.key):
+        for key in [*groups.alike(self.gang.group.key)]:
             placed = sum(self.cluster.node_of(uid) is not None for uid in groups.members(key))
             total += max(groups.group(key).expected - placed, 0) if placed else 0
+            yield
         return total
 
     def _enough(self) -> Generator[None, None, bool]:

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.cluster.tables.groups import Groups
+from neuron_scheduler.cluster.tables.groups import MOST_SAYINGS, Groups
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 from tests.support.builders import pod
@@ -61,6 +61,18 @@ def test_a_group_is_what_its_members_say_together() -> None:
         for key in KEYS:
             fork.withdraw(key)
         check(fork, {}, {})
+
+
+def test_only_some_different_sayings_of_a_group_count() -> None:
+    """Those that came first: with each of them every question about the group takes longer."""
+    groups, pods = Groups(), [pod(f"p{number}", group=PodGroup(KEYS[0], number, number)) for number in range(1000)]
+    for each in (*pods, *pods):
+        groups.put(each)
+    assert groups.group(KEYS[0]) == PodGroup(KEYS[0], MOST_SAYINGS - 1, MOST_SAYINGS - 1)
+    assert groups.members(KEYS[0]) == {each.uid: each for each in pods}
+    for each in pods:
+        groups.remove(each.uid)
+    check(groups, {}, {})
 
 
 def test_pods_of_a_group_that_needs_one_member_are_decided_alone() -> None:
