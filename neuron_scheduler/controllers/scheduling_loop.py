@@ -41,14 +41,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     select_node,
 )
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken, give_back, take_with_volumes
-from neuron_scheduler.scheduling.groups.gang import (
-    Gang,
-    Plan,
-    Refused as GroupRefused,
-    complaint_about,
-    gang_of,
-    held_text,
-)
+from neuron_scheduler.scheduling.groups.gang import Gang, Plan, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
@@ -380,8 +373,13 @@ class SchedulingLoop:
         started, commitments = self.clock(), list[Commitment]()
         try:
             members = [member for member in members if self.queue.holds(member)]
-            if members:
-                commitments = await self._decide_group(queued, members, started)
+            gang, profile = gang_of(self.cluster, [m.pod for m in members]), self.profiles[queued.pod.scheduler_name]
+            found = await run_in_turns(planned(self.cluster, gang, profile, self._warmup), self.clock)
+            if isinstance(found, Plan):
+                commitments = self._assume_group(members, found, gang, started)
+            else:
+                refused = found.fit_error(gang)
+                await run_in_turns(self._group_unschedulable(members, gang, refused, started), self.clock)
         except ChangedError:
             for member in members:
                 self.queue.failed(member, self.clock())
@@ -391,18 +389,6 @@ class SchedulingLoop:
         if not commitments:
             self.queue.groups.charge(key.namespace, self.clock() - started, self.clock())
         return commitments
-
-    async def _decide_group(self, queued: QueuedPod, members: list[QueuedPod], started: float) -> list[Commitment]:
-        """Return what is to be written for a group's members; none if they are refused, and told so."""
-        profile, gang = self.profiles[queued.pod.scheduler_name], gang_of(self.cluster, [m.pod for m in members])
-        found: Plan | GroupRefused | FitError | None = complaint_about(self.cluster, gang)
-        if found is None:
-            found = await run_in_turns(planned(self.cluster, gang, profile, self._warmup), self.clock)
-        if isinstance(found, Plan):
-            return self._assume_group(members, found, gang, started)
-        refused = found if isinstance(found, FitError) else found.fit_error(gang)
-        await run_in_turns(self._group_unschedulable(members, gang, refused, started), self.clock)
-        return []
 
     def _assume_group(self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float) -> list[Commitment]:
         """Return what is to be written for the members that are assumed; put the others back."""

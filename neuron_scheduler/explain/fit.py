@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error
 from neuron_scheduler.scheduling.cycle.what_if import Placer
-from neuron_scheduler.scheduling.groups.gang import Plan, complaint_about, gang_of
+from neuron_scheduler.scheduling.groups.gang import Plan, gang_of
 from neuron_scheduler.scheduling.groups.plan import planned
 
 MOST_PODS: Final = 1000
@@ -144,12 +144,10 @@ def _as_a_whole(
     for pod in pods:
         fork.groups.put(pod)
     gang, names = gang_of(fork, pods), {pod.uid: part.name for pod, part in zip(pods, parts, strict=True)}
-    refused = complaint_about(fork, gang)
-    if refused is None:
-        plan = yield from planned(fork, gang, profile, placer.warmup)
-        if isinstance(plan, Plan):
-            return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.taken]
-        refused = plan.fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
+    plan = yield from planned(fork, gang, profile, placer.warmup)
+    if isinstance(plan, Plan):
+        return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.taken]
+    refused = plan.fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
     return Limit(refused.text, refused.cause, replica)
 
 

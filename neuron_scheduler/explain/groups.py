@@ -13,7 +13,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.groups.gang import Plan, complaint_about, gang_of, held_text
+from neuron_scheduler.scheduling.groups.gang import Plan, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
@@ -47,11 +47,9 @@ def with_its_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None,
     if group.awaits and len(members) < group.least:
         return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, group), Cause.GROUP))
     gang = gang_of(fork, waiting)
-    refused = complaint_about(fork, gang)
-    if refused is None:
-        found = yield from planned(fork, gang, profile, IndexWarmup())
-        if isinstance(found, Plan):
-            taken = {taken.pod.uid: taken.decision for taken in found.taken}
-            return taken | {left.uid: Waits(error.text, error.cause) for left, error in found.left_out}
-        refused = found.fit_error(gang)
+    found = yield from planned(fork, gang, profile, IndexWarmup())
+    if isinstance(found, Plan):
+        taken = {taken.pod.uid: taken.decision for taken in found.taken}
+        return taken | {left.uid: Waits(error.text, error.cause) for left, error in found.left_out}
+    refused = found.fit_error(gang)
     return dict.fromkeys([each.uid for each in waiting], Waits(refused.text, refused.cause))

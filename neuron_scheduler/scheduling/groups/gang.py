@@ -59,10 +59,10 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     Return the group of some pods; the first is the most urgent.
 
     Raises:
-        ChangedError: they are not all of one group any more.
+        ChangedError: they are not all of one group any more, or there are none.
     """
     keys = {None if pod.group is None else pod.group.key for pod in waiting}
-    key = keys.pop()
+    key = keys.pop() if keys else None
     if key is None or keys:
         raise ChangedError
     group, members = cluster.groups.group(key), cluster.groups.members(key)
@@ -101,7 +101,7 @@ class Refused:
 
     Attributes:
         fitting: how many of the waiting members fit at once.
-        reason: why the next one does not, with the others placed; one that speaks of the group says all.
+        reason: why the next one does not, with the others placed, or what keeps the group itself from any node.
     """
 
     fitting: int
@@ -109,7 +109,7 @@ class Refused:
 
     def fit_error(self, gang: Gang) -> FitError:
         """Return what is said of each waiting member."""
-        if self.reason.group:
+        if self.reason.pod_reason and TOPOLOGY in self.reason.plugins:
             return self.reason
         name, placed = f"group {gang.group.key}", len(gang.placed)
         if placed:

@@ -28,7 +28,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
-from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused, size_of
+from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused, complaint_about, size_of
 from neuron_scheduler.scheduling.groups.regions import (
     ANYWHERE,
     LEVELS,
@@ -88,7 +88,9 @@ def planned(
     Raises:
         ChangedError: a member or its node changed in a pause, and the group is to be tried again.
     """
-    trial = Trial(cluster)
+    complaint, trial = complaint_about(cluster, gang), Trial(cluster)
+    if complaint is not None:
+        return Refused(0, complaint)
     try:
         kinds = yield from _kinds(cluster, gang)
         return (yield from _Planner(trial, gang, profile, warmup, kinds).run())

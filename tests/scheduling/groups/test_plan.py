@@ -17,7 +17,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on, select_node
-from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
+from neuron_scheduler.scheduling.groups.gang import Plan, Refused, complaint_about, gang_of
 from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.scheduling.plugins.contract import Preference
 from neuron_scheduler.steps import run
@@ -138,6 +138,9 @@ def play(seed: int) -> str:
     assert isinstance(found, Refused)
     check_untouched(world, cluster, dice)
     assert found.reason.plugins
+    if complaint_about(cluster, gang) is not None:  # also of members beyond the count
+        assert not (world.missing and possible(world, world.missing))
+        return "refused"
     try:
         assert not possible(world, world.missing), "missed"
         assert found.fitting < world.missing
