@@ -376,13 +376,12 @@ class SchedulingLoop:
             gang, profile = gang_of(self.cluster, [m.pod for m in members]), self.profiles[queued.pod.scheduler_name]
             found = await run_in_turns(planned(self.cluster, gang, profile, self._warmup), self.clock)
             if isinstance(found, Plan):
-                commitments = self._assume_group(members, found, gang, started)
+                commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock)
             else:
                 refused = found.fit_error(gang)
                 await run_in_turns(self._group_unschedulable(members, gang, refused, started), self.clock)
         except ChangedError:
-            for member in members:
-                self.queue.failed(member, self.clock())
+            await run_in_turns(self._group_failed(members), self.clock)
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
                 self.attempt_crashed(member, error)
@@ -390,15 +389,15 @@ class SchedulingLoop:
             self.queue.groups.charge(key.namespace, self.clock() - started, self.clock())
         return commitments
 
-    def _assume_group(self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float) -> list[Commitment]:
+    def _assume_group(
+        self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float
+    ) -> Generator[None, None, list[Commitment]]:
         """Return what is to be written for the members that are assumed; put the others back."""
         by_uid = {member.pod.uid: member for member in members}
         held = self.queue.groups.is_held(gang.group.key)
         if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
-            self._give_back(plan)
-            for member in members:
-                self.queue.failed(member, self.clock())
-            return []
+            yield from self._give_back(plan)
+            raise ChangedError
         self.metrics.decided(self.clock() - started)
         commitments = list[Commitment]()
         try:
@@ -406,16 +405,24 @@ class SchedulingLoop:
                 for listener in self.listeners:
                     listener(taken.pod, taken.decision)
                 commitments.append(self._commitment(by_uid[taken.pod.uid], taken, started))
+                yield
         except Exception:
-            self._give_back(plan)
+            yield from self._give_back(plan)
             raise
         for pod, refused in plan.left_out:
             self._unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
+            yield
         return commitments
 
-    def _give_back(self, plan: Plan) -> None:
+    def _group_failed(self, members: list[QueuedPod]) -> Generator[None, None, None]:
+        for member in members:
+            self.queue.failed(member, self.clock())
+            yield
+
+    def _give_back(self, plan: Plan) -> Generator[None, None, None]:
         for taken in plan.taken:
             give_back(self.cluster, taken)
+            yield
 
     def _is_as_decided(self, member: QueuedPod, taken: Taken) -> bool:
         pod = taken.pod

@@ -284,8 +284,8 @@ class _Planner:
     def _largest_first(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
         """Return the pods for which the room is counted, in lists of those that ask for the same, the largest first."""
         equal = dict[Room, list[Pod]]()
-        for pod in pods:
-            equal.setdefault(room_of(pod), []).append(pod)
+        for first, *others in self._by_kind(pods):
+            equal.setdefault(room_of(first), []).extend((first, *others))
         return sorted(equal.values(), key=lambda pods: (-size_of(pods[0]), -len(pods)))[:_MOST_COUNTED]
 
     def _rooms_for(self, pods: Sequence[Pod], each: Sequence[NodeSet] = ()) -> Generator[None, None, Rooms]:
