@@ -78,9 +78,7 @@ class Groups:
         if group is not None:
             members = self._members[group.key]
             members.placed -= bool(members.pods.pop(uid).node_name)
-            members.said[group] -= 1
-            if not members.said[group]:
-                del members.said[group]
+            members.said -= Counter((group,))  # drops those that nobody says any more
             if not members.pods:
                 del self._members[group.key]
 

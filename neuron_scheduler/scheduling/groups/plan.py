@@ -45,7 +45,6 @@ from neuron_scheduler.scheduling.groups.regions import (
     regions,
     room_of,
     rooms_for,
-    whole_machines,
 )
 from neuron_scheduler.scheduling.plugins import super_blocks
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -270,7 +269,9 @@ class _Planner:
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
             yield from self.cluster.view.prepared(lambda view: view.column(super_blocks.whole_free))
             nodes = yield from self._nodes_for(inside[0])
-            yield from regions(gang, whole_machines(self.cluster.view, [nodes]), 0, fixed)
+            free = self.cluster.view.column(super_blocks.whole_free).at_least(1, self.cluster.view.live)
+            rooms = Rooms(self.cluster.view, whole=True, each=[nodes], numbers=[(1, free)])
+            yield from regions(gang, rooms, 0, fixed)
         each = [self._nodes.get(self.kinds[first.uid], self.cluster.view.live) for first, *_ in self._by_kind(inside)]
         for pods in self._largest_first(inside):
             if others < needed:

@@ -32,7 +32,6 @@ from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.scheduling.groups.gang import Gang
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
-from neuron_scheduler.scheduling.plugins.super_blocks import whole_free
 
 MOST_DOMAINS: Final = 8
 """Domains of one kind that are tried."""
@@ -176,12 +175,6 @@ def rooms_for(view: View, pod: Pod, nodes: NodeSet, each: Sequence[NodeSet] = ()
     by_number = [(number, numbers.get(number) & nodes) for number in numbers.values if isinstance(number, int)]
     whole = bool(nodes) and takes_whole(view.row(view.oldest(nodes)), pod)
     return Rooms(view, whole, each, [(number, here) for number, here in by_number if here])
-
-
-def whole_machines(view: View, each: Sequence[NodeSet]) -> Rooms:
-    """Return the same for pods that are not known: free machines."""
-    nodes = view.column(whole_free).at_least(1, view.live)
-    return Rooms(view, whole=True, each=each, numbers=[(1, nodes)])
 
 
 def empty_machines(view: View, pod: Pod) -> Rooms:

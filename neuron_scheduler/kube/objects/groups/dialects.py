@@ -22,8 +22,8 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import NO_LABELS
 
 Words = Mapping[str, str]
-_LABELS: Final = frozenset((*coscheduling.LABELS, kueue.NAME, leader_worker_set.LABEL))
-"""Each shows that a pod uses a dialect; the annotations that do are Kueue's."""
+_SIGNS: Final = frozenset((*coscheduling.LABELS, kueue.NAME, kueue.WORKLOAD, leader_worker_set.LABEL))
+"""Each shows, as a label or an annotation, that a pod uses a dialect."""
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _BY_NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
 """With this annotation beside it, all pods of the JobSet are created at once."""
@@ -42,8 +42,7 @@ def group_of(
     namespace: str, labels: Words, annotations: Words, constraints: Constraints, native: str | None = None
 ) -> PodGroup | None:
     """Return the group of a pod; None if it is in none. `native` is the name of the PodGroup in its spec."""
-    by_annotation = kueue.WORKLOAD in annotations or kueue.NAME in annotations
-    if not (native or by_annotation or constraints.affinity) and labels.keys().isdisjoint(_LABELS):
+    if not (native or constraints.affinity) and _SIGNS.isdisjoint(labels) and _SIGNS.isdisjoint(annotations):
         return None  # most pods
     alone = _EXCLUSIVE in annotations and _BY_NODE_SELECTOR not in annotations
     words = (NO_LABELS, NO_LABELS) if alone else (labels, annotations)
