@@ -342,8 +342,7 @@ class _Planner:
             trying, left, refused, before, lost = left, list[Pod](), set[_Kind](), len(taken), 0
             for pod in trying:
                 kind = self.kinds[pod.uid]
-                inside = pod.uid not in self.gang.elsewhere
-                in_slice = inside and bool(region.slices) and room_of(pod) is self._main
+                in_slice = pod.uid not in self.gang.elsewhere and room_of(pod) is self._main
                 domain = region.domain_for(filled) if in_slice else region.within
                 if kind not in refused and (yield from self._is_placed(pod, domain)):
                     filled += in_slice

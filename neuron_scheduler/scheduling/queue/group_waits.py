@@ -82,11 +82,10 @@ class GroupWaits:
 
     def leave(self, uid: str, key: GroupKey) -> None:
         """Remove a pod from the group that it has joined."""
-        waiting = self._waiting.get(key)
-        if waiting is not None:
-            waiting.pods.pop(uid, None)
-            if not waiting.pods:
-                del self._waiting[key]
+        pods = self._waiting[key].pods
+        del pods[uid]
+        if not pods:
+            del self._waiting[key]
 
     def waiting(self, key: GroupKey) -> Iterator[QueuedPod]:
         """Yield the members of a group that wait or are in flight, the first first; none that leaves meanwhile."""
@@ -95,13 +94,11 @@ class GroupWaits:
 
     def is_held(self, key: GroupKey) -> bool:
         """Return whether a group had too few members at the last look."""
-        waiting = self._waiting.get(key)
-        return waiting is not None and waiting.held
+        return key in self._waiting and self._waiting[key].held
 
     def is_half_bound(self, key: GroupKey) -> bool:
         """Return whether all members of a group existed at the last look, and some had a node, but too few."""
-        waiting = self._waiting.get(key)
-        return waiting is not None and waiting.half_bound
+        return key in self._waiting and self._waiting[key].half_bound
 
     def turned(self, key: GroupKey, now: float) -> bool:
         """
@@ -130,15 +127,14 @@ class GroupWaits:
 
     def put_off(self, key: GroupKey, until: float) -> None:
         """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
-        waiting = self._waiting.get(key)
-        if waiting is not None:
-            waiting.tried = max(waiting.tried, until)
+        waiting = self._waiting[key]
+        waiting.tried = max(waiting.tried, until)
 
     def not_before(self, key: GroupKey, now: float) -> float:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
-        waiting, (paid, pause) = self._waiting.get(key), self._debts.get(key.namespace, (0.0, 0.0))
-        if waiting is None or waiting.tried > now:
-            return 0.0 if waiting is None else waiting.tried
+        waiting, (paid, pause) = self._waiting[key], self._debts.get(key.namespace, (0.0, 0.0))
+        if waiting.tried > now:
+            return waiting.tried
         if 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
         elif not waiting.turn and paid > now:
