@@ -318,10 +318,8 @@ class NodeTable:
         before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS
         if before is after:
             return
-        is_same_machine = old is not None and new is not None and old.machine is new.machine
-        for uid in {**before, **after}:
-            if is_same_machine and before.get(uid) is after.get(uid):
-                continue
+        same = old is not None and new is not None and old.machine is new.machine
+        for uid in [uid for uid in {**before, **after} if not same or before.get(uid) is not after.get(uid)]:
             self._move_pod(slot, before.get(uid), after.get(uid))
             self._recount(before.get(uid), old, after.get(uid), new)
 

@@ -119,11 +119,13 @@ class ByFilters:
         with ExitStack() as kept:
             kept.enter_context(self.cluster.row_replaced(self.slot, self.node_info))
             for other in others:
-                self.node_info = with_pod(self.cluster.view.row(self.slot), whole.pod_infos[other.uid])
-                if self.fits():
-                    kept.enter_context(self.cluster.row_replaced(self.slot, self.node_info))
-                else:
-                    left.add(other.uid)
+                beside = with_pod(self.cluster.view.row(self.slot), whole.pod_infos[other.uid])
+                with ExitStack() as tried:
+                    tried.enter_context(self.cluster.row_replaced(self.slot, beside))
+                    if refusals_of(self.cluster, self.slot, self.pod, self.profile):
+                        left.add(other.uid)
+                    else:
+                        kept.enter_context(tried.pop_all())
         return left
 
 
