@@ -87,9 +87,7 @@ def planned(
     Raises:
         ChangedError: a member or its node changed in a pause, and the group is to be tried again.
     """
-    complaint, trial = complaint_about(cluster, gang), Trial(cluster)
-    if complaint is not None:
-        return Refused(0, complaint)
+    trial = Trial(cluster)
     try:
         kinds = yield from _kinds(cluster, gang)
         return (yield from _Planner(trial, gang, profile, warmup, kinds).run())
@@ -156,7 +154,7 @@ class _Planner:
 
     def run(self) -> Generator[None, None, Plan | Refused]:
         """Return the plan."""
-        lacking = yield from self._lacking()
+        lacking = complaint_about(self.cluster, self.gang) or (yield from self._lacking())
         if lacking is not None:
             return Refused(0, lacking)
         enough = (yield from self._enough()) or (yield from self._found())
