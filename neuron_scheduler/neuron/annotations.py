@@ -153,14 +153,11 @@ def lookup_amounts(request: NeuronRequest, machine: Machine) -> frozenset[tuple[
     with the container's or with the whole pod's is not documented, so both count. For one unit, and for the whole
     machine, it takes the kubelet's choice and looks for no pod (SDK 2.22 and later).
     """
-    each = {request.unit: 1, **({Unit.CORE: request.cores_each} if request.cores_each else {})}
-    amounts = {*request.counts, *request.init_counts, request.total}
-    return frozenset(
-        (unit, amount * times)
-        for unit, times in each.items()
-        for amount in amounts
-        if amount * times not in (1, machine.size(unit))
-    )
+    counts = {*request.counts, *request.init_counts, request.total}
+    amounts = {(request.unit, count) for count in counts} | {
+        (Unit.CORE, count * request.cores_each) for count in counts
+    }
+    return frozenset((unit, amount) for unit, amount in amounts if amount not in (0, 1, machine.size(unit)))
 
 
 def has_ids(pod: Pod) -> bool:
