@@ -118,6 +118,9 @@ class Collection:
 
     def add(self, resource: Resource[Any], decoded: Decoded[Any]) -> None:
         """Add an object of one of the `resources`; a later state of the same object replaces an earlier one."""
+        for profile in self.profiles:  # a pod is taken as its profile decides it
+            if isinstance(decoded.value, Pod) and decoded.value.scheduler_name == profile.scheduler_name:
+                decoded = attrs.evolve(decoded, value=profile.own(decoded.value))
         self._lists[resource].append(decoded)
 
     def note(self, sentence: str) -> None:
@@ -131,7 +134,7 @@ class Collection:
     def capture(self) -> Capture:
         """Return the cluster; nothing may be added afterwards."""
         self._lists = {resource: _latest(decoded) for resource, decoded in self._lists.items()}
-        self._lists[PODS] = list(_with_uids(map(self._as_decided, self._lists[PODS])))
+        self._lists[PODS] = list(_with_uids(self._lists[PODS]))
         stores = {resource: self._stored(resource) for resource in self._handlers}
         pods: dict[str, Pod] = {pod.key: pod for pod in stores[PODS].objects()}
         waiting = [pod for pod in pods.values() if not (pod.node_name or pod.terminating)]
@@ -146,13 +149,6 @@ class Collection:
             taken=self.taken,
             unreadable={m.key: m for m in self._malformed(PODS) if m.key and m.key not in pods},
         )
-
-    def _as_decided(self, decoded: Decoded[Pod]) -> Decoded[Pod]:
-        """Return a pod as its profile decides it."""
-        pod, profiles = decoded.value, {profile.scheduler_name: profile for profile in self.profiles}
-        if isinstance(pod, Pod) and pod.scheduler_name in profiles:
-            return attrs.evolve(decoded, value=profiles[pod.scheduler_name].own(pod))
-        return decoded
 
     def _stored(self, resource: Resource[Any]) -> ObjectStore[Any]:
         store = ObjectStore(
