@@ -8,20 +8,24 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.kube.objects.groups import affinity
 from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
 from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 from tests.support.random_groups import PROFILE
 from tests.support.storage import claim, stored
 from tests.support.thoroughness import examples
 
+NAMES: Final = ("launcher", "kept", "other")
 SIZES: Final = {ULTRASERVER_2: 2, ULTRASERVER_4: 4}
 WORKER: Final = {"job-name": "train", "job-role": "worker"}
 SELECTOR: Final = LabelSelector(tuple(Requirement(key, Operator.IN, (value,)) for key, value in WORKER.items()))
@@ -115,3 +119,19 @@ def test_a_launcher_without_neuron_goes_where_such_pods_go(pinned: dict[str, Any
     assert isinstance(found, list)
     assert found[0] == "cpu"
     assert found[1:] in free[ULTRASERVER_4].values()
+
+
+def test_a_member_with_kept_space_goes_there_and_the_next_one_to_the_same_ultraserver() -> None:
+    """Although a tighter one has room for the next one; only a launcher is bound so far."""
+    cluster = cluster_of([node("cpu", "m7i.large", created=1e9)])
+    for i in range(8):
+        labels = {key: f"u{i // size}" for key, size in SIZES.items()}
+        cluster.put_node(
+            node(f"n{i}", "trn2.48xlarge", labels=labels, created=float(i), unschedulable=i in (0, 1, 3, 4))
+        )
+    group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=3, expected=3)
+    launcher, kept, other = (pod(name, devices=16 * (name != "launcher"), group=group) for name in NAMES)
+    cluster.put_pod(attrs.evolve(launcher, node_name="cpu"))
+    cluster.groups.put(attrs.evolve(launcher, node_name="cpu"))
+    cluster.nominate("n5", Nomination(kept, CoreMask((1 << 64) - 1)))
+    assert place(cluster, [other, kept]) == ["n5", "n6"]
