@@ -29,8 +29,9 @@ OTHERS = {
     "--cpu",  # of benchmarks.placement, like the next two
     "--memory",
     "--pods",
-    "--mutants",  # of tests.simulation, like the next
-    "--small",
+    "--small",  # of tests.simulation
+    "--find",  # of tests.mutants, like the next
+    "--list",
     "--build-arg",  # of docker, like the next seven
     "--device",
     "--entrypoint",

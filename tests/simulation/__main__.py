@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: replay one seed, run many, or look for seeds that catch the mutants."""
+"""`python -m tests.simulation`: replay one seed, or run many."""
 
 import argparse
 import signal
@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+from tests.mutants.mutant import Mutant
+from tests.mutants.registry import named
 from tests.simulation import report
-from tests.simulation.hunt import SEEDS, Hunt
 from tests.simulation.jobs import Job, Result
-from tests.simulation.mutants.registry import MUTANTS, named, record
 from tests.simulation.reduction import expanded, smallest
 from tests.simulation.runner import Runner
 
@@ -19,11 +19,6 @@ _A_MINUTE = 60.0
 def main(arguments: list[str]) -> int:
     """Run a command; return 1 if a seed has failed."""
     options = _parsed(arguments)
-    if options.mutants:
-        sys.stdout.write(report.mutants_table())
-        return 0
-    if options.find_mutants is not None:
-        return _find(options)
     with Runner(options.processes, options.mutant) as runner:
         return _replay(runner, options) if options.seeds is None else _run(runner, options)
 
@@ -40,21 +35,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, metavar="M", help="begin no seed after so many minutes")
     parser.add_argument("--stop-at-first", action="store_true", help="begin no seed after one has failed")
     parser.add_argument("--mutant", type=_mutant, metavar="NAME", help="with this change of the package")
-    parser.add_argument("--mutants", action="store_true", help="print a table of all mutants")
-    parser.add_argument(
-        "--find-mutants",
-        nargs="*",
-        type=_mutant,
-        metavar="NAME",
-        help="find and record a seed that catches each of them (all)",
-    )
-    parser.add_argument("--tries", type=int, default=SEEDS, help="seeds to try for each mutant (500)")
     parser.add_argument("--processes", type=int, default=Runner().processes, help="default: all cores")
     options = parser.parse_args(arguments)
-    options.mutant = options.mutant or ""
-    modes = (options.seed is not None, options.seeds is not None, options.mutants, options.find_mutants is not None)
-    if sum(modes) != 1:
-        parser.error("give one of SEED, --seeds, --mutants and --find-mutants")
+    if (options.seed is None) == (options.seeds is None):
+        parser.error("give one of SEED and --seeds")
     return options
 
 
@@ -65,9 +49,9 @@ def _parts(text: str) -> tuple[str, ...]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _mutant(text: str) -> str:
+def _mutant(text: str) -> Mutant:
     try:
-        return named(text).name
+        return named(text)
     except KeyError as error:
         raise argparse.ArgumentTypeError(f"{error.args[0]}") from error
 
@@ -123,20 +107,6 @@ def _run(runner: Runner, options: argparse.Namespace) -> int:
         job, small = _small(runner, Job(seed=failed.seed, tells=True), failed)
         sys.stdout.write(report.replayed(job, small, mutant=options.mutant))
     return int(any(result.end != "passed" for result in results))
-
-
-def _find(options: argparse.Namespace) -> int:
-    """Look for the first seed that catches each mutant; print and record it."""
-    survivors = 0
-    with Hunt(options.processes) as hunt:
-        for name in options.find_mutants or [mutant.name for mutant in MUTANTS]:
-            catch, text = hunt.catch(named(name), most_tries=options.tries)
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            survivors += catch is None
-            if catch is not None:
-                record({name: catch})
-    return int(survivors > 0)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,24 @@
-"""What the runner prints: a failure, a summary of many seeds, a history, and the table of the mutants."""
+"""What the runner prints: a failure, a summary of many seeds, and a history."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from tests.mutants.mutant import Mutant
 from tests.simulation.jobs import Job, Result
-from tests.simulation.mutants.registry import MUTANTS, caught
 from tests.simulation.reduction import compact
 
 _HOUR = 3600.0
 _MOST_SEEDS = 20
 
 
-def command(job: Job, *, mutant: str = "") -> str:
+def command(job: Job, *, mutant: Mutant | None = None) -> str:
     """Return the command that replays a job."""
     without = f" --without {compact(job.without)}" if job.without else ""
-    changed = f" --mutant {mutant}" if mutant else ""
+    changed = f" --mutant {mutant.name}" if mutant else ""
     return f"python -m tests.simulation {job.seed}{without}{changed}"
 
 
-def failed(result: Result, *, mutant: str = "") -> str:
+def failed(result: Result, *, mutant: Mutant | None = None) -> str:
     """Return what is wrong with a seed, in a few lines."""
     lines = [f"seed {result.seed} {result.end}: {command(Job(seed=result.seed), mutant=mutant)}"]
     lines += [f"  {v.at:.3f} s {v.oracle}: {v.text}" for v in result.violations[:3]]
@@ -27,7 +27,7 @@ def failed(result: Result, *, mutant: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def replayed(job: Job, result: Result, *, mutant: str = "") -> str:
+def replayed(job: Job, result: Result, *, mutant: Mutant | None = None) -> str:
     """Return the history of a seed, and the verdict."""
     history = f"{result.history}\n" if result.history else ""
     violations = "".join(f"VIOLATION at {v.at:.3f} s, {v.oracle}: {v.text}\n" for v in result.violations)
@@ -57,15 +57,4 @@ def summary(results: Sequence[Result]) -> str:
     for oracle, found in sorted(seeds.items()):
         more = f" and {len(found) - _MOST_SEEDS} more" if len(found) > _MOST_SEEDS else ""
         lines.append(f"  {oracle}: {len(found)} seeds: {' '.join(map(str, sorted(found)[:_MOST_SEEDS]))}{more}")
-    return "\n".join(lines) + "\n"
-
-
-def mutants_table() -> str:
-    """Return the mutants as a table in Markdown: what is taken away, what then happens, who notices, on which seed."""
-    catches = caught()
-    lines = ["| mutant | taken away | then | caught by | on seed |", "|---|---|---|---|---|"]
-    for mutant in MUTANTS:
-        catch = catches.get(mutant.name)
-        oracles, seeds = (", ".join(catch.oracles), str(catch.seed)) if catch else ("not caught yet", "")
-        lines.append(f"| `{mutant.name}` | {mutant.away} | {mutant.danger} | {oracles} | {seeds} |")
     return "\n".join(lines) + "\n"

@@ -13,15 +13,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import attrs
 import msgspec
 
+from tests.mutants.mutant import ROOT, Mutant, copy_with
 from tests.simulation.jobs import Job, Result
-
-ROOT: Final = Path(__file__).parents[2]
 
 Zygote = subprocess.Popen[bytes]
 
@@ -41,21 +39,23 @@ class Runner:
 
     Attributes:
         processes: how many seeds are simulated at the same time.
-        mutant: name of the change of the package under which they are; empty for none.
+        mutant: of which they simulate a copy; None for the project as it is.
     """
 
     processes: int = attrs.field(factory=lambda: len(os.sched_getaffinity(0)))
-    mutant: str = ""
+    mutant: Mutant | None = None
     _zygotes: list[Zygote] = attrs.field(factory=list, init=False)
+    _copy: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.simulation.zygote", self.mutant]
+        folder = self._copy.enter_context(copy_with(self.mutant)) if self.mutant else ROOT
+        command = [sys.executable, "-m", "tests.simulation.zygote"]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         for _ in range(self.processes):
             self._zygotes.append(
                 subprocess.Popen(
                     command,
-                    cwd=ROOT,
+                    cwd=folder,
                     env=environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -69,6 +69,7 @@ class Runner:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(zygote.pid, signal.SIGKILL)
             zygote.communicate()
+        self._copy.close()
 
     def run(self, jobs: Iterable[Job], *, last: Callable[[Result], bool] = _never) -> Iterator[tuple[Job, Result]]:
         """

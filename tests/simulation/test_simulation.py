@@ -11,9 +11,10 @@ from typing import Final
 
 import pytest
 
+from tests.mutants.mutant import ROOT
 from tests.simulation.history import printable
 from tests.simulation.jobs import Job
-from tests.simulation.runner import ROOT, Runner
+from tests.simulation.runner import Runner
 from tests.simulation.scenarios import scenario_of
 from tests.support.thoroughness import examples
 

@@ -32,21 +32,15 @@ _NO_RANDOM_ADDRESSES = 0x0040000
 """`personality(2)`: return the present one, and ADDR_NO_RANDOMIZE."""
 
 
-def main(mutant: str) -> None:
+def main() -> None:
     """Serve jobs until standard input ends."""
     results = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what the simulated process prints must not get among the results
     from tests.simulation import clock
 
     clock.install()
-    if mutant:
-        from tests.simulation.mutants import registry
-
-        registry.named(mutant).install()
     for module in IMPORTED:
         importlib.import_module(module)
-    if mutant:
-        registry.named(mutant).require_applied()
     import msgspec
 
     from tests.simulation.jobs import Job
@@ -145,9 +139,9 @@ def _keep_addresses() -> None:
     if now & _NO_RANDOM_ADDRESSES or personality(now | _NO_RANDOM_ADDRESSES) == -1:
         return
     if personality(_ASK) & _NO_RANDOM_ADDRESSES:
-        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.zygote", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.zygote"])
 
 
 if __name__ == "__main__":
     _keep_addresses()
-    main(*sys.argv[1:])
+    main()

@@ -7,19 +7,27 @@ is wrong, and only because of the mutant.
 
 import re
 import threading
+from collections.abc import Iterable, Sequence
 from typing import Final, Self
 
 import attrs
 
+from tests.mutants.mutant import Mutant
 from tests.simulation.jobs import Job, Result
-from tests.simulation.mutants.mutant import Mutant
-from tests.simulation.mutants.registry import Catch, caught
 from tests.simulation.runner import Runner
 
 SEEDS: Final = 500
 """The seeds from 0 on among which a mutant has to be caught."""
 CPU_SECONDS: Final = 60
 """For one seed: a mutant may make the scheduler run in circles."""
+
+
+@attrs.frozen
+class Catch:
+    """The oracles that fail on a seed, and do not without the mutant."""
+
+    seed: int
+    oracles: Sequence[str]
 
 
 @attrs.define(eq=False)
@@ -32,13 +40,10 @@ class Hunt:
     """
 
     processes: int
-    _plain: Runner = attrs.field(init=False)
+    _plain: Runner = attrs.field(factory=lambda: Runner(1), init=False)
     _one_at_a_time: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # `last` is asked in any thread
     _plans: dict[int, str] = attrs.field(factory=dict, init=False)
     _fails_anyway: dict[int, frozenset[str]] = attrs.field(factory=dict, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._plain = Runner(1)
 
     def __enter__(self) -> Self:
         self._plain.__enter__()
@@ -47,8 +52,8 @@ class Hunt:
     def __exit__(self, *_exc: object) -> None:
         self._plain.__exit__()
 
-    def catch(self, mutant: Mutant, *, most_tries: int = SEEDS) -> tuple[Catch | None, str]:
-        """Return a catch, None if there is none in so many of the seeds, and a line about it."""
+    def catch(self, mutant: Mutant, seeds: Iterable[int]) -> tuple[Catch | None, str]:
+        """Return a catch, None if there is none on the seeds, and a few words about it."""
         catching: list[Result] = []
         ends: dict[str, int] = {}
 
@@ -58,31 +63,28 @@ class Hunt:
                 catching.append(result)
             return bool(catching)
 
-        with Runner(self.processes, mutant.name) as runner:
-            jobs = (Job(seed=seed, cpu_seconds=CPU_SECONDS) for seed in self._likely_first(mutant)[:most_tries])
-            for _ in runner.run(jobs, last=is_caught):
+        with Runner(self.processes, mutant) as runner:
+            for _ in runner.run((Job(seed=seed, cpu_seconds=CPU_SECONDS) for seed in seeds), last=is_caught):
                 pass
         note = "".join(f"; {count} {end}" for end, count in ends.items() if end not in ("passed", "violated"))
         if not catching:
-            return None, f"SURVIVES {sum(ends.values())} seeds: {mutant.name}{note}\n"
+            return None, f"survives {sum(ends.values())} seeds{note}"
         found = catching[0]
         oracles = found.oracles - self._without_mutant(found.seed)
         violation = next(violation for violation in found.violations if violation.oracle in oracles)
-        catch = Catch(found.seed, tuple(sorted(oracles)))
-        return catch, f"{mutant.name}: seed {catch.seed}, {violation.oracle}: {violation.text[:200]}{note}\n"
+        text = f"seed {found.seed}, {violation.oracle}: {violation.text[:200]}{note}"
+        return Catch(found.seed, sorted(oracles)), text
 
-    def _likely_first(self, mutant: Mutant) -> list[int]:
+    def likely_first(self, mutant: Mutant) -> list[int]:
         """Return the seeds: first the recorded one, then those whose scenarios match the most of what it shows with."""
         if mutant.where and not self._plans:
             planned = self._plain.all([Job(seed=seed, plans=True) for seed in range(SEEDS)])
             self._plans = {result.seed: result.history for result in planned}
         patterns = [re.compile(pattern) for pattern in mutant.where]
 
-        known = caught().get(mutant.name)
-
         def rank(seed: int) -> tuple[bool, int, int]:
             matches = sum(pattern.search(self._plans[seed]) is not None for pattern in patterns)
-            return known is None or seed != known.seed, -matches, seed
+            return seed != mutant.seed, -matches, seed
 
         return sorted(range(SEEDS), key=rank)
 
