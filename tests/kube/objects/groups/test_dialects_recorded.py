@@ -12,7 +12,7 @@ from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
 from tests.support.wire_objects import encoded, pod
 
-RECORDING: Final = Path(__file__).parents[4] / "shared/data/controllers.yaml"
+RECORDING: Final = Path(__file__).parents[5] / "shared/data/controllers.yaml"
 Meant = tuple[str, int, int, str]
 """Title, least, expected and topology of a group."""
 _EX: Final = "jobset.sigs.k8s.io/job-key="
