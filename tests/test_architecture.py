@@ -8,6 +8,7 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
 SANDBOX: Final = PACKAGE.parent / "sandbox"
+TESTS: Final = Path(__file__).parent
 LEAVES: Final = {"telemetry", "steps", "stopping"}  # they import no room
 MODEL: Final = {"model"}
 CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
@@ -231,3 +232,28 @@ def test_the_package_and_the_sandbox_share_no_code() -> None:
         for imported in imports(ast.parse(path.read_text()))
         if imported.split(".")[0] in {other.name, "tests"}
     ] == []
+
+
+MIRRORS_NOTHING: Final = {
+    "capture/test_documented_groups.py",
+    "commands/check/subjects/test_details.py",
+    "commands/check/subjects/test_findings.py",
+    "commands/check/test_real_cluster.py",
+    "commands/check/test_rendered.py",
+    "controllers/handlers/test_namespaces.py",
+    "controllers/handlers/test_pod_groups.py",
+    "controllers/handlers/test_workloads.py",
+    "controllers/test_group_attempts.py",
+    "controllers/test_identity.py",
+}
+
+
+def test_the_tests_of_a_room_mirror_its_modules() -> None:
+    """`tests/A/test_B.py`, and `tests/A/test_B_ASPECT.py` for one aspect, test `A/B.py`; the exceptions are named."""
+    strays = set()
+    for path in TESTS.rglob("test_*.py"):
+        folder, words = path.parent.relative_to(TESTS), path.stem.split("_")[1:]
+        modules = [PACKAGE / folder / f"{'_'.join(words[:count])}.py" for count in range(1, len(words) + 1)]
+        if folder.parts and (PACKAGE / folder.parts[0]).is_dir() and not any(module.exists() for module in modules):
+            strays.add(path.relative_to(TESTS).as_posix())
+    assert strays == MIRRORS_NOTHING
