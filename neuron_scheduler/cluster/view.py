@@ -3,6 +3,8 @@ What can be read of the cluster: node sets, columns and rows, as they are or und
 
 Plugins read the cluster only through this; `cluster`, which owns the tables, changes it. Slots and node sets are valid
 until the next `await` (`tables.nodes` says why).
+
+A `RecordingView` is for finding out which indexes a question needs, so that they can be built in steps beforehand.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
@@ -11,7 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.indexes import Derived, Indexes
+from neuron_scheduler.cluster.index.indexes import Derived
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
@@ -114,12 +116,11 @@ class View:
     volumes: Volumes = attrs.field(factory=Volumes)
     _table: NodeTable = attrs.field(factory=NodeTable)
     _overlay: Overlay | None = None
-    _index_requests: IndexRequests | None = None
 
     @property
     def live(self) -> NodeSet:
         """All nodes that exist."""
-        return self._table.current.live
+        return self._table.live
 
     @property
     def changes(self) -> int:
@@ -130,12 +131,12 @@ class View:
     @property
     def set_aside(self) -> NodeSet:
         """The nodes to be used only if no other takes the pod."""
-        return (self._table.current if self._table.stale else self._table).set_aside
+        return self._table.set_aside
 
     @property
     def epoch(self) -> int:
         """Changes when prepared indexes may not suffice: one was dropped, or a node has a new label or resource."""
-        table = self._table.current if self._table.stale else self._table
+        table = self._table
         return table.of_rows.dropped + table.of_nodes.dropped + table.offered.novelties
 
     @property
@@ -155,12 +156,12 @@ class View:
 
     def rows(self) -> Iterator[NodeInfo]:
         """Yield every node's row, the oldest node first; not for decisions, because it loops over all nodes."""
-        table = self._table.current
+        table = self._table
         return map(table.row, table.by_age(slot for slot, node_info in by_slot(table.slots) if node_info is not None))
 
     def slot(self, name: str) -> Slot | None:
         """Return the slot of a node, None if it does not exist; valid until the next `await`."""
-        return self._table.current.slot_of.get(name)
+        return self._table.slot_of.get(name)
 
     def oldest(self, nodes: NodeSet) -> Slot:
         """Return the slot of the oldest of the nodes, which is how every replica breaks ties; `nodes` is not empty."""
@@ -172,16 +173,12 @@ class View:
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return postings that depend on the node's object only; changes of pods do not touch them."""
-        table = self._table.current if self._table.stale else self._table
-        if self._index_requests is not None and self._lacks(table.of_nodes, values_of, Postings):
-            return Postings()
+        table = self._table
         return table.of_nodes.postings(values_of, table.nodes)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
         """Return a column that depends on the node's object only."""
-        table = self._table.current if self._table.stale else self._table
-        if self._index_requests is not None and self._lacks(table.of_nodes, number_of, Column):
-            return Column()
+        table = self._table
         return table.of_nodes.column(number_of, table.nodes)
 
     def has_label(self, *keys: str) -> bool:
@@ -206,67 +203,53 @@ class View:
 
     def postings(self, values_of: Callable[[NodeInfo], Values]) -> Postings:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
-        table = self._table.current if self._table.stale else self._table
         if self._overlay is not None:
             return self._overlaid(self._overlay, values_of, Postings)
-        if self._index_requests is not None and self._lacks(table.of_rows, values_of, Postings):
-            return Postings()
+        table = self._table
         return table.of_rows.postings(values_of, table.slots)
 
     def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
         """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
-        table = self._table.current if self._table.stale else self._table
         if self._overlay is not None:
             return self._overlaid(self._overlay, number_of, Column)
-        if self._index_requests is not None and self._lacks(table.of_rows, number_of, Column):
-            return Column()
+        table = self._table
         return table.of_rows.column(number_of, table.slots)
 
     def changed(self, overlay: Overlay) -> NodeSet:
         """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
         return _changed(self._table, overlay)
 
-    def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
+    def prepared(self, ask: "Callable[[View], object]") -> Iterator[None]:
         """
         Build the indexes that a question needs, a few rows at a time; yields when other tasks may run.
 
         For questions whose indexes may be missing: one costs some milliseconds for a thousand rows. `ask` is called
         once, with a view in which missing indexes are empty; it must go on to its last index all the same.
         """
-        index_requests = self.index_requests(ask)
-        if index_requests.lacking:
+        requests = self.index_requests(ask)
+        if requests.lacking:
             yield
-        yield from index_requests.prepared()
+        yield from requests.prepared()
 
-    def index_requests(self, ask: Callable[[Self], object]) -> IndexRequests:
+    def index_requests(self, ask: "Callable[[View], object]") -> IndexRequests:
         """Return the indexes that a question uses; `ask` is called as in `prepared`."""
-        index_requests = IndexRequests()
-        ask(attrs.evolve(self, index_requests=index_requests))
-        return index_requests
+        requests = IndexRequests()
+        ask(RecordingView(self.workloads, self.namespaces, self.volumes, self._table, self._overlay, requests))
+        return requests
 
     def is_ready(self, needs: Needs) -> bool:
         """Return whether all these indexes exist and have few changes to catch up with."""
-        table = self._table.current
+        table = self._table
         return all(map(table.of_rows.is_ready, needs.of_rows)) and all(map(table.of_nodes.is_ready, needs.of_nodes))
 
     def counts(self, definition: Matching) -> Column:
         """Return how many pods match a selector on each node."""
-        table = self._table.current
-        if self._index_requests is not None and not table.pods.is_ready(definition):
-            whole = self._table
-            self._index_requests.lacking[definition] = lambda: whole.current.pods.prepare(definition)
-            return Column()
+        table = self._table
         return table.pods.counts(definition, len(table.slots))
 
     def totals(self, definition: Matching, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
-        table = self._table.current
-        if self._index_requests is not None and (
-            self._lacks_domains(key) or not table.pods.is_ready(definition, table.domains(key))
-        ):
-            whole = self._table
-            self._index_requests.lacking[definition, key] = lambda: _prepare_totals(whole, definition, key)
-            return Column()
+        table = self._table
         return table.pods.totals(definition, table.domains(key), len(table.slots))
 
     def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
@@ -275,23 +258,15 @@ class View:
 
         A key that no node has costs no index.
         """
-        table = self._table.current
+        table = self._table
         if key not in table.offered.labels:
-            return Column()
-        if self._index_requests is not None and (
-            self._lacks_domains(key) or not table.sums.is_ready(number_of, key, table.of_rows.log)
-        ):
-            whole = self._table
-            self._index_requests.lacking[number_of, key] = lambda: _prepare_sums(whole, number_of, key)
             return Column()
         return table.sums.totals(number_of, table.domains(key), table.of_rows.log, table.slots)
 
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
         """Yield each term of placed pods that matches a pod, with how many pods have it in each node's domain."""
-        table = self._table.current
+        table = self._table
         for term, pods_with_term in table.terms.matching(kind, pod, self.namespaces.labels(pod.namespace)):
-            if self._index_requests is not None and self._lacks_domains(term.topology_key):
-                continue
             yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
 
     def has_terms(self, *kinds: TermKind) -> bool:
@@ -306,8 +281,7 @@ class View:
 
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
-        table = self._table.current
-        return table.images.named(name, table.slot_of)
+        return self._table.images.named(name, self._table.slot_of)
 
     def with_overlay(self, overlay: Overlay) -> Self:
         """
@@ -319,64 +293,119 @@ class View:
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         """Return an index of rows under an overlay."""
-        table, whole = self._table.current, self._table
-        derived = Derived(overlaid(overlay, definition), definition, index_type, lambda: _changed(whole, overlay))
-        if self._index_requests is not None and not table.of_rows.is_ready(derived.definition):
-            self._lacks(table.of_rows, overlay.marks, Postings)
-            self._lacks(table.of_rows, definition, index_type)
-            self._index_requests.lacking[derived.definition] = lambda: _prepare_overlaid(whole, derived)
-            return index_type()
-        return cast(_Data, table.of_rows.derived(derived, table.slots))
+        table = self._table
+        return cast(_Data, table.of_rows.derived(_derived(table, overlay, definition, index_type), table.slots))
 
-    def _lacks(
-        self, indexes: Indexes[Any], definition: Callable[[Any], Any], index_type: type[Postings | Column]
-    ) -> bool:
-        """Note that an index is asked for, and return whether it is not ready."""
-        if self._index_requests is None:
+
+@attrs.define(eq=False)
+class RecordingView(View):
+    """
+    Records the indexes that a question asks for, and returns an empty one in place of each that is not ready.
+
+    Attributes:
+        requests: what was asked for; under every overlay the same.
+    """
+
+    requests: IndexRequests = attrs.field(factory=IndexRequests)
+
+    def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
+        """Record the request."""
+        return Postings() if self._lacks_of_nodes(values_of, Postings) else super().node_postings(values_of)
+
+    def node_column(self, number_of: Callable[[Node], int]) -> Column:
+        """Record the request."""
+        return Column() if self._lacks_of_nodes(number_of, Column) else super().node_column(number_of)
+
+    def postings(self, values_of: Callable[[NodeInfo], Values]) -> Postings:
+        """Record the request; `_overlaid` does it under an overlay."""
+        lacks = self._overlay is None and self._lacks_of_rows(values_of, Postings)
+        return Postings() if lacks else super().postings(values_of)
+
+    def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
+        """Record the request; `_overlaid` does it under an overlay."""
+        lacks = self._overlay is None and self._lacks_of_rows(number_of, Column)
+        return Column() if lacks else super().column(number_of)
+
+    def counts(self, definition: Matching) -> Column:
+        """Record the request."""
+        pods = self._table.pods
+        if pods.is_ready(definition):
+            return super().counts(definition)
+        self.requests.lacking[definition] = lambda: pods.prepare(definition)
+        return Column()
+
+    def totals(self, definition: Matching, key: str) -> Column:
+        """Record the request."""
+        table = self._table
+        if not self._lacks_domains(key) and table.pods.is_ready(definition, table.domains(key)):
+            return super().totals(definition, key)
+        self.requests.lacking[definition, key] = lambda: table.pods.prepare(definition, lambda: table.domains(key))
+        return Column()
+
+    def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
+        """Record the request."""
+        table = self._table
+        if key not in table.offered.labels or (
+            not self._lacks_domains(key) and table.sums.is_ready(number_of, key, table.of_rows.log)
+        ):
+            return super().sums(number_of, key)
+        self.requests.lacking[number_of, key] = lambda: table.sums.prepare(
+            number_of, lambda: table.domains(key), table.of_rows.log, table.slots
+        )
+        return Column()
+
+    def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
+        """Record the requests, and leave out the terms whose domains are not ready."""
+        table = self._table
+        for term, pods_with_term in table.terms.matching(kind, pod, self.namespaces.labels(pod.namespace)):
+            if not self._lacks_domains(term.topology_key):
+                yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
+
+    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
+        """Record the request, with the indexes that the one under the overlay derives from."""
+        table = self._table
+        derived = _derived(table, overlay, definition, index_type)
+        if table.of_rows.is_ready(derived.definition):
+            return super()._overlaid(overlay, definition, index_type)
+        self._lacks_of_rows(overlay.marks, Postings)
+        self._lacks_of_rows(definition, index_type)
+        self.requests.lacking[derived.definition] = lambda: table.of_rows.prepare_derived(derived, table.slots)
+        return index_type()
+
+    # The functions that prepare an index read the table when they are called: renumbering replaces its indexes. They
+    # keep the table and not this view, which would keep itself, and a fork, alive in a circle of references.
+
+    def _lacks_of_nodes(self, definition: Callable[[Node], Any], index_type: type[Postings | Column]) -> bool:
+        """Record the request of an index of nodes, and return whether it is not ready."""
+        table = self._table
+        self.requests.of_nodes[definition] = None
+        if table.of_nodes.is_ready(definition):
             return False
-        of_nodes = indexes is self._table.of_nodes
-        (self._index_requests.of_nodes if of_nodes else self._index_requests.of_rows)[definition] = None
-        if indexes.is_ready(definition):
+        self.requests.lacking[definition] = lambda: table.of_nodes.prepare(definition, index_type, table.nodes)
+        return True
+
+    def _lacks_of_rows(self, definition: Callable[[NodeInfo], Any], index_type: type[Postings | Column]) -> bool:
+        """Record the request of an index of rows, and return whether it is not ready."""
+        table = self._table
+        self.requests.of_rows[definition] = None
+        if table.of_rows.is_ready(definition):
             return False
-        whole = self._table
-        self._index_requests.lacking[definition] = lambda: _prepare(whole, definition, index_type, of_nodes=of_nodes)
+        self.requests.lacking[definition] = lambda: table.of_rows.prepare(definition, index_type, table.slots)
         return True
 
     def _lacks_domains(self, key: str) -> bool:
-        """Note that the index of a label's domains is asked for, and return whether it is not ready."""
-        of_nodes = self._table.of_nodes
-        return key in self._table.offered.labels and self._lacks(of_nodes, domain(key), Postings)
+        """Record the request of a label's domains, and return whether they are not ready."""
+        return key in self._table.offered.labels and self._lacks_of_nodes(domain(key), Postings)
 
 
-# What a question lacks is prepared with functions of the table: functions of the view that records it would keep the
-# view, and a fork with it, in a circle of references.
+def _derived(
+    table: NodeTable, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]
+) -> Derived[NodeInfo]:
+    """Return how an index under an overlay derives from the one without it."""
+    return Derived(overlaid(overlay, definition), definition, index_type, lambda: _changed(table, overlay))
 
 
-def _changed(whole: NodeTable, overlay: Overlay) -> NodeSet:
+def _changed(table: NodeTable, overlay: Overlay) -> NodeSet:
     """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
-    table = whole.current
     marked = table.of_rows.postings(overlay.marks, table.slots)
     return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES
-
-
-def _prepare(
-    whole: NodeTable, definition: Callable[[Any], Any], index_type: type[Postings | Column], *, of_nodes: bool
-) -> Iterator[None]:
-    table = whole.current
-    if of_nodes:
-        return table.of_nodes.prepare(definition, index_type, table.nodes)
-    return table.of_rows.prepare(definition, index_type, table.slots)
-
-
-def _prepare_overlaid(whole: NodeTable, derived: Derived[NodeInfo]) -> Iterator[None]:
-    table = whole.current
-    return table.of_rows.prepare_derived(derived, table.slots)
-
-
-def _prepare_totals(whole: NodeTable, definition: Matching, key: str) -> Iterator[None]:
-    return whole.current.pods.prepare(definition, lambda: whole.current.domains(key))
-
-
-def _prepare_sums(whole: NodeTable, number_of: Callable[[NodeInfo], int], key: str) -> Iterator[None]:
-    table = whole.current
-    return table.sums.prepare(number_of, lambda: whole.current.domains(key), table.of_rows.log, table.slots)

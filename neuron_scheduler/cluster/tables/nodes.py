@@ -3,8 +3,8 @@ The table of nodes: a row for each, in a slot, with the indexes and the other ta
 
 Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
 are given in that order, except to *latecomers*, which arrive after a younger node: nodes that are launched together are
-created in the same second and arrive in any order. Too many latecomers or holes make the numbering stale: the next
-reader renumbers the table, which drops all indexes. So slots and node sets must not outlive an `await`.
+created in the same second and arrive in any order. With too many latecomers or holes, the next node that comes or goes
+has the table renumbered, which drops all indexes. So slots and node sets must not outlive an `await`.
 
 Pods whose node does not exist (yet, or any more) are kept in *headless* rows, which have a name but no slot.
 """
@@ -108,7 +108,6 @@ class NodeTable:
         demand: the sizes of the pods with Neuron.
         images: the images that the nodes have pulled.
         offered: the labels and resources that some node has.
-        stale: too many slots are out of order or empty; `current` renumbers them.
     """
 
     slots: list[NodeInfo | None] = attrs.field(factory=list)
@@ -129,14 +128,6 @@ class NodeTable:
     _late: NodeSet = NO_NODES
     _newest: _Age | None = None  # without the latecomers
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
-    stale: bool = False
-
-    @property
-    def current(self) -> Self:
-        """The table itself, renumbered first if it is stale; read slots only from this."""
-        if self.stale:
-            self._renumber()
-        return self
 
     def row(self, slot: Slot) -> NodeInfo:
         """Return the row in a live slot."""
@@ -184,6 +175,7 @@ class NodeTable:
             self._vacate(slot)
         self._headless.pop(name, None)
         self._insert(node_info)
+        self._keep_order()
 
     def put_pod(self, node_info: NodeInfo, uid: str) -> None:
         """Replace a row in which one pod was added, removed or changed, whether its node exists or not."""
@@ -212,6 +204,7 @@ class NodeTable:
         self._vacate(slot)
         if node_info.pod_infos:
             self._headless[name] = attrs.evolve(node_info, nominations=(), set_aside=None)
+        self._keep_order()
 
     def replace(self, slot: Slot, node_info: NodeInfo | None) -> None:
         """Replace the row in a slot, and update everything that depends on it."""
@@ -240,8 +233,6 @@ class NodeTable:
 
         The slot stays empty afterwards and is used again the next time, so that questions do not leave holes behind.
         """
-        if self.stale:
-            self._renumber()
         name, newest = node_info.node.name, self._newest
         if name in self.slot_of or (newest is not None and _age(node_info) <= newest):
             raise ValueError(f"cannot add {name!r} for a question: it exists, or another node is younger")
@@ -257,8 +248,6 @@ class NodeTable:
 
     def fork(self) -> Self:
         """Return an independent copy; it shares rows and integers and copies lists of references."""
-        if self.stale:
-            self._renumber()
         return type(self)(
             slots=list(self.slots),
             nodes=list(self.nodes),
@@ -285,7 +274,6 @@ class NodeTable:
         else:
             insort(self._latecomers, (age, slot))
             self._late |= 1 << slot
-            self.stale |= len(self._latecomers) > _MOST_LATECOMERS
         self.slots.append(None)
         self.nodes.append(None)
         self.slot_of[node_info.node.name] = slot
@@ -299,8 +287,6 @@ class NodeTable:
             self._late ^= 1 << slot
             self._latecomers.remove((_age(self.row(slot)), slot))
         self.replace(slot, None)
-        holes = len(self.slots) - len(self.slot_of)
-        self.stale |= holes > len(self.slot_of) + _MOST_HOLES
 
     def _move_set_aside(self, slot: Slot, node_info: NodeInfo | None) -> None:
         """Update the set of nodes that are set aside."""
@@ -341,6 +327,12 @@ class NodeTable:
             self.pods.remove(old.pod.uid)
         self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
 
+    def _keep_order(self) -> None:
+        """Renumber the table if too many slots are out of order or empty."""
+        holes = len(self.slots) - len(self.slot_of)
+        if holes > len(self.slot_of) + _MOST_HOLES or len(self._latecomers) > _MOST_LATECOMERS:
+            self._renumber()
+
     def _renumber(self) -> None:
         slots = sorted(self.slot_of.values(), key=lambda slot: _age(self.row(slot)))
         rows = [self.row(slot) for slot in slots]
@@ -359,7 +351,6 @@ class NodeTable:
         self.of_nodes = self.of_nodes.emptied()
         self.of_rows.log.skip()  # sums, also those that are being prepared, are of the old slots
         self.of_rows = self.of_rows.emptied()
-        self.stale = False
 
 
 def _same_demand(before: Pod, after: Pod) -> bool:
