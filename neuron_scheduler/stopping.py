@@ -1,25 +1,22 @@
 """
-Requests to stop: SIGTERM and SIGINT, handled from the first import until the interpreter ends; also Ctrl-C of a person.
+Requests to stop: SIGTERM and SIGINT, handled from the first import until the interpreter ends.
 
 The event loop handles signals only while it runs. Before and after that a signal kills the process: it would exit with
 143, and might not release the Lease. Python's handlers also run while one step blocks the event loop. Before the
 scheduler listens there is no Lease yet, and the process ends at once with 0; after the scheduler has ended, a signal
-does not change the exit code. `app` knows how to stop; a command of a person ends in `interruptible`. Imports little,
-so that nothing slow comes before `install`.
+does not change the exit code. `app` knows how to stop. Imports little, so that nothing slow comes before `install`.
 """
 
 import os
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import asyncio
-
-    import anyio
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -76,26 +73,3 @@ def _ignore() -> None:
 
 REQUESTS: Final = StopRequests()
 """The requests to this process."""
-
-
-@asynccontextmanager
-async def interruptible() -> AsyncIterator[None]:
-    """
-    Cancel the block when a signal comes, and go on after it: connections are closed and a screen is given back.
-
-    Errors of the block leave it in an ExceptionGroup.
-    """
-    import anyio
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_cancel_on_signal, tasks.cancel_scope)
-        yield
-        tasks.cancel_scope.cancel()
-
-
-async def _cancel_on_signal(scope: "anyio.CancelScope") -> None:
-    import anyio
-
-    with anyio.open_signal_receiver(*SIGNALS) as signals:
-        async for _ in signals:
-            scope.cancel()

@@ -88,7 +88,7 @@ MAY_IMPORT: Final = {
         "wiring",
     },
     "commands.check.subjects": MODEL | {"neuron"} | CLUSTER,
-    "commands.check": MODEL | LEAVES | KUBE | {"capture", "commands.check.subjects"},
+    "commands.check": MODEL | LEAVES | KUBE | {"capture", "commands", "commands.check.subjects"},
     "cli": {"commands", "commands.check", "settings"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},

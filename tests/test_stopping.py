@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from neuron_scheduler.stopping import SIGNALS, StopRequests, interruptible
+from neuron_scheduler.stopping import SIGNALS, StopRequests
 from tests.end_to_end.process import ROOT
 from tests.support.patience import PATIENCE
 
@@ -94,19 +94,3 @@ async def test_a_real_signal_wakes_the_event_loop() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-async def test_a_signal_ends_the_block(number: signal.Signals) -> None:
-    """The work is cancelled, its end is awaited, and the command goes on after the block."""
-    steps = []
-    with anyio.fail_after(PATIENCE):
-        async with interruptible():
-            try:
-                await anyio.wait_all_tasks_blocked()  # the signal's receiver is open
-                os.kill(os.getpid(), number)
-                await anyio.sleep_forever()
-            finally:
-                steps.append("closed")
-        steps.append("after")
-    assert steps == ["closed", "after"]

@@ -40,14 +40,22 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     add("--certificate-authority", metavar="FILE", default="", help="whom to trust as the scheduler at --ask")
     add("--insecure-skip-tls-verify", action="store_true", help="with --ask: trust any server; others can then read")
     add("--config", metavar="FILE", default="", help="the scheduler's configuration file (default: its defaults)")
-    _add_connection(parser.add_argument_group("kubectl's own flags"))
+    add_connection(parser)
 
 
-def _add_connection(group: "argparse._ArgumentGroup") -> None:
-    add = group.add_argument
+def add_connection(parser: argparse.ArgumentParser, *servers: str) -> None:
+    """Declare kubectl's flags for the connection to an API server; `servers` are more names of `--server`."""
+    add = parser.add_argument_group("kubectl's own flags").add_argument
     add("--kubeconfig", metavar="FILE", default="", help="default: $KUBECONFIG or ~/.kube/config; in a pod its account")
     add("--context", metavar="NAME", default="", help="of the kubeconfig")
-    add("-s", "--server", metavar="URL", default="", help="address of the API server, in place of the kubeconfig's")
+    add(
+        "-s",
+        "--server",
+        *servers,
+        metavar="URL",
+        default="",
+        help="address of the API server, in place of the kubeconfig's",
+    )
     add("--token", metavar="TOKEN", default="", help="bearer token, in place of the kubeconfig's user")
     add("--as", dest="impersonate", metavar="NAME", default="", help="the user to act as")
     add("--as-group", metavar="NAME", action="append", default=[], help="a group to act as; may be repeated")

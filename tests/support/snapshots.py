@@ -1,5 +1,6 @@
 """Snapshots of clusters for `check`: a healthy one with everything installed, and one before the installation."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -7,8 +8,14 @@ import attrs
 import yaml
 
 from neuron_scheduler import __version__
+from neuron_scheduler.capture.collection import Collection
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenContainer, SeenWorkload, Snapshot, Specs
+from neuron_scheduler.kube.objects.base import Decoded, Resource
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import PodGroupObject
 from tests.support.builders import node, pod
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
@@ -87,6 +94,20 @@ def plugin(**fields: Any) -> SeenWorkload:
     return SeenWorkload("neuron-device-plugin-daemonset", **{**standard, **fields})
 
 
+def collected(
+    snapshot: Snapshot, *, members: Sequence[Pod] = (), pod_groups: Sequence[PodGroupObject] = ()
+) -> Snapshot:
+    """Return a snapshot with the cluster that is made of its nodes and pods, of members of groups, and of PodGroups."""
+    collection = Collection(source=snapshot.source, taken=snapshot.taken)
+    objects: dict[Resource[Any], Iterable[Any]] = {NODES: snapshot.nodes, PODS: [*snapshot.pods, *members]}
+    for resource, values in objects.items():
+        for value in values:
+            collection.add(resource, Decoded(getattr(value, "key", value.name), value.uid, "", value))
+    for each in pod_groups:
+        collection.add(POD_GROUPS[-1], Decoded(str(each.group.key), each.uid, "", each))
+    return attrs.evolve(snapshot, cluster=collection.capture().cluster)
+
+
 BEFORE: Final = Snapshot(
     server="https://10.0.0.1:443",
     source="kubeconfig test",
@@ -102,22 +123,24 @@ BEFORE: Final = Snapshot(
 )
 """Nodes and the device plugin, and nothing installed."""
 
-HEALTHY: Final = attrs.evolve(
-    BEFORE,
-    pods=(
-        ours("a", devices=4, on="trn1-a", ids=range(4)),
-        ours("b", devices=2, on="inf2-a", ids=(0, 1)),
-        ours("waits", devices=16),
-    ),
-    deployments=(deployment(),),
-    lease=Lease("my-scheduler-5f6d-x2x9_0a1b", duration=15, age=2.0),
-    policies=policies(),
-    policy_bindings=policies("ValidatingAdmissionPolicyBinding"),
-    rights={"list pods": True, "create pods/binding": True},
+HEALTHY: Final = collected(
+    attrs.evolve(
+        BEFORE,
+        pods=(
+            ours("a", devices=4, on="trn1-a", ids=range(4)),
+            ours("b", devices=2, on="inf2-a", ids=(0, 1)),
+            ours("waits", devices=16),
+        ),
+        deployments=(deployment(),),
+        lease=Lease("my-scheduler-5f6d-x2x9_0a1b", duration=15, age=2.0),
+        policies=policies(),
+        policy_bindings=policies("ValidatingAdmissionPolicyBinding"),
+        rights={"list pods": True, "create pods/binding": True},
+    )
 )
 """Everything is installed and well."""
 
 
-def sick(**changes: Any) -> Snapshot:
-    """Return the healthy cluster with some parts changed."""
-    return attrs.evolve(HEALTHY, **changes)
+def sick(*, members: Sequence[Pod] = (), pod_groups: Sequence[PodGroupObject] = (), **changes: Any) -> Snapshot:
+    """Return the healthy cluster with some parts changed, with members of groups and with PodGroups."""
+    return collected(attrs.evolve(HEALTHY, **changes), members=members, pod_groups=pod_groups)

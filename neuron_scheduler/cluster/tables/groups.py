@@ -82,6 +82,9 @@ class Groups:
             if not members.pods:
                 del self._members[group.key]
 
+    def __iter__(self) -> Iterator[GroupKey]:
+        return iter(self._members)
+
     def members(self, key: GroupKey) -> Mapping[str, Pod]:
         """Return the members of a group by uid."""
         return self._members.get(key, _NOBODY).pods

@@ -1,8 +1,8 @@
 """
 The objects that `check` lists: where they are, and what is kept of each.
 
-Nodes and pods are read as the scheduler reads them (`kube.objects`), so that both see the same. An object that no
-subject looks at counts as gone.
+Nodes and pods are read as the scheduler reads them (`kube.objects`), so that both see the same. Of the other kinds an
+object that no subject looks at counts as gone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,10 +14,8 @@ from neuron_scheduler.commands.check.subjects import known
 from neuron_scheduler.commands.check.subjects.snapshot import SeenContainer, SeenWorkload
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import NO_LABELS
 
 T = TypeVar("T")
@@ -108,21 +106,16 @@ def _seen_pod(struct: _Pod) -> tuple[Pod, bool] | None:
     return None if pod is None else (pod, not names.isdisjoint(known.PINS))
 
 
+PODS_WITH_ENV: Final = Resource(
+    path=PODS.path, kind=PODS.kind, shape=_Pod, read=_seen_pod, order=str, params=PODS.params
+)
 DEPLOYMENTS: Final = _listed("Deployment", "/apis/apps/v1/deployments", _deployment)
 LISTED: Final[Mapping[str, Resource[Any]]] = {
-    "nodes": NODES,
-    "pods": Resource(path=PODS.path, kind=PODS.kind, shape=_Pod, read=_seen_pod, order=str, params=PODS.params),
-    "deployments": DEPLOYMENTS,
     "daemon_sets": _listed("DaemonSet", "/apis/apps/v1/daemonsets", _daemon_set),
     "policies": _listed(_POLICY, f"{_ADMISSION}/validatingadmissionpolicies", _policy),
     "policy_bindings": _listed(f"{_POLICY}Binding", f"{_ADMISSION}/validatingadmissionpolicybindings", _policy),
 }
 """By the field of the snapshot."""
-
-
-def asks(pod: Pod) -> bool:
-    """Return whether a pod asks for Neuron; one that asks the autoscaler for a machine is for no scheduler."""
-    return pod.namespace != known.CAPACITY and any(pod.requests.get(name) for name in NEURON_NAMES)
 
 
 def configured(workload: SeenWorkload, config_maps: Iterable[Mapping[str, str]]) -> SeenWorkload:

@@ -2,14 +2,14 @@
 Reads a cluster once into a `Snapshot`: a LIST in pages for each kind, and reviews of our ServiceAccount's rights.
 
 A request that is refused or fails becomes `Unread`, and the rest is still read. A kind that the API server does not
-serve has no objects. It writes nothing: a review creates no object. What asking the autoscaler for machines needs is
-read only where a profile asks: what is not used needs no right of the person who checks.
+serve has no objects. It writes nothing: a review creates no object. Nodes, pods and groups are collected as for the
+other commands (`capture`). What asking the autoscaler for machines needs is read only where a profile asks: what is not
+used needs no right of the person who checks.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -17,13 +17,14 @@ import attrs
 import msgspec
 
 from neuron_scheduler import __version__
+from neuron_scheduler.capture.collection import Collection
 from neuron_scheduler.capture.live import listed
 from neuron_scheduler.commands.check import kinds
 from neuron_scheduler.commands.check.subjects import known
-from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread, asks
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
-from neuron_scheduler.kube.objects.base import Malformed, Resource
+from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, WORKLOADS
@@ -57,21 +58,24 @@ class Reader:
     Reads one cluster.
 
     Attributes:
-        source: where the address of the API server comes from.
+        client: for one API server.
         namespace: where the scheduler is, or will be, installed.
         names: scheduler names that the user has given; empty for those of the installation.
         now: seconds since the epoch, for the ages of the Lease and of pods.
     """
 
     client: Client
-    server: str
-    source: str
     namespace: str = "kube-system"
     names: tuple[str, ...] = ()
     lease_name: str = "my-scheduler"
     now: Callable[[], float] = time.time
+    _collection: Collection = attrs.field(
+        default=attrs.Factory(lambda self: Collection(source=self.client.connection.source, taken=self.now()), True),
+        init=False,
+    )
     _optional: list[Resource[PodGroupObject]] = attrs.field(factory=list, init=False)
     _malformed: list[Malformed] = attrs.field(factory=list, init=False)
+    _pinned: list[str] = attrs.field(factory=list, init=False)
 
     async def read(self) -> Snapshot:
         """
@@ -81,9 +85,11 @@ class Reader:
             UnreachableError: there is no API server at that address.
             ConfigurationError: it does not know who we are.
         """
-        version = await self._version()
+        version, connection, collection = await self._version(), self.client.connection, self._collection
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
             **{name: partial(self._list, resource) for name, resource in kinds.LISTED.items()},
+            "nodes": partial(self._collected, NODES),
+            "pods": self._pods,
             "deployments": self._deployments,
             "pod_groups": self._pod_groups,
             "lease": partial(attempt, "get leases.coordination.k8s.io", self._lease, None),
@@ -96,24 +102,20 @@ class Reader:
         async with anyio.create_task_group() as tasks:
             for name, read in reads.items():
                 tasks.start_soon(keep, name, read)
-        if not isinstance(found["pods"], Unread):
-            seen, asking = found["pods"], [each for each in found["pods"] if kinds.asks(each[0])]
-            found["members"] = tuple(pod for pod, _ in seen if pod.group is not None and not pod.terminating)
-            found["pods"] = tuple(pod for pod, _ in asking)
-            found["pinned"] = tuple(pod.key for pod, pinned in asking if pinned)
         for name in ("policies", "policy_bindings"):
             found[name] = found[name] if isinstance(found[name], Unread) else dict(found[name])
         so_far = Snapshot(
-            server=self.server,
-            source=self.source,
+            server=connection.server,
+            source=connection.source,
             version=version,
             namespace=self.namespace,
             lease_name=self.lease_name,
             given_names=self.names,
             program_version=__version__,
-            taken=self.now(),
+            taken=collection.taken,
+            pinned=tuple(self._pinned),
+            cluster=collection.capture().cluster,
             malformed=tuple(sorted(f"{each.kind} {each.key}: {each.reason}" for each in self._malformed)),
-            unreadable_pods=tuple(_unreadable(each) for each in self._malformed if each.kind == PODS.kind),
             **found,
         )
         return attrs.evolve(so_far, rights=await self._rights(so_far), lacking=await self._lacking(so_far))
@@ -142,20 +144,43 @@ class Reader:
 
     # Lists
 
-    async def _list(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
-        """Return the objects of a kind; those that cannot be read are kept apart."""
+    async def _listed(self, resource: Resource[T]) -> list[Decoded[T]] | Unread:
+        """Return what is listed of a kind, and remember what of it cannot be read."""
         name = f"{resource.name}.{resource.group}" if resource.group else resource.name
-        found = await attempt(f"list {name}", partial(listed, self.client, resource), ())
-        if isinstance(found, Unread):
-            return found
-        values = [decoded.value for decoded in found]
-        self._malformed.extend(value for value in values if isinstance(value, Malformed))
-        return tuple(value for value in values if value is not None and not isinstance(value, Malformed))
+        found = await attempt(f"list {name}", partial(listed, self.client, resource), list[Decoded[T]]())
+        self._malformed.extend(decoded.value for decoded in found if isinstance(decoded.value, Malformed))
+        return found
 
-    async def _pod_groups(self) -> tuple[PodGroupObject, ...] | Unread:
+    async def _list(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
+        """Return the objects of a kind that can be read."""
+        found = await self._listed(resource)
+        return found if isinstance(found, Unread) else _readable(found)
+
+    async def _collected(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
+        """Return the same of a kind that the scheduler watches, and collect all that is listed of it."""
+        found = await self._listed(resource)
+        for decoded in found:
+            self._collection.add(resource, decoded)
+        return found if isinstance(found, Unread) else _readable(found)
+
+    async def _pods(self) -> tuple[Pod, ...] | Unread:
+        """Return the pods that ask for Neuron; they are collected, and so are members of groups."""
+        found = await self._listed(kinds.PODS_WITH_ENV)
+        asking: list[Pod] = []
+        for decoded in found:
+            pod, is_pinned = decoded.value if isinstance(decoded.value, tuple) else (decoded.value, False)
+            if isinstance(pod, Pod) and asks(pod):
+                asking.append(pod)
+                self._pinned.extend([pod.key] if is_pinned else ())
+            elif isinstance(pod, Pod) and pod.group is None:
+                continue
+            self._collection.add(PODS, Decoded(decoded.key, decoded.uid, decoded.resource_version, pod))
+        return found if isinstance(found, Unread) else tuple(asking)
+
+    async def _pod_groups(self) -> Unread | None:
         self._optional.extend(await served_pod_groups(self.client))
-        lists = [await self._list(resource) for resource in self._optional]
-        return next((each for each in lists if isinstance(each, Unread)), tuple(chain(*lists)))
+        lists = [await self._collected(resource) for resource in self._optional]
+        return next((each for each in lists if isinstance(each, Unread)), None)
 
     async def _deployments(self) -> tuple[SeenWorkload, ...] | Unread:
         """Return the Deployments of schedulers, with what their ConfigMaps say."""
@@ -238,11 +263,9 @@ class Reader:
         return (*lacking, *(f"the right to {right}" for right, allowed in rights.items() if not allowed))
 
 
-def _unreadable(malformed: Malformed) -> Pod:
-    """Return what is known of a pod that cannot be read: it is an unknown holder on its node."""
-    namespace, _, name = malformed.key.partition("/")
-    uid = malformed.uid or malformed.key
-    return Pod(uid=uid, namespace=namespace, name=name, node_name=malformed.node_name)
+def _readable(found: Iterable[Decoded[T]]) -> tuple[T, ...]:
+    values = (decoded.value for decoded in found)
+    return tuple(value for value in values if value is not None and not isinstance(value, Malformed))
 
 
 class _Version(msgspec.Struct, rename="camel"):

@@ -96,6 +96,14 @@ def test_other_names_and_another_context(run: Run, tmp_path: Path) -> None:
     assert "/apis/coordination.k8s.io/v1/namespaces/mine/leases/my-scheduler" in server.requests
 
 
+@pytest.mark.parametrize("flag", ["--master", "--server", "-s"])
+def test_another_address(run: Run, flag: str, tmp_path: Path) -> None:
+    """It takes the place of the kubeconfig's, under both of its names."""
+    with beside(listing(default=403)) as other, beside(listing(lists={NODES: [trn1("a")]})) as server:
+        _, out, _ = run("--kubeconfig", config(tmp_path, other), flag, server.url)
+    assert "trn1.32xlarge: 1 node" in out
+
+
 async def test_a_reader_that_stops_early(tmp_path: Path) -> None:
     """`check | true` ends without a traceback, with the exit code of the check."""
     async with listing(lists={NODES: [trn1("n")], "/apis/apps/v1/daemonsets": [plugin()]}) as server:
@@ -133,7 +141,7 @@ def test_nobody_answers(run: Run, tmp_path: Path) -> None:
             ["--kubeconfig=KUBECONFIG", "--context=nowhere"],
             "Expected object with name nowhere in KUBECONFIG/contexts list",
         ),
-        (["-o", "yaml"], "--output/-o: invalid choice: 'yaml'"),
+        (["-o", "yaml"], "-o/--output: invalid choice: 'yaml'"),
         (["--kubeconfg=x"], "unknown flag --kubeconfg; did you mean --kubeconfig?"),
     ],
     ids=["no file", "no context", "no format", "no flag"],

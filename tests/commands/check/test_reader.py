@@ -11,6 +11,7 @@ from neuron_scheduler.commands.check.reader import WATCHED, Reader
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.model.pod_group import Dialect, GroupKey
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.errors import ConfigurationError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -34,7 +35,7 @@ CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 async def read(server: ListingServer, **options: Any) -> Snapshot:
     """Read the server's objects."""
     async with Client(connection=Connection(server.url, "a test")) as client:
-        return await Reader(client=client, server=server.url, source="a test", **options).read()
+        return await Reader(client=client, **options).read()
 
 
 async def test_the_watched_kinds_are_those_of_the_process() -> None:
@@ -83,9 +84,12 @@ async def test_nodes_and_pods() -> None:
     assert [node.name for node in snapshot.nodes if "cannot be read" in node.refusal] == ["odd"]
     assert [pod.key for pod in snapshot.pods] == ["default/ours"]
     assert snapshot.pinned == ("default/ours",)
-    assert [pod.key for pod in snapshot.members] == ["default/launcher"]
+    groups = snapshot.cluster.groups
+    assert [pod.key for key in groups for pod in groups.members(key).values()] == ["default/launcher"]
     assert snapshot.taken == 1795341607.0
-    assert [pod.key for pod in snapshot.unreadable_pods] == ["default/odd"]
+    unreadable = snapshot.cluster.pod_info("uid-odd")
+    assert unreadable is not None
+    assert (unreadable.unreadable, unreadable.pod.key) == (True, "default/odd")
     assert [text.partition(": ")[0] for text in snapshot.malformed] == ["Pod default/odd"]
     assert snapshot.lease == Lease("my-scheduler-5f6d-x_0a1b", 15, 7.0)
     assert [snapshot.cluster.node_of(uid) for uid in ("uid-ours", "uid-odd")] == ["n", "n"]
@@ -172,7 +176,7 @@ async def test_pod_groups_where_they_are_served() -> None:
     assert isinstance(snapshot.rights, dict)
     lacking = [right for right, allowed in snapshot.rights.items() if not allowed]
     assert lacking == ["watch podgroups.scheduling.x-k8s.io"]
-    assert [each.group.least for each in snapshot.pod_groups] == [3]
+    assert snapshot.cluster.groups.group(GroupKey(Dialect.COSCHEDULING, "ml", "train")).least == 3
 
 
 async def test_nothing_is_read_of_asking_where_nobody_asks() -> None:

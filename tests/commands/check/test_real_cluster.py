@@ -113,7 +113,7 @@ async def check(plane: ControlPlane, token: str = "") -> Report:
     plane.kubeconfig(kubeconfig, token=token or ADMIN.token)
     connection = await auth.load(str(kubeconfig))
     async with Client(connection=connection) as client:
-        return report_on(await Reader(client=client, server=connection.server, source=connection.source).read())
+        return report_on(await Reader(client=client).read())
 
 
 def findings(report: Report) -> dict[str, Finding]:

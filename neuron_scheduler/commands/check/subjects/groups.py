@@ -5,7 +5,7 @@ Only groups with members that wait are looked at. Members count whoever schedule
 as a launcher.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from neuron_scheduler.cluster.index.labels import domain_of
@@ -22,16 +22,10 @@ LONG: Final = 600.0
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what is wrong with some groups, each kind of fault with the groups that have it."""
-    groups, keys, foreign = Groups(), set[GroupKey](), set[str]()
-    for each in snapshot.pod_groups:
-        groups.declare(each.group)
-    for pod in snapshot.members:
-        if pod.group is not None:
-            groups.put(pod)
-            keys.add(pod.group.key)
-            if pod.scheduler_name == DEFAULT_SCHEDULER and not pod.node_name:
-                foreign.add(str(pod.group.key))
-    ours = [key for key in sorted(keys, key=str) if _wait(snapshot, groups.members(key).values())]
+    groups = snapshot.cluster.groups
+    waiting = [(key, _waits_for(groups, key)) for key in sorted(groups, key=str)]
+    foreign = [str(key) for key, names in waiting if DEFAULT_SCHEDULER in names]
+    ours = [key for key, names in waiting if names & {*snapshot.scheduler_names} - {DEFAULT_SCHEDULER}]
     faults = [*_faults(snapshot, {groups.group(key): [*groups.members(key).values()] for key in ours})]
     yield from faults
     if foreign and any(deployment.extends_default for deployment in snapshot.ours):
@@ -41,15 +35,15 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             " together",
             advice="kube-scheduler does so only with a plugin or feature of its own; or set schedulerName:"
             " my-scheduler in their templates, if that scheduler runs beside it",
-            objects=sorted(foreign),
+            objects=foreign,
         )
     if ours and not faults:
         yield ok("groups", f"{counted(len(ours), 'group of pods waits', 'groups of pods wait')} as they should")
 
 
-def _wait(snapshot: Snapshot, members: Iterable[Pod]) -> bool:
-    names = {*snapshot.scheduler_names} - {DEFAULT_SCHEDULER}
-    return any(pod.scheduler_name in names and not pod.node_name for pod in members)
+def _waits_for(groups: Groups, key: GroupKey) -> set[str]:
+    """Return the schedulers from which members of a group wait for a node."""
+    return {pod.scheduler_name for pod in groups.members(key).values() if not pod.node_name}
 
 
 def _faults(snapshot: Snapshot, groups: Mapping[PodGroup, Sequence[Pod]]) -> Iterator[Finding]:

@@ -11,10 +11,10 @@ from typing import Any, Final, Never
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commands.check.subjects.known import OUR_NAME, username
+from neuron_scheduler.commands.check.subjects.known import CAPACITY, OUR_NAME, username
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import PodGroupObject
+from neuron_scheduler.model.resources import NEURON_NAMES
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MODES: Final = ("run", "extender")
@@ -125,6 +125,11 @@ class Lease:
         return self.holder.rpartition("_")[0] or self.holder
 
 
+def asks(pod: Pod) -> bool:
+    """Return whether a pod asks for Neuron; one that asks the autoscaler for a machine is for no scheduler."""
+    return pod.namespace != CAPACITY and any(pod.requests.get(name) for name in NEURON_NAMES)
+
+
 Specs = Mapping[str, Mapping[str, Any]]
 """The `spec` of each admission policy, or binding, by its name."""
 
@@ -140,11 +145,10 @@ class Snapshot:
         namespace: where the scheduler is, or will be, installed.
         lease_name: of the Lease in that namespace.
         given_names: scheduler names that the user has given; empty for those of the installation.
-        pods: all that ask for Neuron and have not ended, but no placeholders.
+        pods: those that `ask`, and have not ended.
         pinned: the keys of those of them that set one of `known.PINS` themselves.
-        members: pods that are in a group and are not being deleted, whatever they ask for.
-        pod_groups: of all kinds that are served.
-        unreadable_pods: of which only names, uid and node are known; they may ask for Neuron.
+        cluster: the nodes with these pods, the unreadable ones, and all members of groups, as the scheduler has them.
+        pod_groups: Unread if what PodGroups say of their groups is not known.
         deployments: those of schedulers, in all namespaces.
         daemon_sets: those of the device plugin, in all namespaces.
         malformed: objects that cannot be read, other than nodes, with the reason.
@@ -163,9 +167,8 @@ class Snapshot:
     nodes: tuple[Node, ...] | Unread = ()
     pods: tuple[Pod, ...] | Unread = ()
     pinned: tuple[str, ...] = ()
-    members: tuple[Pod, ...] = ()
-    pod_groups: tuple[PodGroupObject, ...] | Unread = ()
-    unreadable_pods: tuple[Pod, ...] = ()
+    cluster: Cluster = attrs.field(factory=Cluster)
+    pod_groups: Unread | None = None
     deployments: tuple[SeenWorkload, ...] | Unread = ()
     daemon_sets: tuple[SeenWorkload, ...] | Unread = ()
     lease: Lease | Unread | None = None
@@ -175,20 +178,6 @@ class Snapshot:
     taken: float = 0.0
     rights: Mapping[str, bool] | Unread = attrs.field(factory=dict)
     lacking: tuple[str, ...] | Unread | None = None
-
-    @cached_property
-    def cluster(self) -> Cluster:
-        """The nodes with what their pods hold, as the scheduler itself computes it."""
-        cluster = Cluster()
-        for node in self.nodes:
-            cluster.put_node(node)
-        for pod in self.pods:
-            if pod.node_name:
-                cluster.put_pod(pod)
-        for pod in self.unreadable_pods:
-            if pod.node_name:
-                cluster.put_unreadable_pod(pod)
-        return cluster
 
     @cached_property
     def ours(self) -> tuple[SeenWorkload, ...]:
