@@ -23,7 +23,8 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain
+from neuron_scheduler.scheduling.cycle.refusals import first_reasons
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.telemetry import logs
 
 MOST_NAMED: Final = 100  # nodes of a cluster, or of a question, in which the lines name all of them
@@ -63,7 +64,7 @@ def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> 
     """
     if not _filters.enabled or pod.neuron is None:
         return
-    fitting, failed = explain(cluster, pod, profile)
+    fitting, failed = first_reasons(cluster, pod, profile)
     view = cluster.view
     if view.node_count > MOST_NAMED:
         counts = {reason: nodes.bit_count() for reason, nodes in failed.items()}

@@ -33,21 +33,19 @@ from neuron_scheduler.model.wording import clipped, few_names
 from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.cycle.filters import kept_for_others
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import (
-    Decision,
-    NoNode,
+from neuron_scheduler.scheduling.cycle.refusals import (
     cause_of,
-    decide_on,
-    diagnosis,
+    cause_of_pod,
+    kept_for_others,
     refusal_of_pod,
     refusals,
-    select_node,
+    refusals_on,
     stage,
 )
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, fit_error, select_node
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
@@ -88,27 +86,23 @@ def _of_pending_pod(
         result = select_node(fork, pod, profile)
     else:
         result = (yield from with_its_group(fork.fork(), pod, profile))[pod.uid]
-    live, nodes, notes = fork.view.live, fork.view.node_count, tuple(notes_on(pod, profile))
+    nodes, notes = fork.view.node_count, tuple(notes_on(pod, profile))
     yield
+    fork.clear_nomination(pod.uid)
+    pod_refusal, known = (result.pod_refusal, result.too_late) if isinstance(result, NoNode) else (None, ())
+    if pod_refusal is not None:
+        groups = tuple(_of_all_nodes(fork, pod_refusal))
+    else:
+        groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile, known), among=fork.view.live)
     if isinstance(result, Waits):
-        fork.clear_nomination(pod.uid)
-        groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile), among=live)
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups)
         answer = attrs.evolve(answer, notes=(*notes, ALONE))
     elif isinstance(result, Decision):
-        fork.clear_nomination(pod.uid)
-        groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile), among=live)
         answer = Explanation(summary_of(pod), Verdict.FITS, _fits(pod, result), nodes=nodes, groups=groups, notes=notes)
         answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
     else:
-        diagnosed = diagnosis(fork, pod, profile, result)
-        error = diagnosed.fit_error
-        fork.clear_nomination(pod.uid)
+        error = fit_error(fork, pod, profile, result)
         yield
-        if result.pod_refusal is not None:
-            groups = tuple(_of_all_nodes(fork, result.pod_refusal, error.cause))
-        else:
-            groups = yield from groups_of(fork, pod, profile, diagnosed.refusals, among=live)
         suggested, more = yield from changes(fork, pod, profile, refused=error, budgets=budgets)
         answer = Explanation(summary_of(pod), Verdict.WAITS, error.text, error.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, *more))
@@ -120,10 +114,11 @@ def _fits(pod: Pod, decision: Decision) -> str:
     return f"{pod.key} fits now: it would be assigned to {decision.node_name}{ids_text(decision.ids, pod)}."
 
 
-def _of_all_nodes(cluster: Cluster, refusal: PodRefusal, cause: Cause) -> Iterator[NodeGroup]:
+def _of_all_nodes(cluster: Cluster, refusal: PodRefusal) -> Iterator[NodeGroup]:
     """Yield the group of a pod that is refused whatever the nodes are: all of them."""
     names = tuple(node_info.node.name for node_info in islice(cluster.view.rows(), MOST_NAMED))
     if names:
+        cause = cause_of_pod(refusal)
         yield NodeGroup(cluster.view.node_count, names, plugin=refusal.plugin, reason=refusal.reason, cause=cause)
 
 
@@ -199,10 +194,12 @@ def _of_one_node(
         message = f"{name} takes it{ids_text(decision.ids, pod)}."
         answer = Explanation(summary_of(pod), Verdict.FITS, message, node_name=name, ids=decision.ids)
     else:
-        refusals = [] if refusal_of_pod(fork.view, pod, profile) else all_refusals(fork, slot, pod, profile)
-        for refusal in refusals:
+        found: list[Refusal] = []
+        if refusal_of_pod(fork.view, pod, profile) is None:
+            found = refusals_on(fork, slot, pod, profile, every_filter=True)
+        for refusal in found:
             by_plugin.setdefault(refusal.plugin, []).append(refusal)
-        reasons = dict.fromkeys([refusal.reason.removesuffix(".") for refusal in refusals] or decision)
+        reasons = dict.fromkeys([refusal.reason.removesuffix(".") for refusal in found] or decision)
         message = f"{name} does not take it: {'; '.join(reasons)}."
         answer = Explanation(summary_of(pod), Verdict.WAITS, message, node_name=bound_to)
     groups: list[NodeGroup] = []
@@ -270,7 +267,7 @@ _Figures = tuple[str, tuple[str, ...]]
 
 
 def groups_of(
-    cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Refusal], *, among: NodeSet
+    cluster: Cluster, pod: Pod, profile: Profile, found: Sequence[Refusal], *, among: NodeSet
 ) -> Generator[None, None, tuple[NodeGroup, ...]]:
     """
     Return the groups, the most promising first; yields when other tasks may run.
@@ -279,11 +276,11 @@ def groups_of(
         cluster: one that nobody changes; the pod has no nomination there.
         pod: whom the groups take or refuse.
         profile: whose filters.
-        refusals: all of them.
+        found: all of their refusals.
         among: which nodes.
     """
     size = among.bit_length()
-    named = [(attrs.evolve(each, nodes=NO_NODES), membership(each.nodes & among, size)) for each in refusals]
+    named = [(attrs.evolve(each, nodes=NO_NODES), membership(each.nodes & among, size)) for each in found]
     is_kept = membership(kept_for_others(cluster, pod, profile) & among, size)
     sentences: dict[PluginName | None, Sentence] = {}
     kinds: dict[_Kind, dict[_Figures, list[Slot]]] = {}
@@ -356,23 +353,6 @@ def _promise(cluster: Cluster, pod: Pod, by: Sequence[Refusal], group: NodeGroup
     if not by or group.kept_for:
         return (1.0 if group.kept_for else 0.0, 0.0, free, -group.nodes)
     return (2.0, -max(stage(pod, refusal)[0] for refusal in by), -free, -group.nodes)
-
-
-def all_refusals(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
-    """Return why a node refuses a pod, with the nominated pods or without them, by every filter; empty if it passes."""
-    node_info = cluster.view.row(slot)
-    refusals = _of_every_filter(cluster, slot, pod, profile)
-    with_nominated = node_info.with_nominated(pod.priority)
-    if with_nominated is not node_info:
-        with cluster.row_replaced(slot, with_nominated):
-            refusals = [*_of_every_filter(cluster, slot, pod, profile), *refusals]
-    return refusals
-
-
-def _of_every_filter(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
-    nodes = 1 << slot
-    steps = profile.plan(pod).filters
-    return [refusal for step in steps for refusal in step.refuse(cluster.view, pod, nodes) if refusal.nodes & nodes]
 
 
 def warmed_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:

@@ -14,8 +14,9 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, le
 from neuron_scheduler.extender.protocol import MOST_PRIORITY, ExtenderFilterResult
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.scheduling.cycle.filters import accepted, fitting, nominated_overlay
+from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod, refusals_among, without
 
 UNKNOWN_NODE: Final = "node(s) that the Neuron scheduler does not know yet"
 ELSEWHERE: Final = "pod is already being bound to another node"
@@ -38,15 +39,15 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: list[str])
     if (placed := cluster.node_of(pod.uid)) is not None:
         passing = [name for name in names if name == placed]
         return ExtenderFilterResult(passing, {}, {name: ELSEWHERE for name in names if name != placed})
-    for pre_filter in profile.plan(pod).pre_filters:
-        pod_refusal = pre_filter.refuse(cluster.view, pod)
-        if pod_refusal is not None:
-            return ExtenderFilterResult([], {}, dict.fromkeys(names, pod_refusal.reason))
+    pod_refusal = refusal_of_pod(cluster.view, pod, profile)
+    if pod_refusal is not None:
+        return ExtenderFilterResult([], {}, dict.fromkeys(names, pod_refusal.reason))
     slots = _slots(cluster, names)
+    among = _known(cluster, slots)
     with cluster.without_nomination(pod.uid):
-        passing_nodes, refusals = accepted(cluster, pod, profile, _known(cluster, slots))
+        refusals = refusals_among(cluster, pod, profile, among)
     size = cluster.view.live.bit_length()
-    passes = membership(passing_nodes, size)
+    passes = membership(without(among, refusals), size)
     refused = [(membership(refusal.nodes, size), refusal) for refusal in refusals]
     result = ExtenderFilterResult([], {}, {})
     for name, slot in zip(names, slots, strict=True):

@@ -30,7 +30,8 @@ from neuron_scheduler.kube.objects.storage import (
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, schedule_pod
+from neuron_scheduler.scheduling.cycle.refusals import first_reasons
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Filter, PluginName, Refusal
 from tests.differential.vocabulary import Object
@@ -106,7 +107,7 @@ def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
     slot = cluster.view.slot(node_name)
     if pod is None or slot is None:
         return ""
-    return next((reason for reason, nodes in explain(cluster, pod, PROFILE)[1].items() if nodes >> slot & 1), "")
+    return next((reason for reason, nodes in first_reasons(cluster, pod, PROFILE)[1].items() if nodes >> slot & 1), "")
 
 
 def _put_beside(cluster: Cluster, manifest: Object) -> None:

@@ -22,8 +22,8 @@ from neuron_scheduler.extender.protocol import MOST_PRIORITY, ExtenderFilterResu
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle import schedule_pod
-from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
+from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -80,7 +80,7 @@ def test_filter_is_the_schedulers_own(dice: Random) -> None:
         elif pending.refusal:
             assert filtered.failed_and_unresolvable_nodes[name] == pending.refusal
         else:
-            refusals = [r for r in refusals_of(cluster, slot, pending, OURS) if r.nodes >> slot & 1]
+            refusals = [r for r in refusals_on(cluster, slot, pending, OURS) if r.nodes >> slot & 1]
             assert failed.get(name, "") in ({r.reason for r in refusals} or {""})
             assert (name in filtered.failed_and_unresolvable_nodes) == any(r.unresolvable for r in refusals)
 

@@ -21,7 +21,8 @@ from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Requirement, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, select_node
+from neuron_scheduler.scheduling.cycle.refusals import first_reasons
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
 
 PROFILE: Final = default_profile("my-scheduler")
 CORDON: Final = "node.kubernetes.io/unschedulable"
@@ -242,7 +243,7 @@ def _text_of(world: World, key: str, requirement: Requirement | None) -> str:
 
 def _takes(cluster: Cluster, world: World, name: str) -> bool:
     slot = cluster.view.slot(name)
-    return slot is not None and bool(explain(cluster, world.pending, world.profile)[0] >> slot & 1)
+    return slot is not None and bool(first_reasons(cluster, world.pending, world.profile)[0] >> slot & 1)
 
 
 def _may_leave(world: World, name: str) -> list[str]:

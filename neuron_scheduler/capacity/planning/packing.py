@@ -33,7 +33,8 @@ from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, refusal_of_pod
+from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.what_if import Placer, takes
 from neuron_scheduler.scheduling.queue.unschedulable_pods import Signature, signature_of
 

@@ -5,14 +5,13 @@ Upstream: `RunFilterPluginsWithNominatedPods` in `pkg/scheduler/framework/runtim
 is nominated for a pod of equal or higher priority must pass with that pod and without it: it may never be bound there.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import cast
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -71,80 +70,50 @@ def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
 
 
 def walk(
-    view: View, pod: Pod, profile: Profile, among: NodeSet, *, ignored_plugins: Collection[str] = frozenset()
+    view: View,
+    pod: Pod,
+    profile: Profile,
+    among: NodeSet,
+    *,
+    ignored_plugins: Collection[str] = frozenset(),
+    every_filter: bool = False,
 ) -> Filtered:
-    """Ask each filter about the nodes that all before it accepted; refusals of `ignored_plugins` do not count."""
+    """
+    Ask each filter about the nodes that all before it accepted, or, with `every_filter`, about all of them.
+
+    Refusals of `ignored_plugins` do not count.
+    """
     refusals: list[Refusal] = []
+    left = among
     for step in profile.plan(pod).filters:
-        for refusal in step.refuse(view, pod, among):
+        for refusal in step.refuse(view, pod, among if every_filter else left):
             if refusal.nodes and refusal.plugin not in ignored_plugins:
                 refusals.append(refusal)
-                among = less(among, refusal.nodes)
-        if not among:
+                left = less(left, refusal.nodes)
+        if not (left or every_filter):
             break
-    return among, refusals
+    return left, refusals
 
 
 def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
-    """Return the nodes that `accepted` returns, without the reasons of the others: this takes much less time."""
+    """
+    Return the nodes that pass with the nominated pods and without them.
+
+    This takes much less time than `refusals_among`, which has the reasons of the others.
+    """
     accepts = plan.accepts
-    among = _passing(cluster.view, pod, accepts, among)
+    among = passing(cluster.view, pod, accepts, among)
     overlay = nominated_overlay(cluster, pod.priority)
     if overlay is None:
         return among
     doubtful = cluster.view.changed(overlay) & among
-    return less(among, doubtful) | _passing(cluster.view.with_overlay(overlay), pod, accepts, doubtful)
+    return less(among, doubtful) | passing(cluster.view.with_overlay(overlay), pod, accepts, doubtful)
 
 
-def _passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
+def passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
+    """Return the nodes that all of these steps accept."""
     for accept in accepts:
         if not among:
             break
         among = accept(view, pod, among)
     return among
-
-
-def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Filtered:
-    """
-    Return the nodes that pass with the nominated pods and without them, and why the others do not.
-
-    The filters are asked about all nodes at once, with the nominated pods first, as kube-scheduler does: a node is
-    refused for what it lacks with them.
-    """
-    overlay = nominated_overlay(cluster, pod.priority)
-    doubtful = cluster.view.changed(overlay) & among if overlay is not None else NO_NODES
-    if overlay is None or not doubtful:
-        return walk(cluster.view, pod, profile, among)
-    passing, refusals = walk(cluster.view.with_overlay(overlay), pod, profile, doubtful)
-    candidates, more = walk(cluster.view, pod, profile, less(among, doubtful) | passing)
-    return candidates, refusals + more
-
-
-def kept_for_others(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
-    """Return the nodes with nominations that would take the pod if the nominated pods never came; for refused pods."""
-    doubtful = nodes_with_nominations(cluster, pod.priority)
-    return _passing(cluster.view, pod, profile.plan(pod).accepts, doubtful)
-
-
-def refusals_of(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
-    """
-    Return why one node refuses a pod, with the nominated pods or without them; empty if it passes.
-
-    Exact where `accepted` is not: here, topology spread and pod affinity count the nominated pods too.
-    """
-    node_info = cluster.view.row(slot)
-    with_nominated = node_info.with_nominated(pod.priority)
-    if with_nominated is not node_info:
-        with cluster.row_replaced(slot, with_nominated):
-            refusals = walk(cluster.view, pod, profile, 1 << slot)[1]
-        if refusals:
-            return refusals
-    return walk(cluster.view, pod, profile, 1 << slot)[1]
-
-
-def counted(refusals: Sequence[Refusal]) -> Counter[str]:
-    """Return how many nodes were refused for each reason."""
-    counts: Counter[str] = Counter()
-    for refusal in refusals:
-        counts[refusal.reason] += refusal.nodes.bit_count()
-    return counts

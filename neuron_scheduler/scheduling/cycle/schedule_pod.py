@@ -11,38 +11,35 @@ nowhere is a value, `FitError`, and not an exception.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.cycle.filters import (
-    accepted,
-    counted,
-    fitting,
-    kept_for_others,
-    nodes_with_nominations,
-    nominated_overlay,
-    refusals_of,
-)
+from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
 from neuron_scheduler.scheduling.cycle.neuron_shortage import neuron_shortage, new_node_could_help, unknown_holders
 from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
-from neuron_scheduler.scheduling.plugins import node_resources_fit
+from neuron_scheduler.scheduling.cycle.refusals import (
+    cause_of,
+    cause_of_pod,
+    counted,
+    kept_for_others,
+    refusal_of_pod,
+    refusals,
+    refusals_on,
+)
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.plugins.node_rejections import place_on
-from neuron_scheduler.scheduling.plugins.node_resources_fit import INSUFFICIENT_NEURON, insufficient
-from neuron_scheduler.scheduling.plugins.registry import PLUGINS
+from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
-_MOST_ASKED_ONE_BY_ONE: Final = 100  # nodes: an explanation must not cost more in a larger fleet
 OTHERS: Final = "pods of the same or a higher priority"
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
 
@@ -121,19 +118,6 @@ class FitError:
 
 
 @attrs.frozen
-class Diagnosis:
-    """
-    Why no node was found for a pod, with the refusals from which every figure in it comes.
-
-    Attributes:
-        refusals: in the order of the filters; where nodes are nominated, first with the nominated pods, then without.
-    """
-
-    fit_error: FitError
-    refusals: tuple[Refusal, ...] = ()
-
-
-@attrs.frozen
 class NoNode:
     """
     No node was found for a pod.
@@ -188,29 +172,18 @@ def decide_on(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> D
     if pod_refusal is not None:
         return (pod_refusal.reason,)
     with cluster.without_nomination(pod.uid):
-        refusals = refusals_of(cluster, slot, pod, profile)
-        if refusals:
-            return tuple(dict.fromkeys(refusal.reason for refusal in refusals))
+        found = refusals_on(cluster, slot, pod, profile)
+        if found:
+            return tuple(dict.fromkeys(refusal.reason for refusal in found))
         node_info = cluster.view.row(slot).with_nominated(pod.priority)
         placement = None if pod.neuron is None else place_on(node_info, pod.neuron)
     return Decision(node_name, placement, evaluated=1, feasible=1)
 
 
-def refusal_of_pod(view: View, pod: Pod, profile: Profile) -> PodRefusal | None:
-    """Return why the pod itself is refused, whatever the nodes are; None if it is not."""
-    refusals = (pre_filter.refuse(view, pod) for pre_filter in profile.plan(pod).pre_filters)
-    return next(filter(None, refusals), None)
-
-
 def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> FitError:
     """Return why no node was found for a pod; the cluster must be as it was then."""
-    return diagnosis(cluster, pod, profile, no_node).fit_error
-
-
-def diagnosis(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> Diagnosis:
-    """Return the same with the refusals; their node sets are valid until the cluster changes."""
     if no_node.pod_refusal is not None:
-        return Diagnosis(_refused_pod(cluster, no_node.pod_refusal))
+        return _refused_pod(cluster, no_node.pod_refusal)
     if cluster.nomination(pod.uid) is None:
         return _no_fit(cluster, pod, profile, no_node.too_late)
     with cluster.without_nomination(pod.uid):
@@ -225,7 +198,7 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: Nod
     too_late: list[Refusal] = []
     while candidates:
         slot = cluster.view.oldest(_best(view, pod, plan.preferences, candidates))
-        late = refusals_of(cluster, slot, pod, profile) if overlay is not None else ()
+        late = refusals_on(cluster, slot, pod, profile) if overlay is not None else ()
         if not late:
             node_info = view.row(slot)
             placement = None if pod.neuron is None else place_on(node_info, pod.neuron)
@@ -247,41 +220,6 @@ def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeS
     return best
 
 
-def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict[str, NodeSet]]:
-    """
-    Return the nodes that pass every filter, and the others by their first reason. It is for the log: no decision
-    calls it.
-    """
-    live = cluster.view.live
-    pod_refusal = refusal_of_pod(cluster.view, pod, profile)
-    if pod_refusal is not None:
-        return NO_NODES, {pod_refusal.reason: live} if live else {}
-    with cluster.without_nomination(pod.uid):
-        found = refusals(cluster, pod, profile)
-    reasons: dict[str, NodeSet] = {}
-    passing = live
-    for refusal in found:
-        new = refusal.nodes & passing
-        if new:
-            reasons[refusal.reason] = reasons.get(refusal.reason, NO_NODES) | new
-            passing = less(passing, new)
-    return passing, reasons
-
-
-def refusals(cluster: Cluster, pod: Pod, profile: Profile) -> list[Refusal]:
-    """
-    Return the refusals of all nodes that do not take a pod, in the order of the filters.
-
-    Of the nodes with nominations of other pods, the oldest are asked one by one, as the decision does with the node
-    that it chooses. The pod's own nomination counts, unless the caller has put it aside.
-    """
-    candidates, found = accepted(cluster, pod, profile, cluster.view.live)
-    doubtful = nodes_with_nominations(cluster, pod.priority) & candidates
-    for slot in islice(slots_of(doubtful), _MOST_ASKED_ONE_BY_ONE):
-        found += refusals_of(cluster, slot, pod, profile)
-    return found
-
-
 def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
     return FitError(
         nodes=cluster.view.node_count,
@@ -292,77 +230,32 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
     )
 
 
-def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Refusal]) -> Diagnosis:
-    refusals = (*accepted(cluster, pod, profile, cluster.view.live)[1], *too_late)
-    counts = counted(refusals)
+def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Refusal]) -> FitError:
+    found = refusals(cluster, pod, profile, too_late)
+    counts = counted(found)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
-    blocked = unknown_holders(cluster, pod, refusals)
-    cause, sentence = _cause(cluster, pod, profile, refusals, blocked=bool(blocked))
-    error = FitError(
+    blocked = unknown_holders(cluster, pod, found)
+    cause, sentence = _cause(cluster, pod, profile, found, blocked=bool(blocked))
+    return FitError(
         nodes=cluster.view.node_count,
         reasons=tuple(sorted(counts.items())),
-        plugins=frozenset(refusal.plugin for refusal in refusals),
+        plugins=frozenset(refusal.plugin for refusal in found),
         hint=" ".join(filter(None, (sentence, alias))),
-        new_node_cannot_help=not new_node_could_help(pod) or any(refusal.new_node_cannot_help for refusal in refusals),
+        new_node_cannot_help=not new_node_could_help(pod) or any(refusal.new_node_cannot_help for refusal in found),
         blocked=blocked,
         cause=cause,
     )
-    return Diagnosis(error, refusals)
 
 
 def _cause(
-    cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Refusal], *, blocked: bool
+    cluster: Cluster, pod: Pod, profile: Profile, found: Sequence[Refusal], *, blocked: bool
 ) -> tuple[Cause, str]:
     """Return what a pod with these refusals waits for, and the sentence about it; empty if there is none."""
     kept = kept_for_others(cluster, pod, profile).bit_count()
     if kept:
         nodes = f"{kept} node{'' if kept == 1 else 's'}"
         return Cause.NOMINATED, f"Nominated: {nodes} would take the pod without the space kept for {OTHERS}."
-    shortage = neuron_shortage(cluster, pod, profile, refusals)
+    shortage = neuron_shortage(cluster, pod, profile, found)
     if shortage is None:
-        return Cause.UNKNOWN_HOLDER if blocked else cause_of(pod, refusals), ""
+        return Cause.UNKNOWN_HOLDER if blocked else cause_of(pod, found), ""
     return Cause.UNKNOWN_HOLDER if blocked else shortage.cause, shortage.sentence
-
-
-_NEVER_ENOUGH: Final = -1.0
-_PLACES: Final = {plugin.name: float(place) for place, plugin in enumerate(PLUGINS)}
-_RESOURCES: Final = _PLACES[node_resources_fit.NAME]
-_CAUSES: Final = {plugin.name: plugin.cause for plugin in PLUGINS}
-_CAUSES_BY_REASON: Final = {
-    (plugin.name, reason): cause for plugin in PLUGINS for reason, cause in plugin.causes.items()
-}
-_CAUSES_OF_PODS: Final = {
-    plugin.name: plugin.pre_filter.cause or plugin.cause for plugin in PLUGINS if plugin.pre_filter is not None
-}
-
-
-def cause_of(pod: Pod, refusals: Iterable[Refusal]) -> Cause:
-    """
-    Return why a pod waits, in one word for the metrics (`neuron_scheduler_pods_waiting`).
-
-    Of several refusals, that of the nodes that passed the most filters counts, because they lack least. Nodes that are
-    too small even when they are empty, such as nodes without Neuron for a pod that asks for it, count only if there are
-    no others. Without any node, the pod lacks capacity.
-    """
-    lacking = Cause.RESOURCES if pod.neuron is None else Cause.CAPACITY
-    return max((stage(pod, refusal) for refusal in refusals), key=lambda stage: stage[0], default=(0.0, lacking))[1]
-
-
-def cause_of_pod(refusal: PodRefusal) -> Cause:
-    """Return what a pod waits for that was refused whatever the nodes are."""
-    return _CAUSES_OF_PODS.get(refusal.plugin, Cause.POD)
-
-
-def stage(pod: Pod, refusal: Refusal) -> tuple[float, Cause]:
-    """Return how far the refused nodes came, and the cause if no nodes came further."""
-    lacks_neuron = pod.neuron is not None and refusal.reason in INSUFFICIENT_NEURON
-    if lacks_neuron:
-        cause = Cause.CAPACITY
-    else:
-        cause = _CAUSES_BY_REASON.get((refusal.plugin, refusal.reason)) or _CAUSES.get(refusal.plugin, Cause.OTHER)
-    if refusal.plugin == node_resources_fit.NAME:
-        # If the nodes lack other resources too, free Neuron devices alone would not help.
-        return (_NEVER_ENOUGH if refusal.unresolvable else _RESOURCES) + 0.5 * (not lacks_neuron), cause
-    if cause is Cause.INVALID_COUNT:
-        return _RESOURCES - 0.5, cause  # the filter of counts comes just before that of resources
-    return _PLACES.get(refusal.plugin, float(len(_PLACES))), cause

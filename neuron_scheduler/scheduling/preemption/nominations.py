@@ -15,9 +15,9 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evicta
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
-from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import takes
+from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.scheduling.preemption.search import Preemption, is_leaving
 
@@ -30,7 +30,7 @@ def confirmed(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preempti
     victims = frozenset(victim.uid for victim in preemption.victims.pods)
     with cluster.without_nomination(pod.uid):
         node_info = cluster.view.row(slot)
-        if not victims <= evictable(node_info, pod.priority) or not refusals_of(cluster, slot, pod, profile):
+        if not victims <= evictable(node_info, pod.priority) or not refusals_on(cluster, slot, pod, profile):
             return None
         return _nomination_without(cluster, slot, pod, profile, victims)
 
@@ -88,7 +88,7 @@ def _nomination_without(
     """Return the nomination for the space that the victims leave; None if the pod does not fit there."""
     node_info = without_pods(cluster.view.row(slot), victims)
     with cluster.row_replaced(slot, node_info):
-        if refusals_of(cluster, slot, pod, profile):
+        if refusals_on(cluster, slot, pod, profile):
             return None
     if pod.neuron is None or node_info.machine is None:
         return Nomination(pod, victims=victims)

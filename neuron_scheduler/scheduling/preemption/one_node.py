@@ -19,8 +19,8 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, evictable, without
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.preemption.victims import ByFilters, Incoming, Victims, by_importance, victims_on
 
 
@@ -45,7 +45,7 @@ def victims_instead(
     incoming = attrs.evolve(incoming, pod=_with_offered_requests(incoming.pod, cluster.view.row(slot).node))
     ours, pod = attrs.evolve(incoming, profile=beside), incoming.pod
     with cluster.without_nomination(pod.uid):
-        if not refusals_of(cluster, slot, pod, beside):
+        if not refusals_on(cluster, slot, pod, beside):
             return None
         kept = _if_enough(cluster, slot, ours, proposed)
         if kept is not None and _is_more_than_the_count(cluster.view.row(slot), pod, kept):

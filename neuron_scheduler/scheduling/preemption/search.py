@@ -24,9 +24,10 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evicta
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
-from neuron_scheduler.scheduling.cycle.filters import accepted, counted, nomination_priorities, walk
+from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.refusals import counted, refusals_among
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
@@ -242,7 +243,7 @@ def _resolvable(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, 
     These answer `UnschedulableAndUnresolvable`. The nodes may have changed since the pod was refused.
     """
     nodes, plugins = cluster.view.live, set[str]()
-    for refusal in accepted(cluster, pod, profile, nodes)[1]:
+    for refusal in refusals_among(cluster, pod, profile, nodes):
         if refusal.unresolvable and refusal.nodes:
             nodes &= ~refusal.nodes
             plugins.add(refusal.plugin)

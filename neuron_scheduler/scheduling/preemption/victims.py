@@ -30,9 +30,9 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import MOST_REMEMBERED
 from neuron_scheduler.neuron.topology import legal_sets
-from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
@@ -103,7 +103,7 @@ class ByFilters:
     def refusals(self) -> list[Refusal]:
         """Return why the node, as it is on trial, refuses the incoming pod."""
         with self.cluster.row_replaced(self.slot, self.node_info):
-            return refusals_of(self.cluster, self.slot, self.pod, self.profile)
+            return refusals_on(self.cluster, self.slot, self.pod, self.profile)
 
     def fits(self) -> bool:
         """Return whether the incoming pod fits."""
@@ -122,7 +122,7 @@ class ByFilters:
                 beside = with_pod(self.cluster.view.row(self.slot), whole.pod_infos[other.uid])
                 with ExitStack() as tried:
                     tried.enter_context(self.cluster.row_replaced(self.slot, beside))
-                    if refusals_of(self.cluster, self.slot, self.pod, self.profile):
+                    if refusals_on(self.cluster, self.slot, self.pod, self.profile):
                         left.add(other.uid)
                     else:
                         kept.enter_context(tried.pop_all())

@@ -7,7 +7,8 @@ import pytest
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain
+from neuron_scheduler.scheduling.cycle.refusals import first_reasons
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from tests.support.builders import GI, node, pod
 from tests.support.harness import Placed, cluster_of, decide, refusal, schedule
@@ -303,7 +304,7 @@ def test_an_explanation_names_every_node() -> None:
     nodes = [trn1("a"), trn1("b", 1, cpu=1), node("c", created=2), trn1("d", 3, unschedulable=True)]
     cluster = cluster_of(nodes)
     slots = {name: cluster.view.slot(name) for name in "abcd"}
-    assert explain(cluster, pod(devices=4, cpu=500), default_profile("my-scheduler")) == (
+    assert first_reasons(cluster, pod(devices=4, cpu=500), default_profile("my-scheduler")) == (
         1 << (slots["a"] or 0),
         {
             "Insufficient cpu": 1 << (slots["b"] or 0),

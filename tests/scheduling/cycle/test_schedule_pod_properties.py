@@ -18,7 +18,8 @@ from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
+from neuron_scheduler.scheduling.cycle.refusals import first_reasons
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.oracle import NO_NAMESPACES, Outcome, outcome, pod_reason, refusals
@@ -69,7 +70,7 @@ def unanimous(
 
 def explained_alike(cluster: Cluster, pending: Pod, result: Decision | FitError) -> None:
     """Compare the explanation of every node with the decision: each node is in it once, with a reason that counts."""
-    fitting, failed = explain(cluster, pending, PROFILE)
+    fitting, failed = first_reasons(cluster, pending, PROFILE)
     assert sum(nodes.bit_count() for nodes in failed.values()) + fitting.bit_count() == cluster.view.node_count
     assert reduce(or_, failed.values(), fitting) == cluster.view.live
     if isinstance(result, FitError):
