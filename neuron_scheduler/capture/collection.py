@@ -23,6 +23,7 @@ from neuron_scheduler.kube.watch.object_store import Handler, Identified, Object
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.preemption.nominations import rebuilt
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -179,15 +180,15 @@ class Collection:
         nodes = [node for node in values if isinstance(node, Node) and node.refusal]
         if nodes:
             named = _named(f"{node.name}: {node.refusal}" for node in nodes)
-            yield f"{_counted(len(nodes), 'node')} cannot be read, and no pod is placed there ({named})"
+            yield f"{counted(len(nodes), 'node')} cannot be read, and no pod is placed there ({named})"
         for resource in self._handlers:
             found = {malformed.key or malformed.reason: malformed for malformed in self._malformed(resource)}
             if found:
                 meaning = "what they use of their nodes counts as unknown" if resource is PODS else "they are left out"
                 named = _named(f"{malformed.key or '(no name)'}: {malformed.reason}" for malformed in found.values())
-                yield f"{_counted(len(found), resource.kind)} cannot be read; {meaning} ({named})"
+                yield f"{counted(len(found), resource.kind)} cannot be read; {meaning} ({named})"
         if self._failed:
-            yield f"{_counted(self._failed, 'object')} could not be taken in because of a mistake in this program"
+            yield f"{counted(self._failed, 'object')} could not be taken in because of a mistake in this program"
 
 
 def _pod_handler(cluster: Cluster, queue: SchedulingQueue, metrics: Metrics) -> PodHandler:
@@ -243,7 +244,3 @@ def _named(names: Iterable[str]) -> str:
     every = list(names)
     more = len(every) - NAMED
     return "; ".join([*every[:NAMED], *([f"and {more} more"] if more > 0 else [])])
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -53,8 +53,6 @@ _OF_A_STATE_TOO: Final = frozenset(
         "sagemaker.amazonaws.com/node-health-status",
     }
 )
-_DAEMONS: Final = ("DaemonSet", "Node")
-"""Kinds of the owners of pods that run on every node; `Node` owns static pods."""
 
 
 @attrs.frozen
@@ -208,7 +206,7 @@ def _lasting_taints(node: Node) -> tuple[Taint, ...]:
 def _daemons(node_info: NodeInfo) -> Iterator[Pod]:
     for pod_info in node_info.pod_infos.values():
         pod = pod_info.pod
-        if pod.owner is not None and pod.owner.kind in _DAEMONS and not pod.terminating and not pod_info.unreadable:
+        if pod.is_of_every_node and not pod.terminating and not pod_info.unreadable:
             yield pod
 
 

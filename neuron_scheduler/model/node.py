@@ -18,6 +18,8 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 ZONE_LABEL, BETA_ZONE_LABEL = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 REGION_LABEL, BETA_REGION_LABEL = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
 INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"
+INSTANCE_TYPE_LABELS = (INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL)
+"""A node has its type under both; the second is deprecated, but still in old manifests."""
 
 # AWS's device plugin labels the nodes of an UltraServer: two or four of them share a server id, and each has its place.
 ULTRASERVER_2, ULTRASERVER_4 = (f"neuron.amazonaws.com/ultraserver-server-id-{size}" for size in (2, 4))

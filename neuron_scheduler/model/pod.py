@@ -174,6 +174,11 @@ class Pod:
         """`namespace/name`, as kube-scheduler logs it."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def is_of_every_node(self) -> bool:
+        """Whether its owner runs it on each node, and starts it again there: a DaemonSet, or the node (static pods)."""
+        return self.owner is not None and self.owner.kind in ("DaemonSet", "Node")
+
 
 _NAMES: Final = [field.name for field in attrs.fields(Pod)]
 _NODE_NAME: Final = _NAMES.index("node_name")

@@ -33,7 +33,7 @@ OF_NODES: tuple[Callable[[Node], Values], ...] = (
     taint_toleration._discouraging,
     neuron_topology._machine,
     neuron_topology._unhealthy,
-    silicon_balance.size_of,
+    silicon_balance.balance_size_of,
 )
 NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.allocatable_of(NEURON_DEVICE))
 OF_ROWS: tuple[Callable[[NodeInfo], Values], ...] = (

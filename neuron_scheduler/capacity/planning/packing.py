@@ -26,7 +26,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod, placed
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
@@ -35,7 +35,7 @@ from neuron_scheduler.scheduling.cycle.neuron_shortage import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.cycle.what_if import Placer, takes
+from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, prepared_for_fresh
 from neuron_scheduler.scheduling.queue.unschedulable_pods import Signature, signature_of
 
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -219,7 +219,7 @@ def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator
 
     No other type is guessed: the autoscaler may not have it.
     """
-    yield from view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
+    yield from prepared_for_fresh(view)
     named = dict.fromkeys(name.removeprefix("ml.") for name in also)
     for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
         if len(named) < MOST_NAMED:
@@ -277,7 +277,7 @@ class Packing:
         yield from self._placer.warmup.of(self.fork, pod, line.profile)
         found: list[Offer] = []
         for offer in self.offers:
-            if takes(self.fork, offer.fresh, pod, line.profile):
+            if new_node_takes(self.fork, offer.fresh, pod, line.profile):
                 found.append(offer)
             yield
         if not (looks_at_pods(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):

@@ -33,8 +33,6 @@ _MOST_ASKED: Final = 64
 """Nodes about which the filters are asked."""
 _ABOVE_ALL: Final = 1 << 32
 """More than any priority."""
-_COMING_BACK: Final = ("DaemonSet", "Node")
-"""Kinds of owners whose pods come back to the same node; `Node` owns static pods."""
 _CUT_OFF: Final = Note(
     "The search for pods whose end would do was cut off; fewer pods may do, or those of another node."
 )
@@ -46,8 +44,7 @@ class Ending(Incoming):
 
     def leavers(self, node_info: NodeInfo) -> Sequence[Pod]:
         """Return the pods that could leave, the most important first; those that are terminating are the last."""
-        infos = node_info.pod_infos.values()
-        pods = [info.pod for info in infos if info.pod.owner is None or info.pod.owner.kind not in _COMING_BACK]
+        pods = [info.pod for info in node_info.pod_infos.values() if not info.pod.is_of_every_node]
         return sorted(by_importance(pods), key=lambda pod: pod.terminating)
 
     def cost(self, victims: Victims) -> Cost:

@@ -37,7 +37,7 @@ from neuron_scheduler.explain.changes.refused_pod import (
     with_template,
 )
 from neuron_scheduler.model.neuron_request import NeuronRequest, with_pairs
-from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABELS
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement, Taint, Toleration
@@ -209,9 +209,6 @@ def described(pod: Pod, part: Part) -> str:
             return WHOLE
 
 
-_TYPE_LABELS: Final = (INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL)
-
-
 def selecting(pod: Pod, value: str) -> Pod:
     """Return a pod that selects one instance type by the label's value, besides what it selects."""
     selector = {**pod.constraints.node_selector, INSTANCE_TYPE_LABEL: value}
@@ -221,9 +218,8 @@ def selecting(pod: Pod, value: str) -> Pod:
 def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
     """Yield the type of the node that the pod gets if it selects no type."""
     pod = refused.pod
-    of_type = [
-        part for part in parts(pod.constraints) if (part.key if isinstance(part, Requirement) else part) in _TYPE_LABELS
-    ]
+    keys = ((part, part.key if isinstance(part, Requirement) else part) for part in parts(pod.constraints))
+    of_type = [part for part, key in keys if key in INSTANCE_TYPE_LABELS]
     free = without(pod, of_type)
     decision = (yield from refused.decision(free)) if of_type else None
     node_info = None if decision is None else refused.cluster.node(decision.node_name)

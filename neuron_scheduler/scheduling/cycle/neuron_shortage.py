@@ -21,7 +21,7 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABELS
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import NodeSelectorTerm
@@ -235,9 +235,6 @@ def amount(count: int, unit: Unit) -> str:
     return f"{count} Neuron {unit.value}{'' if count == 1 else 's'}"
 
 
-_TYPE_LABELS = (INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL)
-"""A node has its type under both; the second is deprecated, but still in old manifests."""
-
 _MACHINES = tuple(
     Machine(row.name, row.shape, row.devices, cores)
     for row in INSTANCE_TYPES.values()
@@ -273,15 +270,15 @@ def _fitting(request: NeuronRequest) -> tuple[str, ...]:
 
 def named_types(constraints: Constraints) -> set[str]:
     """Return the instance types that a pod's node selector and required node affinity name, without `ml.`."""
-    named = {constraints.node_selector.get(key, "") for key in _TYPE_LABELS}
+    named = {constraints.node_selector.get(key, "") for key in INSTANCE_TYPE_LABELS}
     for term in constraints.required_terms or ():
-        named |= {value for r in term.expressions if r.key in _TYPE_LABELS for value in r.values}
+        named |= {value for r in term.expressions if r.key in INSTANCE_TYPE_LABELS for value in r.values}
     return {name.removeprefix("ml.") for name in named}
 
 
 def _allows(constraints: Constraints, instance_type: str) -> bool:
     """Return whether a node of the type may match; empty stands for a type that the pod does not name."""
-    labels = dict.fromkeys(_TYPE_LABELS, instance_type)
+    labels = dict.fromkeys(INSTANCE_TYPE_LABELS, instance_type)
     if any(constraints.node_selector.get(key, value) != value for key, value in labels.items()):
         return False
     terms = constraints.required_terms

@@ -48,7 +48,7 @@ class Placer:
         return True
 
 
-def takes(cluster: Cluster, fresh: FreshNode, pod: Pod, profile: Profile) -> bool:
+def new_node_takes(cluster: Cluster, fresh: FreshNode, pod: Pod, profile: Profile) -> bool:
     """
     Return whether a new node would take a pod, beside all pods that are in the cluster.
 
@@ -93,7 +93,7 @@ def fresh_that_take(
     found: list[FreshNode] = []
     for instance_type in known_types(cluster.view):
         for fresh in _fresh_nodes_with(cluster.view, instance_type, zone):
-            if bool(fresh.like) is existing and takes(cluster, fresh, pod, profile):
+            if bool(fresh.like) is existing and new_node_takes(cluster, fresh, pod, profile):
                 found.append(fresh)
                 break
             yield

@@ -70,13 +70,13 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     if not group.topology:  # a domain is a preference of those that ask for Neuron
         elsewhere = frozenset(uid for uid, pod in members.items() if pod.neuron is None or cluster.nomination(uid))
     ordered = sorted(
-        waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -size_of(pod), pod.rank, pod.created)
+        waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -neuron_total_of(pod), pod.rank, pod.created)
     )
     placed = {uid: name for uid, name in nodes.items() if name is not None}
     return Gang(group, tuple(ordered), placed, elsewhere)
 
 
-def size_of(pod: Pod) -> int:
+def neuron_total_of(pod: Pod) -> int:
     """Return how much Neuron a pod asks for, in units of its own; 0 without Neuron."""
     return 0 if pod.neuron is None else pod.neuron.total
 

@@ -28,7 +28,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
-from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused, complaint_about, size_of
+from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused, complaint_about, neuron_total_of
 from neuron_scheduler.scheduling.groups.regions import (
     ANYWHERE,
     LEVELS,
@@ -285,7 +285,7 @@ class _Planner:
         equal = dict[Room, list[Pod]]()
         for first, *others in self._by_kind(pods):
             equal.setdefault(room_of(first), []).extend((first, *others))
-        return sorted(equal.values(), key=lambda pods: (-size_of(pods[0]), -len(pods)))[:_MOST_COUNTED]
+        return sorted(equal.values(), key=lambda pods: (-neuron_total_of(pods[0]), -len(pods)))[:_MOST_COUNTED]
 
     def _rooms_for(self, pods: Sequence[Pod], each: Sequence[NodeSet] = ()) -> Generator[None, None, Rooms]:
         """Return the room for pods that ask for the same, on the nodes that take one of them."""

@@ -72,7 +72,7 @@ def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     if request is None or among.bit_count() < 2:
         return among
     cpu, memory = view.column(SURPLUS_OF_CPU), view.column(SURPLUS_OF_MEMORY)
-    sizes, rest, best, least = view.node_postings(size_of), among, among, None
+    sizes, rest, best, least = view.node_postings(balance_size_of), among, among, None
     for size in cast("set[Size]", sizes.values):
         alike = sizes.get(size) & rest
         if not alike:
@@ -88,7 +88,7 @@ def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return best
 
 
-def size_of(node: Node) -> Values:
+def balance_size_of(node: Node) -> Values:
     """Return a node's size as the only value, none for one without Neuron."""
     machine, amounts = machine_of(node), node.allocatable
     return () if machine is None else (Size(machine, _rounded(amounts.get(CPU, 0)), _rounded(amounts.get(MEMORY, 0))),)

@@ -14,7 +14,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place
-from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, Size, prefer_balanced, size_of
+from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, Size, balance_size_of, prefer_balanced
 from tests.support.builders import GI, node, pod
 
 TYPES = ("trn1.32xlarge", "inf2.48xlarge", "inf2.24xlarge", "inf2.xlarge")
@@ -27,7 +27,7 @@ def growth(node_info: NodeInfo, pending: Pod) -> int:
     assert request is not None
     placement = place(machine, machine.all_cores, request)
     taken = placement.cores.bit_count() if placement else request.total * machine.cores_per_device
-    (size,) = size_of(node_info.node)
+    (size,) = balance_size_of(node_info.node)
     assert isinstance(size, Size)
     grown = 0
     for resource, alike in ((CPU, size.cpu), (MEMORY, size.memory)):
@@ -127,9 +127,11 @@ def test_a_difference_below_a_step_counts() -> None:
 
 def test_nodes_of_one_type_are_alike_whatever_their_kubelet_rounds() -> None:
     """Memory that differs by a few KiB makes no size of its own."""
-    sizes = {size_of(node(f"n{i}", "trn1.32xlarge", cpu=128_000, memory=511 * GI - i * 4096)) for i in range(50)}
+    sizes = {
+        balance_size_of(node(f"n{i}", "trn1.32xlarge", cpu=128_000, memory=511 * GI - i * 4096)) for i in range(50)
+    }
     assert len(sizes) == 1
-    assert size_of(node("n", "")) == ()
+    assert balance_size_of(node("n", "")) == ()
 
 
 def test_more_in_use_than_there_is_counts_as_nothing_left() -> None:
