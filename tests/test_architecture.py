@@ -29,7 +29,7 @@ MAY_IMPORT: Final = {
     "scheduling.plugins": MODEL | {"neuron"} | CLUSTER,
     "scheduling.cycle": MODEL | {"neuron", "scheduling.plugins"} | CLUSTER,
     "scheduling.queue": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
-    "scheduling.groups": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle", "scheduling.queue"} | CLUSTER,
+    "scheduling.groups": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "scheduling.preemption": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "explain.answers": set[str](),
     "explain.changes": DOMAIN | {"explain.answers"},

@@ -22,11 +22,11 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.capability import size_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.cycle.signature import Signature, signature_of
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.unschedulable_pods import Signature, signature_of
 
 PODS_A_STEP: Final = 1000
 MOST_DEVICES: Final = 16

@@ -35,8 +35,8 @@ from neuron_scheduler.scheduling.cycle.neuron_shortage import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.cycle.signature import Signature, signature_of
 from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, prepared_for_fresh
-from neuron_scheduler.scheduling.queue.unschedulable_pods import Signature, signature_of
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50

@@ -27,6 +27,7 @@ from neuron_scheduler.scheduling.cycle.filters import fitting
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
+from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
 from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused, complaint_about, neuron_total_of
 from neuron_scheduler.scheduling.groups.regions import (
@@ -50,7 +51,6 @@ from neuron_scheduler.scheduling.plugins import super_blocks
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Preference, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
-from neuron_scheduler.scheduling.queue.unschedulable_pods import signature_of
 
 OUTSIDE: Final = "node(s) were outside of the group's domain"
 EVICTS_NOBODY: Final = "preemption: a group evicts no pods."

@@ -99,5 +99,7 @@ CONCERNED_BY: Final = {
     event: frozenset(plugin.name for plugin in PLUGINS if event in plugin.events) for event in ClusterEvent
 }
 """Names of the plugins whose refusals an event may change."""
+LOCAL: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.hint is not None)
+"""Names of the plugins that have a hint: they judge a node by itself, and look at nothing else in a pod."""
 COUNTING_PODS: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_pods)
 COUNTING_VOLUMES: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_volumes)

@@ -28,8 +28,6 @@ from neuron_scheduler.scheduling.queue.places import QueuedPod
 _HINTS: Final[Mapping[str, NodeHint[Any] | RowHint[Any]]] = {
     plugin.name: plugin.hint for plugin in PLUGINS if plugin.hint is not None
 }
-LOCAL: Final = frozenset(_HINTS)
-"""Names of the plugins that have a hint: they judge a node by itself, and look at nothing else in a pod."""
 
 
 @attrs.frozen(cache_hash=True)

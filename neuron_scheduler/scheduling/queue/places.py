@@ -19,6 +19,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.signature import IDENTITY_AND_STATUS
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
 
@@ -72,27 +73,9 @@ class QueuedPod:
         return -self.pod.priority, self.arrival
 
 
-_POD: Final = attrs.fields(Pod)
-IDENTITY_AND_STATUS: Final = frozenset(
-    field.name
-    for field in (
-        _POD.uid,
-        _POD.name,  # pods with generic ephemeral volumes differ by the names of the claims
-        _POD.resource_version,
-        _POD.created,
-        _POD.owner,
-        _POD.allocation,
-        _POD.annotations_size,
-        _POD.scheduled,
-        _POD.started,
-        _POD.admitted,
-        _POD.nominated_node_name,
-        _POD.observed_generation,
-        _POD.preempted,
-    )
+_read_by_plugins: Final = attrgetter(
+    *(field.name for field in attrs.fields(Pod) if field.name not in IDENTITY_AND_STATUS)
 )
-"""Fields that no plugin reads to refuse a pod or a node."""
-_read_by_plugins: Final = attrgetter(*(field.name for field in _POD if field.name not in IDENTITY_AND_STATUS))
 
 
 def matters_for_scheduling(before: Pod, after: Pod) -> bool:

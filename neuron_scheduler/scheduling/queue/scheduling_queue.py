@@ -25,6 +25,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import (
@@ -37,7 +38,7 @@ from neuron_scheduler.scheduling.queue.events import (
 )
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
-from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, UnschedulablePods, signature_of
+from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, UnschedulablePods
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""

@@ -5,59 +5,20 @@ Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which wakes all p
 the first pod of a line is tried. If it is refused again, the others would be refused too. If it gets a node, the next
 pod is tried, as long as one of the nodes for which the line was woken may still take a pod of the line.
 
-The pods of a line have one signature: what the filters look at in a pod (`PodSignature`, `SignPod` in
-`pkg/scheduler/framework`, there for batches of new pods). Pods of one signature get the same answer from the same
-cluster, unless one of them has a nomination. A field is part of it unless it is known that no filter reads it.
+The pods of a line have one signature (`scheduling.cycle.signature`).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
-from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
+from neuron_scheduler.scheduling.cycle.signature import Signature
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.plugins.pod_fields import PodField
-from neuron_scheduler.scheduling.plugins.registry import PLUGINS, PREFERENCES
-from neuron_scheduler.scheduling.queue.events import LOCAL, Group, PendingEvents, RowOf, WakeUp, any_acceptable
-from neuron_scheduler.scheduling.queue.places import IDENTITY_AND_STATUS, Place, Places, PodHeap, QueuedPod
-
-Signature = tuple[Any, ...]
-
-_POD: Final = attrs.fields(Pod)
-_READ_BY_OTHERS: Final = frozenset({_POD.namespace.name, _POD.labels.name, _POD.group.name, _POD.rank.name})
-"""Fields by which other pods refer to it, plugins that look at other pods, and plans for groups."""
-_PREFERRED: Final = frozenset(
-    field.attribute
-    for field in PodField
-    if any(field in preference.reads for preference in PREFERENCES.values())
-    and not any(field in plugin.reads for plugin in PLUGINS)
-)
-"""Fields that only preferences read."""
-_LEFT_OUT: Final = IDENTITY_AND_STATUS | _READ_BY_OTHERS | _PREFERRED
-
-_of_pod: Final = attrgetter(*(field.name for field in attrs.fields(Pod) if field.name not in _LEFT_OUT))
-_of_constraints: Final = attrgetter(*(field.name for field in attrs.fields(Constraints) if field.name not in _LEFT_OUT))
-
-
-def signature_of(pod: Pod, plugins: frozenset[str]) -> Signature:
-    """Return what a pod that these plugins refused shares with others that they refuse as well."""
-    signature = tuple(map(_hashable, _of_pod(pod)))
-    if plugins <= LOCAL:
-        return signature
-    return (*signature, pod.namespace, frozenset(pod.labels.items()))
-
-
-def _hashable(value: Any) -> Any:
-    if value is NO_CONSTRAINTS:
-        return ()
-    if isinstance(value, Constraints):
-        return tuple(map(_hashable, _of_constraints(value)))
-    return frozenset(value.items()) if isinstance(value, Mapping) else value
-
+from neuron_scheduler.scheduling.queue.events import Group, PendingEvents, RowOf, WakeUp, any_acceptable
+from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
 
 AT_ONCE: Final = 64
 """Groups that are asked in one step."""

@@ -9,8 +9,8 @@ import pytest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
-from neuron_scheduler.scheduling.queue.events import LOCAL
-from neuron_scheduler.scheduling.queue.unschedulable_pods import signature_of
+from neuron_scheduler.scheduling.cycle.signature import signature_of
+from neuron_scheduler.scheduling.plugins.registry import LOCAL
 from tests.support import random_objects
 from tests.support.builders import pod
 from tests.support.harness import cluster_of
