@@ -19,11 +19,11 @@ from neuron_scheduler.kube.writes.condition_writer import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     ConditionWriter,
-    shape,
 )
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import shape
 from neuron_scheduler.neuron.annotations import numbered
 from neuron_scheduler.neuron.topology import Placement
 

@@ -1,5 +1,6 @@
 """Counts, lists and amounts as people write them, for every text that the scheduler makes."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
@@ -9,6 +10,9 @@ from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 _BINARY: Final = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
 _LONGEST: Final = 80
+_COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
+_NAMES: Final = " Unknown ids: "  # the pods that are named after it change often (`scheduling.cycle.neuron_shortage`)
+_ENDS: Final = re.compile(r"[,.:;]\s*")
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
@@ -56,3 +60,13 @@ def quantity(resource: str, amount: int) -> str:
         size, suffix = next(((size, suffix) for suffix, size in _BINARY if amount and not amount % size), (1, ""))
         return f"{amount // size}{suffix}"
     return str(amount)
+
+
+def shape(message: str) -> tuple[str, ...]:
+    """
+    Return a key that is equal for messages that differ only in their numbers or in the pods that they name.
+
+    The plural goes with the number ("1 node", "2 nodes"). The order of the reasons does not count: they are sorted as
+    strings that begin with their count.
+    """
+    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message.partition(_NAMES)[0]))))

@@ -6,17 +6,13 @@ import attrs
 import pytest
 
 from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, PodReporter
-from neuron_scheduler.kube.writes.condition_writer import WaitingStatus, shape
+from neuron_scheduler.kube.writes.condition_writer import WaitingStatus
 from neuron_scheduler.model.nomination import KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.neuron.topology import Placement
 from tests.support.builders import pod
 
-BLOCKED = (
-    "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
-    " Unknown ids: trn1.a is blocked by {holder} (schedulerName default-scheduler)."
-)
 FULL = "0/{n} nodes are available: {n} Insufficient aws.amazon.com/neuron."
 
 
@@ -68,44 +64,6 @@ def reports() -> Reports:
 def reporter(reports: Reports) -> PodReporter:
     """Return the reporter of a leader."""
     return PodReporter(recorder=cast(Any, reports), conditions=cast(Any, reports), clock=reports, leads=lambda: True)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pytest.param(FULL.format(n=1), FULL.format(n=12), id="counts"),
-        pytest.param(
-            "0/9 nodes are available: 2 Insufficient cpu, 7 Too many pods.",
-            "0/12 nodes are available: 10 Too many pods, 2 Insufficient cpu.",
-            id="an order that comes from the counts",
-        ),
-        pytest.param(
-            "Capacity: 1 Neuron device free on 1 node, largest free block 1, pod needs 2.",
-            "Capacity: 0 Neuron devices free on 12 nodes, largest free block 0, pod needs 2.",
-            id="plurals",
-        ),
-        pytest.param(BLOCKED.format(holder="default/a"), BLOCKED.format(holder="x/b"), id="who stands in the way"),
-    ],
-)
-def test_what_differs_in_numbers_only(one: str, other: str) -> None:
-    """Numbers, plurals and the named pods do not change the shape."""
-    assert shape(one) == shape(other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pytest.param(FULL.format(n=1), "0/1 nodes are available: 1 Insufficient cpu.", id="another reason"),
-        pytest.param(
-            "Capacity: 1 Neuron device free on 1 node, largest free block 1, pod needs 2.",
-            "Fragmentation: 2 Neuron devices free on 1 node, largest free block 1, pod needs 2.",
-            id="capacity, then fragmentation",
-        ),
-    ],
-)
-def test_what_differs_in_more(one: str, other: str) -> None:
-    """A changed reason changes the shape."""
-    assert shape(one) != shape(other)
 
 
 def test_numbers_alone_are_told_every_half_minute(reports: Reports, reporter: PodReporter) -> None:

@@ -4,7 +4,13 @@ from itertools import count
 
 import pytest
 
-from neuron_scheduler.model.wording import few, few_names, first_of, quantity, span
+from neuron_scheduler.model.wording import few, few_names, first_of, quantity, shape, span
+
+BLOCKED = (
+    "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
+    " Unknown ids: trn1.a is blocked by {holder} (schedulerName default-scheduler)."
+)
+FULL = "0/{n} nodes are available: {n} Insufficient aws.amazon.com/neuron."
 
 
 @pytest.mark.parametrize(
@@ -37,3 +43,41 @@ def test_a_list_is_cut() -> None:
 def test_durations() -> None:
     """As people write them."""
     assert [span(seconds) for seconds in (2.0, 119.0, 120.0, 1200.0, 14400.0)] == ["2s", "119s", "2m", "20m", "240m"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(FULL.format(n=1), FULL.format(n=12), id="counts"),
+        pytest.param(
+            "0/9 nodes are available: 2 Insufficient cpu, 7 Too many pods.",
+            "0/12 nodes are available: 10 Too many pods, 2 Insufficient cpu.",
+            id="an order that comes from the counts",
+        ),
+        pytest.param(
+            "Capacity: 1 Neuron device free on 1 node, largest free block 1, pod needs 2.",
+            "Capacity: 0 Neuron devices free on 12 nodes, largest free block 0, pod needs 2.",
+            id="plurals",
+        ),
+        pytest.param(BLOCKED.format(holder="default/a"), BLOCKED.format(holder="x/b"), id="who stands in the way"),
+    ],
+)
+def test_what_differs_in_numbers_only(one: str, other: str) -> None:
+    """Numbers, plurals and the named pods do not change the shape."""
+    assert shape(one) == shape(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(FULL.format(n=1), "0/1 nodes are available: 1 Insufficient cpu.", id="another reason"),
+        pytest.param(
+            "Capacity: 1 Neuron device free on 1 node, largest free block 1, pod needs 2.",
+            "Fragmentation: 2 Neuron devices free on 1 node, largest free block 1, pod needs 2.",
+            id="capacity, then fragmentation",
+        ),
+    ],
+)
+def test_what_differs_in_more(one: str, other: str) -> None:
+    """A changed reason changes the shape."""
+    assert shape(one) != shape(other)

@@ -14,7 +14,6 @@ proxy or a stopped API server delivers late, for which no waiting time would be 
 """
 
 import random as randomness
-import re
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -28,16 +27,13 @@ from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Clear, Keep, Nominate, NominationChange, change_to
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import shape
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
-
-_COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
-_NAMES: Final = " Unknown ids: "  # the pods that are named after it change often (`scheduling.cycle.neuron_shortage`)
-_ENDS: Final = re.compile(r"[,.:;]\s*")
 
 NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
 WRITERS: Final = 8
@@ -48,16 +44,6 @@ PAUSE: Final = 30.0  # the longest one between two tries: a pod that waits says 
 REFUSED_PAUSE: Final = 120.0  # the same after a refusal: 10,000 refused pods cost 83 requests a second
 
 log = logs.logger(__name__)
-
-
-def shape(message: str) -> tuple[str, ...]:
-    """
-    Return a key that is equal for messages that differ only in their numbers or in the pods that they name.
-
-    The plural goes with the number ("1 node", "2 nodes"). The order of the reasons does not count: they are sorted as
-    strings that begin with their count.
-    """
-    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message.partition(_NAMES)[0]))))
 
 
 @attrs.frozen

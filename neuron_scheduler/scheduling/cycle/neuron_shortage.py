@@ -100,7 +100,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     Whoever may read the pod reads this sentence in its condition, and may not be allowed to see the pods of other
     namespaces: they are not named.
 
-    `kube.writes.condition_writer` knows the first words: other names alone do not make another message.
+    `model.wording.shape` knows the first words: other names alone do not make another message.
     """
     blocked = NO_NODES
     for refusal in refusals:
