@@ -5,16 +5,20 @@ Text from the cluster cannot control the terminal: what is not printable is an e
 the words of an answer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import attrs
 import msgspec
 
 from neuron_scheduler.explain.answers import to_json
+from neuron_scheduler.model.wording import clipped
+from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import write_out
 
 DOCUMENTS: Final = ("json", "yaml")
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def write(answer: attrs.AttrsInstance, form: str, lines: Iterable[str]) -> None:
@@ -41,3 +45,21 @@ def _in_json(character: str) -> str:
 def _unicode_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+
+
+def age(seconds: float) -> str:
+    """Return a duration in its largest unit and the next one: `45s`, `5m30s`, `3h12m`, `40d`."""
+    whole = max(0, int(seconds))
+    for (unit, name), (part, part_name) in pairwise(_UNITS):
+        if whole >= unit:
+            rest = whole % unit // part
+            return f"{whole // unit}{name}{f'{rest}{part_name}' if rest else ''}"
+    return f"{whole}s"
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield aligned lines, the columns three blanks apart; the last one may be long."""
+    shown = [[printable(clipped(cell)) for cell in row[:-1]] + [printable(row[-1])] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -6,11 +6,11 @@ figure: all are in the answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 
 import attrs
 
+from neuron_scheduler.commands.output import age, table
 from neuron_scheduler.explain.answers import (
     Change,
     Explanation,
@@ -171,19 +171,6 @@ def _words(cause: str) -> str:
     return cause.replace("_", " ")
 
 
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
-
-
-def age(seconds: float) -> str:
-    """Return a duration in its largest unit and the next one: `45s`, `5m30s`, `3h12m`, `40d`."""
-    whole = max(0, int(seconds))
-    for (unit, name), (part, part_name) in pairwise(_UNITS):
-        if whole >= unit:
-            rest = whole % unit // part
-            return f"{whole // unit}{name}{f'{rest}{part_name}' if rest else ''}"
-    return f"{whole}s"
-
-
 def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = False) -> Iterator[str]:
     """
     Yield the lines of the table of what waits, or a sentence if no pod waits.
@@ -206,11 +193,3 @@ def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = Fals
         cells = [pod.namespace, pod.name, pod.asks, old, line.cause or "fits", *group, pod.scheduler_name, line.message]
         rows.append(cells)
     yield from table(rows if wide else [row[:-2] for row in rows])
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield aligned lines, the columns three blanks apart; the last one may be long."""
-    shown = [[printable(clipped(cell)) for cell in row[:-1]] + [printable(row[-1])] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -37,3 +37,12 @@ def test_an_answer(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert from_json(yaml.safe_load(text), Explanation) == answer
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [(-1.5, "0s"), (59.9, "59s"), (90, "1m30s"), (3_600, "1h"), (11_520, "3h12m"), (40 * 86_400 + 3_660, "40d1h")],
+)
+def test_ages(seconds: float, want: str) -> None:
+    """Two units are enough; a clock that is late makes no age below zero."""
+    assert output.age(seconds) == want

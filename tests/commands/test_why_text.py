@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WhyText, age, waiting_lines
+from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WhyText, waiting_lines
 from neuron_scheduler.explain.answers import (
     Change,
     ChangeKind,
@@ -161,15 +161,6 @@ def test_hostile_strings_are_made_visible() -> None:
 def test_every_cause_has_a_meaning() -> None:
     """A new cause needs a sentence for people."""
     assert CAUSES.keys() == set(Cause)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "want"),
-    [(-1.5, "0s"), (59.9, "59s"), (90, "1m30s"), (3_600, "1h"), (11_520, "3h12m"), (40 * 86_400 + 3_660, "40d1h")],
-)
-def test_ages(seconds: float, want: str) -> None:
-    """Two units are enough; a clock that is late makes no age below zero."""
-    assert age(seconds) == want
 
 
 WAITING = Waiting(
