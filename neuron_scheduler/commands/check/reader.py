@@ -26,9 +26,8 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES, WORKLOADS
-from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.reviews import ASKING, REVIEWING, Right, UserReviews, leading, scheduling, watching
 from neuron_scheduler.kube.watch.discovery import served_pod_groups
 from neuron_scheduler.kube.writes.lease import LeaseClient
@@ -39,8 +38,6 @@ from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, Unre
 WITHIN: Final = 10.0  # seconds for a small request
 AT_ONCE: Final = 8  # reviews
 REVIEW: Final = "create subjectaccessreviews.authorization.k8s.io"
-WATCHED: Final[tuple[Resource[Any], ...]] = (NODES, BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE, PODS)
-"""What the scheduler watches, and so needs rights for."""
 COMPONENT: Final = {
     "namespaces": "/api/v1/namespaces",
     "priorityclasses.scheduling.k8s.io": "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -221,7 +218,8 @@ class Reader:
             return read.deployments
         if not any(deployment.namespace == read.namespace for deployment in read.ours):
             return {}
-        rights = (*scheduling(WATCHED), *leading(read.namespace, read.lease_name))
+        needed = [resource for resource in self._collection.resources if resource not in POD_GROUPS]
+        rights = (*scheduling(needed), *leading(read.namespace, read.lease_name))
         flags = ("--authorize-metrics", "--answer-questions")
         if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
             rights += REVIEWING

@@ -7,10 +7,11 @@ import attrs
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.commands.check.reader import WATCHED, Reader
+from neuron_scheduler.commands.check.reader import Reader
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.reviews import leading, scheduling
 from neuron_scheduler.model.pod_group import Dialect, GroupKey
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.errors import ConfigurationError, UnreachableError
@@ -36,12 +37,6 @@ async def read(server: ListingServer, **options: Any) -> Snapshot:
     """Read the server's objects."""
     async with Client(connection=Connection(server.url, "a test")) as client:
         return await Reader(client=client, **options).read()
-
-
-async def test_the_watched_kinds_are_those_of_the_process() -> None:
-    """The rights that are asked for are those that `run` asks for at its start."""
-    parts = wire(Config(), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
-    assert tuple(informer.resource for informer in parts.informers) == WATCHED
 
 
 async def test_an_api_server_that_serves_nothing_else() -> None:
@@ -155,12 +150,15 @@ OURS = workload("my-scheduler", args=["run"])
 
 
 async def test_rights_of_the_service_account() -> None:
-    """Each is reviewed once; those that are missing are named."""
+    """They are those that `run` asks for at its start. Each is reviewed once; those that are missing are named."""
     async with listing(lists={DEPLOYMENTS: [OURS]}, denied=frozenset({"list nodes", "create pods"})) as server:
         rights = (await read(server)).rights
     assert isinstance(rights, dict)
     assert [right for right, allowed in rights.items() if not allowed] == ["list nodes", "create pods/binding"]
-    assert sum("subjectaccessreviews" in path for path in server.requests) == len(rights) > 2 * len(WATCHED)
+    assert sum("subjectaccessreviews" in path for path in server.requests) == len(rights)
+    parts = wire(Config(), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
+    watched = [informer.resource for informer in parts.informers]
+    assert list(rights) == [*map(str, (*scheduling(watched), *leading("kube-system", "my-scheduler")))]
 
 
 async def test_pod_groups_where_they_are_served() -> None:
