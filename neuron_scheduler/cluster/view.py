@@ -67,37 +67,25 @@ overlaid = memoised(maxsize=4096)(_Overlaid)
 _Data = TypeVar("_Data", Postings, Column)
 
 
-@attrs.frozen(eq=False)
-class Needs:
-    """Definitions of the indexes of nodes and of rows that a question uses, without those under an overlay."""
-
-    of_nodes: tuple[Callable[[Node], Any], ...]
-    of_rows: tuple[Callable[[NodeInfo], Any], ...]
-
-
 @attrs.define(eq=False)
 class IndexRequests:
     """
     The indexes that a question has asked for.
 
     Attributes:
-        of_nodes, of_rows: by definition.
-        lacking: those that are not ready, by definition, with the function that prepares each in steps.
+        of_nodes, of_rows: by definition; without those under an overlay.
+        lacking: those that were not ready, by definition, with the function that prepares each in steps.
     """
 
     of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
     of_rows: dict[Callable[[NodeInfo], Any], None] = attrs.field(factory=dict)
     lacking: dict[Hashable, Callable[[], Iterator[None]]] = attrs.field(factory=dict)
 
-    @property
-    def needs(self) -> Needs:
-        """The definitions, to be kept."""
-        return Needs(tuple(self.of_nodes), tuple(self.of_rows))
-
     def prepared(self) -> Generator[None, None, None]:
         """Prepare what is lacking; yields when other tasks may run."""
         for prepare in self.lacking.values():
             yield from prepare()
+        self.lacking.clear()
 
 
 @attrs.define(eq=False)
@@ -237,10 +225,10 @@ class View:
         ask(RecordingView(self.workloads, self.namespaces, self.volumes, self._table, self._overlay, requests))
         return requests
 
-    def is_ready(self, needs: Needs) -> bool:
-        """Return whether all these indexes exist and have few changes to catch up with."""
+    def is_ready(self, asked: IndexRequests) -> bool:
+        """Return whether all indexes that were asked for exist and have few changes to catch up with."""
         table = self._table
-        return all(map(table.of_rows.is_ready, needs.of_rows)) and all(map(table.of_nodes.is_ready, needs.of_nodes))
+        return all(map(table.of_rows.is_ready, asked.of_rows)) and all(map(table.of_nodes.is_ready, asked.of_nodes))
 
     def counts(self, definition: Matching) -> Column:
         """Return how many pods match a selector on each node."""

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.view import Needs, View
+from neuron_scheduler.cluster.view import IndexRequests, View
 from neuron_scheduler.model.neuron_request import neuron_request
 from neuron_scheduler.model.pod import FEW_COMPARISONS, NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container
@@ -43,7 +43,7 @@ class _Readiness:
         epoch, changes: those of the view then.
     """
 
-    needs: Needs
+    asked: IndexRequests
     epoch: int
     changes: int
 
@@ -81,7 +81,7 @@ class IndexWarmup:
         if readiness is not None and readiness.epoch == epoch and not always:
             if changes - readiness.changes <= _FEW_CHANGES:
                 return _NOTHING
-            if view.is_ready(readiness.needs):
+            if view.is_ready(readiness.asked):
                 readiness.changes = changes
                 return _NOTHING
 
@@ -93,7 +93,7 @@ class IndexWarmup:
         index_requests = view.index_requests(ask)
         if len(self._ready) >= _MOST_KINDS:
             self._ready.clear()
-        self._ready[kind] = _Readiness(index_requests.needs, epoch, changes)
+        self._ready[kind] = _Readiness(index_requests, epoch, changes)
         return index_requests.prepared()
 
 

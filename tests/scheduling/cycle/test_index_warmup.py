@@ -14,7 +14,7 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.cluster.view import Needs, View
+from neuron_scheduler.cluster.view import IndexRequests, View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
@@ -197,9 +197,9 @@ def test_a_sort_that_is_decided_again_and_again_is_seldom_checked(monkeypatch: p
     cluster, warmup, looked = fleet(100), IndexWarmup(), [0]
     is_ready = View.is_ready
 
-    def counting(self: View, needs: Needs) -> bool:
+    def counting(self: View, asked: IndexRequests) -> bool:
         looked[0] += 1
-        return is_ready(self, needs)
+        return is_ready(self, asked)
 
     pending = pod("p", devices=1, cpu=100)
     list(warmup.of(cluster, pending, PROFILE))
