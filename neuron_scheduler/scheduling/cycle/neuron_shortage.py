@@ -25,6 +25,7 @@ from neuron_scheduler.model.node import INSTANCE_TYPE_LABELS
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import NodeSelectorTerm
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import illegal_count, place, served, whole_free_devices
 from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
@@ -118,7 +119,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
         f"{node_info.node.name} is blocked by {unknown_holder(node_info, pod.namespace)}" for node_info in named
     )
     more = blocked.bit_count() - len(named)
-    rest = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
+    rest = f"; {counted(more, 'more node has', 'more nodes have')} such pods" if more else ""
     return f"Unknown ids: {sentences}{rest}."
 
 
@@ -166,7 +167,7 @@ def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet)
     holding = (free.at_least(1, nodes) or nodes).bit_count()
     return NeuronShortage(
         cause,
-        f"{cause.capitalize()}: {amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
+        f"{cause.capitalize()}: {amount(total, request.unit)} free on {counted(holding, 'node')},"
         f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}.",
     )
 
@@ -232,7 +233,7 @@ def asked(request: NeuronRequest | None, *, unit: bool = True) -> str:
 
 def amount(count: int, unit: Unit) -> str:
     """Return `1 Neuron device` or `2 Neuron cores`."""
-    return f"{count} Neuron {unit.value}{'' if count == 1 else 's'}"
+    return counted(count, f"Neuron {unit.value}")
 
 
 _MACHINES = tuple(

@@ -118,7 +118,7 @@ def kept_for_others(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
     return passing(cluster.view, pod, profile.plan(pod).accepts, nodes_with_nominations(cluster, pod.priority))
 
 
-def counted(refusals: Iterable[Refusal]) -> Counter[str]:
+def counts_by_reason(refusals: Iterable[Refusal]) -> Counter[str]:
     """Return how many nodes were refused for each reason."""
     counts: Counter[str] = Counter()
     for refusal in refusals:

@@ -20,6 +20,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
@@ -28,7 +29,7 @@ from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
 from neuron_scheduler.scheduling.cycle.refusals import (
     cause_of,
     cause_of_pod,
-    counted,
+    counts_by_reason,
     kept_for_others,
     refusal_of_pod,
     refusals,
@@ -232,7 +233,7 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
 
 def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Refusal]) -> FitError:
     found = refusals(cluster, pod, profile, too_late)
-    counts = counted(found)
+    counts = counts_by_reason(found)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
     blocked = unknown_holders(cluster, pod, found)
     cause, sentence = _cause(cluster, pod, profile, found, blocked=bool(blocked))
@@ -253,7 +254,7 @@ def _cause(
     """Return what a pod with these refusals waits for, and the sentence about it; empty if there is none."""
     kept = kept_for_others(cluster, pod, profile).bit_count()
     if kept:
-        nodes = f"{kept} node{'' if kept == 1 else 's'}"
+        nodes = counted(kept, "node")
         return Cause.NOMINATED, f"Nominated: {nodes} would take the pod without the space kept for {OTHERS}."
     shortage = neuron_shortage(cluster, pod, profile, found)
     if shortage is None:

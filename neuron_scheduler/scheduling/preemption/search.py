@@ -27,7 +27,7 @@ from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.refusals import counted, refusals_among
+from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason, refusals_among
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
@@ -159,7 +159,7 @@ class Comparison:
         """Add the result of a node: victims cheaper than the limit, None for no cheaper ones, or its refusals."""
         self.asked.add(name)
         if isinstance(result, list):
-            self.asked_reasons += counted(result)
+            self.asked_reasons += counts_by_reason(result)
             self.plugins.update(refusal.plugin for refusal in result)
             return
         self.candidates += 1
@@ -278,7 +278,7 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
         nodes, refusals = walk(
             cluster.view.with_overlay(WithoutLowerPriority(below)), pod, profile, among, ignored_plugins=COUNTING_PODS
         )
-        comparison.reasons = counted(refusals)
+        comparison.reasons = counts_by_reason(refusals)
         comparison.plugins.update(refusal.plugin for refusal in refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
         return [cluster.view.row(slot).node.name for slot in cluster.view.oldest_first(nodes)]
