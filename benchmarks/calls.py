@@ -80,7 +80,7 @@ async def attempt() -> float:
         if queued is None:
             raise SystemExit("the queue is empty")
         try:
-            loop._schedule_one(queued).send(None)  # noqa: SLF001 - one step of the loop, without the loop
+            loop.attempts.attempt(queued).send(None)
         except StopIteration:
             return
         raise SystemExit("the attempt waits for something")

@@ -14,15 +14,16 @@ import asyncio
 import gc
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, nullcontext
 
 import anyio
 import attrs
 from anyio.abc import TaskGroup, TaskStatus
 
 from neuron_scheduler import __version__, steps
-from neuron_scheduler.controllers.leader_elector import LeaderElector, LeaderWatch
+from neuron_scheduler.controllers.leader_elector import LeaderElector
+from neuron_scheduler.controllers.liveness import LeaderWatch
 from neuron_scheduler.explain import inventory
 from neuron_scheduler.explain.waiting import WaitingPods, waiting_pods
 from neuron_scheduler.kube import reviews
@@ -30,21 +31,22 @@ from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.kube.watch.discovery import served_pod_groups
-from neuron_scheduler.kube.watch.informer import STALE
+from neuron_scheduler.kube.watch.informer import STALE, unsynced
+from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.access import Access
-from neuron_scheduler.serving.certificate import Certificate
-from neuron_scheduler.serving.connections import open_listening
-from neuron_scheduler.serving.server import Check, Endpoints, health, lease_watchdog, serving
+from neuron_scheduler.serving.asked import Asked, ServedProfiles
+from neuron_scheduler.serving.pages import Page, page_files
+from neuron_scheduler.serving.questions import question_pages
+from neuron_scheduler.serving.server import Endpoints, health, lease_watchdog, serving
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.setting import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import StalledError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
-from neuron_scheduler.wiring import Parts, pages_of, pod_group_informer, unsynced, wire
+from neuron_scheduler.wiring import Parts, pod_group_informer, wire
 
 log = logs.logger(__name__)
 
@@ -101,7 +103,7 @@ async def built(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
     metrics = Metrics(names, config.leader_elect_resource_name, connection.server)
     async with Client(
         connection=connection,
-        on_request=lambda code, method: metrics.requested(method, code),
+        on_request=metrics.requested,
         on_answer=metrics.request_took,
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
@@ -168,14 +170,14 @@ class App:
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(self._write_conditions)
         services.start_soon(parts.rejections.run)
-        if parts.foreign_nominations is not None:
-            services.start_soon(parts.foreign_nominations.run)
-        await parts.scheduling_loop.warm_up()
+        if parts.extender is not None:
+            services.start_soon(parts.extender.foreign_nominations.run)
+        await parts.scheduling_loop.attempts.warm_up()
         if parts.election is not None and not leads_at_once:
             await parts.election.acquired.wait()
             self._watch.look()
             await parts.pods.resync()  # the first decision needs the last Bindings of the previous leader
-            parts.pod_handler.report_doubts()
+            parts.watch_log.report_all()
         log.info(
             "Starting to schedule pods" if self.config.queue else "Starting to bind pods for kube-scheduler",
             nodes=parts.cluster.view.node_count,
@@ -269,7 +271,7 @@ class App:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
-        config, election = self.config, self.parts.election
+        config, election, extender = self.config, self.parts.election, self.parts.extender
         endpoints = Endpoints(
             address=config.bind_address,
             port=config.port,
@@ -292,33 +294,9 @@ class App:
                 access=self._access(),
                 pages=pages_of(config, self.parts, self.client),
             ),
-            self._extending(live, ready),
+            nullcontext() if extender is None else extender.serving(health(live, ready), lambda: self._stopping),
         ):
             yield
-
-    @asynccontextmanager
-    async def _extending(self, live: Mapping[str, Check], ready: Mapping[str, Check]) -> AsyncIterator[None]:
-        """Answer kube-scheduler inside the block, if that is configured."""
-        config, verbs = self.config, self.parts.verbs
-        if verbs is None:
-            yield
-            return
-        from neuron_scheduler.extender.server import ExtenderServer
-
-        certificate = None
-        if config.extender_tls_cert_file:
-            files = config.extender_tls_cert_file, config.extender_tls_private_key_file, config.extender_client_ca_file
-            certificate = Certificate(*files, flags="--extender-tls")
-        server = ExtenderServer(
-            verbs=verbs, health=health(live, ready), metrics=self.metrics, stopping=lambda: self._stopping
-        )
-        address, port = address_and_port(config.extender_bind_address)
-        connections = server.listen(open_listening(address, port, "--extender-bind-address"), certificate)
-        try:
-            yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                await connections.close()
 
     def _access(self) -> Access | None:
         if not self.config.authorize_metrics:
@@ -399,7 +377,7 @@ class ProcessState:
             conflicting_cores=inventory.double_booked_cores(cluster),
             binds_in_flight=parts.binder.in_flight,
             waiting_for_volumes=parts.volumes.waiting,
-            waiting_for_allocate=parts.scheduling_loop.fence.waiting,
+            waiting_for_allocate=parts.scheduling_loop.binding_cycle.fence.waiting,
             binds_unknown=parts.binder.unknown,
             free_devices=devices.free,
             used_devices=devices.used,
@@ -419,3 +397,24 @@ class ProcessState:
     def _unknown_holders_by_node(self) -> dict[str, int]:
         by_node, others = inventory.unknown_holders_by_node(self.parts.cluster)
         return by_node | ({_OTHERS: others} if others else {})
+
+
+def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
+    """Return what the ports serve beside health and metrics, by path; by default nothing of the cluster is shown."""
+    if parts.decisions is None:
+        return {}
+    election, capacity = parts.election, parts.capacity
+    asked = Asked(
+        cluster=parts.cluster,
+        queue=parts.queue,
+        pod_of=parts.pods.get,
+        budgets=parts.cluster.budgets.all,
+        profiles=ServedProfiles(parts.scheduling_loop.attempts.profiles, extender_profile()),
+        decisions=parts.decisions,
+        unsynced=lambda: unsynced(parts.informers),
+        leads=lambda: election is None or election.leading,
+        clock=time.monotonic,
+        capacity_request_of=lambda pod: None if capacity is None else capacity.said(pod),
+    )
+    answers = question_pages(asked, UserReviews(client), public=config.serve_page)
+    return answers | page_files() if config.serve_page else answers

@@ -14,7 +14,7 @@ import pytest
 
 from neuron_scheduler import app
 from neuron_scheduler.app import App, ProcessState
-from neuron_scheduler.controllers import leader_elector
+from neuron_scheduler.controllers import liveness
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
@@ -113,7 +113,7 @@ async def test_a_stop_gives_the_lease_back() -> None:
     async with process() as running, anyio.create_task_group() as tasks:
         tasks.start_soon(running.run)
         await running.scheduling()
-        assert (await running.lease()).holder == running.app.parts.scheduling_loop.identity
+        assert (await running.lease()).holder == running.app.parts.scheduling_loop.attempts.assumptions.identity
         running.signal()
         assert await running.end() == ""
 
@@ -173,7 +173,7 @@ async def test_a_second_signal_does_not_wait_for_bindings() -> None:
         running.signal()
         assert await running.end() == ""
 
-        assert (await running.lease()).holder == running.app.parts.scheduling_loop.identity
+        assert (await running.lease()).holder == running.app.parts.scheduling_loop.attempts.assumptions.identity
         binding.release()
 
 
@@ -224,7 +224,7 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
     refuse = Answer(StatusError(403, "Forbidden", "no"))
     async with process() as running, anyio.create_task_group() as tasks:
         running.suffer(refuse, "/api/v1/pods$", watch=False)
-        with mock.patch.multiple(leader_elector, LONGEST_TAKEOVER=0.1, PERIOD=0.05):
+        with mock.patch.multiple(liveness, LONGEST_TAKEOVER=0.1, PERIOD=0.05):
             tasks.start_soon(running.run)
             assert (await running.end()).startswith("StalledError: pods were not listed within")
 
@@ -251,7 +251,7 @@ async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late:
             return False
 
         scheduler.may_bind = may_bind
-        scheduler.wake()
+        scheduler.wake_up.ring()
         await paused.wait()
         now = scheduler.clock()
         scheduler.clock = lambda: now

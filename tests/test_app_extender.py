@@ -48,16 +48,16 @@ class Replica:
 
     async def ready(self) -> None:
         """Wait until it answers filter."""
-        assert self.app.parts.verbs is not None
+        assert self.app.parts.extender is not None
         with anyio.fail_after(PATIENCE):
-            while self.app.parts.verbs.unsynced() is not None:
+            while self.app.parts.extender.verbs.unsynced() is not None:
                 await anyio.lowlevel.checkpoint()
 
     async def leads(self) -> None:
         """Wait until it binds."""
-        assert self.app.parts.verbs is not None
+        assert self.app.parts.extender is not None
         with anyio.fail_after(PATIENCE):
-            while self.app.parts.verbs.role() is not Role.LEADS:
+            while self.app.parts.extender.verbs.role() is not Role.LEADS:
                 await anyio.lowlevel.checkpoint()
 
     async def stop(self) -> None:

@@ -44,7 +44,7 @@ MAY_IMPORT: Final = {
     "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},
     "kube": MODEL | LEAVES | {"kube.http", "kube.objects"},
     "settings": {"telemetry", "scheduling.cycle", "scheduling.plugins"},
-    "capture": DOMAIN | {"kube.http", "kube.objects", "kube.watch", "controllers.handlers", "telemetry"} | {"explain"},
+    "capture": DOMAIN | {"kube.http", "kube.objects", "kube.watch", "telemetry", "explain"},
     "serving": DOMAIN | {"explain", "explain.answers", "kube", "kube.http", "telemetry", "steps", "capture"},
     "commands": DOMAIN
     | {
@@ -59,7 +59,6 @@ MAY_IMPORT: Final = {
         "settings",
         "telemetry",
     },
-    "controllers.handlers": DOMAIN | LEAVES | KUBE,
     "controllers": DOMAIN | LEAVES | KUBE,
     "extender": DOMAIN | LEAVES | KUBE | {"controllers", "serving"},
     "capacity": DOMAIN | LEAVES | KUBE | {"capacity.planning", "controllers", "settings"},
@@ -70,7 +69,6 @@ MAY_IMPORT: Final = {
         "capacity",
         "settings",
         "controllers",
-        "controllers.handlers",
         "extender",
         "serving",
     },
@@ -79,7 +77,7 @@ MAY_IMPORT: Final = {
     | {
         "controllers",
         "explain",
-        "extender",
+        "scheduling.cycle",
         "scheduling.plugins",
         "scheduling.queue",
         "serving",
@@ -94,8 +92,6 @@ MAY_IMPORT: Final = {
     "__main__": {"cli", "stopping"},
 }
 """What each room may import beside itself: a room is a folder, or a module at the top."""
-ALONE: Final = {"controllers.handlers"}
-"""Rooms whose modules do not import each other."""
 MOST_ROOMS: Final = 25
 MOST_RELATIONS: Final = 90
 """Modules and folders at the top of the package, and imports between them (decision 22)."""
@@ -182,15 +178,6 @@ def test_modules_import_without_circles() -> None:
     assert below == {}
 
 
-def test_a_handler_imports_no_handler() -> None:
-    """Handlers get shared objects as arguments."""
-    assert [
-        f"{name} imports {imported}"
-        for name, room, imported in own_imports()
-        if room in ALONE and room_of(imported) == room and not imported.startswith(f"neuron_scheduler.{room}.base.")
-    ] == []
-
-
 def test_pure_rooms_need_attrs_and_the_standard_library_only() -> None:
     """The pure rooms have no I/O, no wait, no log, no randomness and no clock."""
     assert [
@@ -240,10 +227,6 @@ MIRRORS_NOTHING: Final = {
     "commands/check/subjects/test_findings.py",
     "commands/check/test_real_cluster.py",
     "commands/check/test_rendered.py",
-    "controllers/handlers/test_namespaces.py",
-    "controllers/handlers/test_pod_groups.py",
-    "controllers/handlers/test_workloads.py",
-    "controllers/test_group_attempts.py",
     "controllers/test_identity.py",
 }
 

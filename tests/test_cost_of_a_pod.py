@@ -137,7 +137,7 @@ async def test_an_attempt_uses_the_indexes_that_are_there() -> None:
             queued = loop.queue.pop(loop.clock())
             assert queued is not None
             with pytest.raises(StopIteration):
-                loop._schedule_one(queued).send(None)
+                loop.attempts.attempt(queued).send(None)
         assert work.built == 0
         assert 0 < work.asked <= MOST_ASKED
         assert 0 < work.rows <= MOST_ROWS

@@ -19,7 +19,7 @@ import pytest
 
 import neuron_scheduler
 from neuron_scheduler import app
-from neuron_scheduler.controllers import leader_elector, scheduling_loop
+from neuron_scheduler.controllers import group_attempt, liveness
 from tests.control_plane.objects import pod_manifest
 from tests.support.patience import PATIENCE
 from tests.test_app import Process, process
@@ -35,8 +35,8 @@ victims are looked for.
 """
 PERIODS: Final = (
     (app, "LOOK_FOR_POD_GROUPS"),
-    (leader_elector, "PERIOD"),  # of the look at the loop: nobody asks for the Lease here
-    (scheduling_loop, "_LOOK_AT_GROUPS"),
+    (liveness, "PERIOD"),  # of the look at the loop: nobody asks for the Lease here
+    (group_attempt, "LOOK_AT_GROUPS"),
 )
 """On a slow machine one of these ends within a trace."""
 

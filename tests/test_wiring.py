@@ -7,18 +7,20 @@ from typing import cast
 
 import pytest
 
+from neuron_scheduler.app import pages_of
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.informer import unsynced
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.wiring import pages_of, unsynced, wire
+from neuron_scheduler.wiring import wire
 from tests.support.listing_server import neuron_pod
 from tests.support.web_requests import answer, body_of, request
 from tests.support.wire_objects import encoded, pod
@@ -80,10 +82,10 @@ async def test_the_lease_gets_the_address_of_the_extender(
     parts = wire(config, Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
     assert parts.election is not None
     assert parts.election.extender_address == url
-    assert (parts.verbs is None) == (parts.foreign_nominations is None) == (not url)
-    if parts.verbs is not None:
-        assert isinstance(parts.verbs.forward, Forward)
-        assert parts.verbs.forward.leader() == ""
+    assert (parts.extender is None) == (not url)
+    if parts.extender is not None:
+        assert isinstance(parts.extender.verbs.forward, Forward)
+        assert parts.extender.verbs.forward.leader() == ""
 
 
 def test_nothing_of_the_cluster_is_served_by_default() -> None:
@@ -106,11 +108,12 @@ async def test_decisions_are_shown() -> None:
 LOADED = """
 import sys
 import neuron_scheduler.commands.run, neuron_scheduler.app, neuron_scheduler.wiring
-print([name for name in sys.modules if name.startswith("neuron_scheduler.capacity")])
+off = ("neuron_scheduler.capacity", "neuron_scheduler.extender", "neuron_scheduler.controllers.foreign_nominations")
+print([name for name in sys.modules if name.startswith(off)])
 """
 
 
-def test_without_capacity_requests_nothing_of_them_is_loaded() -> None:
-    """The modules that run the process import the room only where a profile asks for machines."""
+def test_a_product_that_is_off_is_not_loaded() -> None:
+    """The modules that run the process import it only where the configuration asks for it."""
     done = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

@@ -14,16 +14,18 @@ import random
 from collections import deque
 from collections.abc import Callable, Container, Mapping
 from itertools import count
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
 
 from neuron_scheduler.capacity.placeholders import asks, is_placeholder, manifest, need_of
 from neuron_scheduler.capacity.planning.need import MachineNeed
 from neuron_scheduler.capacity.writer import PlaceholderWriter
+from neuron_scheduler.cluster.changes import Change, Kinds, NodeChanged, PodBound, PodGone, PodPending
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
@@ -119,6 +121,8 @@ class MachineRequests:
         clock: seconds that never jump, the queue's time.
         requests: by name, the oldest first; also those that have ended and whose placeholder is there.
     """
+
+    OBSERVES: ClassVar[Kinds] = (PodPending, PodBound, PodGone, NodeChanged)
 
     cluster: Cluster
     queue: SchedulingQueue
@@ -222,21 +226,17 @@ class MachineRequests:
         for slot in slots_of(view.labelled(INSTANCE_TYPE_LABEL).any_of(types)):
             self._look_at(view.row(slot))
 
-    # Called by the handlers of pods and nodes
+    def observe(self, change: Change) -> None:
+        """Note placeholders, and nodes that have joined or changed: they may have got their labels."""
+        match change:
+            case PodPending(pod) | PodBound(after=PodInfo(pod)) if is_placeholder(pod):
+                self._seen[pod.uid] = pod
+            case PodGone(pod):
+                self._forget_placeholder(pod.uid)
+            case NodeChanged(after=node_info) if self.requests:
+                self._look_at(node_info)
 
-    def pod_seen(self, pod: Pod) -> None:
-        """Note the present state of a pod that is not ours to place."""
-        if is_placeholder(pod):
-            self._seen[pod.uid] = pod
-
-    def pod_bound(self, uid: str) -> None:
-        """Note that a pod is bound."""
-        pod_info = self.cluster.pod_info(uid)
-        if pod_info is not None:
-            self.pod_seen(pod_info.pod)
-
-    def pod_gone(self, uid: str) -> None:
-        """Note that a pod is gone."""
+    def _forget_placeholder(self, uid: str) -> None:
         placeholder = self._seen.pop(uid, None)
         request = None if placeholder is None else self.requests.get(placeholder.name)
         if request is not None and request.uid == uid:
@@ -244,12 +244,6 @@ class MachineRequests:
             if request.wanted:
                 self._give_up(request, "what asked for it was deleted", first=FIRST_PAUSE)
             self._forget_if_over(request)
-
-    def node_changed(self, name: str) -> None:
-        """Note that a node has joined, or has changed: it may have got its labels."""
-        node_info = self.cluster.node(name) if self.requests else None
-        if node_info is not None:
-            self._look_at(node_info)
 
     def _look_at(self, node_info: NodeInfo) -> None:
         """Stop asking for the machine that has come: an empty node serves the first request that it is younger than."""

@@ -1,42 +1,32 @@
 """
 Collects decoded objects of all kinds, and makes a `Capture` of them.
 
-The handlers of the running process keep the objects, in the order in which its informers would hand them over, so both
-have the same cluster. Only what concerns the process's own work is left out: assumed pods, rejected pods, the queue.
-Does not read: that is for `live` and `files`.
+The objects are folded into the cluster as in the running process, in the order in which its informers list. So both
+have the same cluster. Nobody is told of the changes: there are no assumed pods, no rejected pods and no queue.
+`live` and `files` read the objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import attrs
 
+from neuron_scheduler.cluster import fold
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.other_kinds import DisruptionBudgetHandler, PodGroupHandler, other_kinds
-from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
-from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.object_store import Handler, Identified, ObjectStore
+from neuron_scheduler.kube.objects.pods import PODS, unreadable_pod
+from neuron_scheduler.kube.objects.watched import OTHER_KINDS
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.preemption.nominations import rebuilt
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.telemetry.metrics import Metrics
-
-T = TypeVar("T", bound=Identified)
 
 NAMED: Final = 3
 """So many objects are named in a note."""
-
-
-def _ignore(*_: object) -> None:
-    """Do nothing."""
 
 
 def _or_default(profiles: Sequence[Profile]) -> Sequence[Profile]:
@@ -78,44 +68,23 @@ class Collection:
         source, taken: as in `Capture`.
         profiles: of the scheduler; they decide for which pods space is kept, and where that still fits. Without any it
             is that of an installation without a configuration.
-        cluster: what the handlers have taken in so far.
+        cluster: what has been folded so far.
     """
 
     source: str
     taken: float
     profiles: Sequence[Profile] = attrs.field(default=(), converter=_or_default)
     cluster: Cluster = attrs.field(factory=Cluster, init=False)
-    _budgets: DisruptionBudgetHandler = attrs.field(init=False)
-    _handlers: dict[Resource[Any], Handler[Any]] = attrs.field(init=False)
-    _lists: dict[Resource[Any], list[Decoded[Any]]] = attrs.field(init=False)
+    _lists: dict[Resource[Any], list[Decoded[Any]]] = attrs.field(
+        factory=lambda: {resource: [] for resource in (NODES, *OTHER_KINDS, *POD_GROUPS, PODS)}, init=False
+    )
     _notes: list[str] = attrs.field(factory=list, init=False)
     _failed: int = attrs.field(default=0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        metrics, queue = Metrics(), SchedulingQueue()
-        self._budgets = DisruptionBudgetHandler(metrics=metrics)
-        others = other_kinds(self.cluster, queue, metrics, budgets=self._budgets, noticed=_ignore)
-        groups = PodGroupHandler(groups=self.cluster.groups, queue=queue, metrics=metrics, clock=_no_time)
-        self._handlers = {
-            NODES: NodeHandler(
-                cluster=self.cluster,
-                queue=queue,
-                metrics=metrics,
-                gone=_ignore,
-                nomination_lost=_ignore,
-                changed=_ignore,
-                came=_ignore,
-            ),
-            **dict(others),
-            **dict.fromkeys(POD_GROUPS, groups),
-            PODS: _pod_handler(self.cluster, queue, metrics),
-        }
-        self._lists = {resource: [] for resource in self._handlers}
 
     @property
     def resources(self) -> tuple[Resource[Any], ...]:
         """The kinds that the scheduler watches, PodGroups where served, in the order in which it lists them."""
-        return tuple(self._handlers)
+        return tuple(self._lists)
 
     def add(self, resource: Resource[Any], decoded: Decoded[Any]) -> None:
         """Add an object of one of the `resources`; a later state of the same object replaces an earlier one."""
@@ -136,31 +105,42 @@ class Collection:
         """Return the cluster; nothing may be added afterwards."""
         self._lists = {resource: _latest(decoded) for resource, decoded in self._lists.items()}
         self._lists[PODS] = list(_with_uids(self._lists[PODS]))
-        stores = {resource: self._stored(resource) for resource in self._handlers}
-        pods: dict[str, Pod] = {pod.key: pod for pod in stores[PODS].objects()}
+        for resource, decoded in self._lists.items():
+            decoded.sort(key=resource.position)
+            for each in decoded:
+                self._fold(each)
+        values = (each.value for each in self._lists[PODS])
+        pods = {pod.key: pod for pod in values if isinstance(pod, Pod)}
         waiting = [pod for pod in pods.values() if not (pod.node_name or pod.terminating)]
         self._keep_nominated_space(waiting)
         return Capture(
             cluster=self.cluster,
             pods=pods,
             waiting=tuple(sorted(waiting, key=PODS.order)),
-            budgets=self._budgets.all(),
+            budgets=self.cluster.budgets.all(),
             notes=(*self._notes, *self._notes_on_unreadable()),
             source=self.source,
             taken=self.taken,
             unreadable={m.key: m for m in self._malformed(PODS) if m.key and m.key not in pods},
         )
 
-    def _stored(self, resource: Resource[Any]) -> ObjectStore[Any]:
-        store = ObjectStore(
-            handler=self._handlers[resource], kind=resource.kind, same=resource.same, failed=self._count_failure
-        )
-        for decoded in sorted(self._lists[resource], key=resource.position):
-            store.put(decoded)
-        return store
+    def _fold(self, decoded: Decoded[Any]) -> None:
+        """Take an object in; a pod on a node with which that fails is an unknown holder there."""
+        value = decoded.value
+        try:
+            if isinstance(value, Malformed):
+                self._fold_unreadable(value)
+            elif value is not None:
+                fold.put(self.cluster, None, value)
+        except Exception:  # noqa: BLE001 - a mistake of ours is noted, and must affect no other object
+            self._failed += 1
+            if isinstance(value, Pod):
+                fold.remove(self.cluster, value)
+                fold.put_unreadable(self.cluster, value)
 
-    def _count_failure(self) -> None:
-        self._failed += 1
+    def _fold_unreadable(self, malformed: Malformed) -> None:
+        if malformed.node_name and malformed.uid:
+            fold.put_unreadable(self.cluster, unreadable_pod(malformed))
 
     def _keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
         """Keep the space that a scheduler has freed for a pod, in the order of the queue."""
@@ -181,7 +161,7 @@ class Collection:
         if nodes:
             named = _named(f"{node.name}: {node.refusal}" for node in nodes)
             yield f"{counted(len(nodes), 'node')} cannot be read, and no pod is placed there ({named})"
-        for resource in self._handlers:
+        for resource in self._lists:
             found = {malformed.key or malformed.reason: malformed for malformed in self._malformed(resource)}
             if found:
                 meaning = "what they use of their nodes counts as unknown" if resource is PODS else "they are left out"
@@ -189,28 +169,6 @@ class Collection:
                 yield f"{counted(len(found), resource.kind)} cannot be read; {meaning} ({named})"
         if self._failed:
             yield f"{counted(self._failed, 'object')} could not be taken in because of a mistake in this program"
-
-
-def _pod_handler(cluster: Cluster, queue: SchedulingQueue, metrics: Metrics) -> PodHandler:
-    """Return a handler for which no pod is ours: the queue is for the process that schedules."""
-    return PodHandler(
-        cluster=cluster,
-        queue=queue,
-        metrics=metrics,
-        scheduler_names=(),
-        clock=_no_time,
-        gone=_ignore,
-        came=_ignore,
-        left=_ignore,
-        double_booked=_ignore,
-        unknown=_ignore,
-        noticed=_ignore,
-        pending_elsewhere=_ignore,
-    )
-
-
-def _no_time() -> float:
-    return 0.0
 
 
 def _latest(decoded: list[Decoded[Any]]) -> list[Decoded[Any]]:

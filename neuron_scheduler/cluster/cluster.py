@@ -29,7 +29,7 @@ from neuron_scheduler.cluster.rows.node_info import (
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.cluster.tables.nodes import NodeTable
-from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
+from neuron_scheduler.cluster.tables.selecting_kinds import Budgets, NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import (
     Affected,
     Volumes,
@@ -57,6 +57,7 @@ class Cluster:
         namespaces: the labels of namespaces.
         volumes: the storage objects.
         groups: the pods that start together.
+        budgets: the PodDisruptionBudgets.
         view: what can be read of all nodes at once.
     """
 
@@ -64,6 +65,7 @@ class Cluster:
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)
     volumes: Volumes = attrs.field(factory=Volumes)
     groups: Groups = attrs.field(factory=Groups)
+    budgets: Budgets = attrs.field(factory=Budgets)
     _table: NodeTable = attrs.field(factory=NodeTable)
     view: View = attrs.field(
         init=False,
@@ -169,10 +171,13 @@ class Cluster:
         self._settle(pod_info)
         return pod_info
 
-    def put_unreadable_pod(self, pod: Pod) -> None:
-        """Add a bound pod of which only identity and node could be read: what it holds is unknown."""
-        if pod.uid not in self._where:
-            self._settle(PodInfo(pod, cores=None, problem="the pod object cannot be read", unreadable=True))
+    def put_unreadable_pod(self, pod: Pod) -> PodInfo:
+        """Add a bound pod of which only identity and node could be read, and return it: what it holds is unknown."""
+        pod_info = self.pod_info(pod.uid)
+        if pod_info is None:
+            pod_info = PodInfo(pod, cores=None, problem="the pod object cannot be read", unreadable=True)
+            self._settle(pod_info)
+        return pod_info
 
     def remove_pod(self, uid: str) -> str | None:
         """Remove a pod from its node and return the node's name; None if it was on no node."""
@@ -237,6 +242,7 @@ class Cluster:
             namespaces=self.namespaces.fork(),
             volumes=self.volumes.fork(),
             groups=self.groups.fork(),
+            budgets=self.budgets.fork(),
             table=self._table.fork(),
             where=dict(self._where),
             assumed=set(self._assumed),

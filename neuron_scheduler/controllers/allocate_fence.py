@@ -11,12 +11,13 @@ plugin could take for it. Nothing is stored, and a new leader needs nothing from
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import anyio.lowlevel
 import attrs
 
+from neuron_scheduler.cluster.changes import Change, Kinds, NodeGone, PodBound, PodGone, PodPending, SpaceChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.controllers.commitment import Commitment, obstacle, refused_by
@@ -171,6 +172,8 @@ class AllocateFence:
         errors: reports unexpected exceptions.
     """
 
+    OBSERVES: ClassVar[Kinds] = (PodPending, PodBound, PodGone, SpaceChanged, NodeGone)
+
     cluster: Cluster
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
@@ -226,18 +229,36 @@ class AllocateFence:
             del node.bound_at[uid]
         self._advance(commitment.node_name)
 
-    def noticed(self, uid: str, node_name: str) -> None:
-        """Look again after a pod has come, changed or gone; the name is that of the node it is or was on."""
-        if not self._waiting:
-            return
+    def observe(self, change: Change) -> None:
+        """Send or settle what does not wait any more; before that, a node's Bindings that it does not take any more."""
+        match change:
+            case NodeGone(name):
+                self._forget_node(name)
+            case _ if not self._waiting:
+                return
+            case SpaceChanged(name):
+                self._withdraw_misfits(name)
+            case PodPending(pod):
+                self.recheck(pod.uid)
+            case PodBound(after=pod_info):
+                self._look_at_pod(pod_info.pod.uid, pod_info.pod.node_name)
+            case PodGone(pod, held):
+                self._look_at_pod(pod.uid, "" if held is None else held.pod.node_name)
+
+    def recheck(self, uid: str) -> None:
+        """Settle a pod's Binding if it waits and cannot be sent any more."""
         binding = self._waiting.get(uid)
         if binding is not None and (outcome := self._obstacle(binding.commitment)) is not None:
             self._withdraw(binding, outcome)
+
+    def _look_at_pod(self, uid: str, node_name: str) -> None:
+        """Look again after a pod has come, changed or gone; the name is that of the node it is or was on."""
+        self.recheck(uid)
         node = self._nodes.get(node_name)
         if node is not None and uid in node.bound_at:
             self._advance(node_name)
 
-    def node_changed(self, name: str) -> None:
+    def _withdraw_misfits(self, name: str) -> None:
         """
         Settle at once the Bindings that wait for a node that does not take their pods any more.
 
@@ -252,7 +273,7 @@ class AllocateFence:
             if outcome is not None:
                 self._withdraw(binding, outcome)
 
-    def node_gone(self, name: str) -> None:
+    def _forget_node(self, name: str) -> None:
         """Forget a node that is gone, and settle the Bindings that wait for it."""
         node = self._nodes.pop(name, None)
         for binding in node.waiting if node is not None else ():

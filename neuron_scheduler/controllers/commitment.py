@@ -128,12 +128,17 @@ class Assumptions:
     recheck: Callable[[str], None]
     identity: str = ""
 
-    def told(self, taken: Taken) -> Mapping[str, str]:
-        """Let the others know that a pod has been assumed, and return the annotations of its Binding."""
+    def announce(self, taken: Taken) -> None:
+        """Let the others know that a pod has been assumed."""
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed(taken.pod, taken.decision.node_name, taken.allocation))
-        self.recheck(taken.decision.node_name)
+        node_info = self.cluster.node(taken.decision.node_name)
+        if node_info is not None and node_info.nominations:
+            self.recheck(taken.decision.node_name)
         if taken.nominated is not None:  # the nominated space may be free for other pods
             note_freed(self.cluster, self.queue, taken.pod, taken.nominated[0])
+
+    def binding_annotations(self, taken: Taken) -> Mapping[str, str]:
+        """Return the annotations of an assumed pod's Binding, all but NEURON_ALLOC_TIME."""
         return {**taken.allocation, OUR_LEADER: self.identity} if self.identity else taken.allocation
 
 

@@ -9,12 +9,13 @@ the node would refuse the pod, and in any case after `LONGEST`. Every replica fo
 to `filter` are those of the leader. Does not write anything: the status is kube-scheduler's.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Container
+from typing import ClassVar, Final
 
 import anyio
 import attrs
 
+from neuron_scheduler.cluster.changes import Change, Kinds, PodBound, PodGone, PodPending, SpaceChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.commitment import note_freed
@@ -48,12 +49,16 @@ class ForeignNominations:
 
     Attributes:
         profile: what is decided beside kube-scheduler (`extender_profile`).
+        own_names: pods of these schedulers are in our queue.
         clock: seconds that never jump.
     """
+
+    OBSERVES: ClassVar[Kinds] = (PodPending, PodBound, PodGone, SpaceChanged)
 
     cluster: Cluster
     queue: SchedulingQueue
     profile: Profile
+    own_names: Container[str]
     clock: Callable[[], float]
     _wishes: dict[str, _Wish] = attrs.field(factory=dict, init=False)  # by uid
 
@@ -63,8 +68,21 @@ class ForeignNominations:
             await anyio.sleep(PERIOD)
             self.expire()
 
-    def pending(self, pod: Pod) -> None:
-        """Look at the state of a pod that has no node and is not in our queue."""
+    def observe(self, change: Change) -> None:
+        """Look at the nominations again that a pod or a node may have changed."""
+        match change:
+            case PodPending(pod, is_assumed=False) if pod.scheduler_name not in self.own_names:
+                self._look_at_status(pod)
+            case PodGone(pod, _, freed):
+                self._wishes.pop(pod.uid, None)  # the cluster has dropped its nomination
+                self._adopt_on(freed)
+            case PodBound(after=pod_info):
+                self._wishes.pop(pod_info.pod.uid, None)
+                self._adopt_on(pod_info.pod.node_name)
+            case SpaceChanged(node_name):
+                self._adopt_on(node_name)
+
+    def _look_at_status(self, pod: Pod) -> None:
         known = self._wishes.get(pod.uid)
         if pod.neuron is None or not pod.nominated_node_name or pod.terminating:
             if known is not None:
@@ -80,23 +98,11 @@ class ForeignNominations:
         self._wishes[pod.uid] = wish
         self._adopt(wish)
 
-    def noticed(self, uid: str, node_name: str) -> None:
-        """Look again after a pod has come to a node, has changed there, or has gone."""
-        if not self._wishes:
-            return
-        if self.cluster.node_of(uid) is not None and not self.cluster.is_assumed(uid):
-            self._wishes.pop(uid, None)  # it is bound
-        self.node_changed(node_name)
-
-    def node_changed(self, name: str) -> None:
-        """Look again after a node has come or changed: it may have refused a pod, and take it now."""
+    def _adopt_on(self, name: str) -> None:
+        """Look again at a node that has come or changed: it may have refused a pod, and take it now."""
         for wish in self._wishes.values():
             if wish.pod.nominated_node_name == name:
                 self._adopt(wish)
-
-    def forget(self, uid: str) -> None:
-        """Forget a pod that is gone; the cluster has dropped its nomination."""
-        self._wishes.pop(uid, None)
 
     def expire(self) -> None:
         """Drop the nominations that are too old."""

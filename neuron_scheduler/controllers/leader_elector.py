@@ -24,16 +24,9 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.errors import (
-    ApiError,
-    ConfigurationError,
-    LeaseLostError,
-    StalledError,
-    UnreachableError,
-)
+from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.telemetry.line_formats import sentence
 
 JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
@@ -44,15 +37,6 @@ _FROZEN: Final = "the scheduler did not answer; was it frozen?"
 """No renewal has failed, so none was tried."""
 
 _POD_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
-
-LONGEST_STEP: Final = 60.0
-"""Seconds within which a leader's loop must look at its queue again; it does so when idle, and no pod takes longer."""
-LONGEST_TAKEOVER: Final = 120.0
-"""Seconds from taking the Lease to the first look at the queue; a list of 30,000 pods takes about ten."""
-PERIOD: Final = 1.0
-"""Seconds between two looks."""
-LOOKS_TO_RECOVER: Final = 10
-"""How many looks in a row may find a leader stalled before it ends."""
 
 log = logs.logger(__name__)
 
@@ -397,56 +381,3 @@ class LeaderElector:
 def _is_missing(error: ApiError) -> bool:
     """Return whether the API server says that there is no Lease; a load balancer's 404 does not count."""
     return error.status == 404 and error.reason == "NotFound"
-
-
-@attrs.define(eq=False, kw_only=True)
-class LeaderWatch:
-    """
-    Watches the scheduling loop of this replica while it leads: a leader that does not schedule is ended.
-
-    Otherwise it would renew its Lease for ever, and no other replica would schedule in its place.
-
-    Attributes:
-        election: None without leader election: then the replica leads once `lead` is called.
-        stopping: whether the process is about to end, within its grace period.
-    """
-
-    election: LeaderElector | None
-    loop: SchedulingLoop
-    stopping: Callable[[], bool]
-    _leads_since: float | None = attrs.field(default=None, init=False)
-
-    async def run(self) -> None:
-        """
-        End a leader that does not schedule.
-
-        Raises:
-            StalledError: it has not scheduled for too long, and did not recover.
-        """
-        missed = 0
-        while missed < LOOKS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
-            self.look()
-            await anyio.sleep(PERIOD)
-            missed = missed + 1 if self.stalled() else 0
-        raise StalledError(self.stalled() or "the scheduling loop was stuck")
-
-    def look(self) -> None:
-        """Record when the Lease became ours: maybe before the pods are listed."""
-        if self.election is not None and self.election.leading:
-            self.lead()
-
-    def lead(self) -> None:
-        """Record that this replica leads from now on, unless it did before."""
-        if self._leads_since is None:
-            self._leads_since = anyio.current_time()
-
-    def stalled(self) -> str | None:
-        """Return what is wrong with a leader that does not schedule, None if it does."""
-        if self._leads_since is None or self.stopping():
-            return None
-        looked_at = self.loop.looked_at
-        if looked_at is None:
-            late = anyio.current_time() - self._leads_since
-            return f"pods were not listed within {late:.0f} s of taking the Lease" if late > LONGEST_TAKEOVER else None
-        late = self.loop.clock() - looked_at
-        return f"the scheduling loop has been in one step for {late:.0f} s" if late > LONGEST_STEP else None

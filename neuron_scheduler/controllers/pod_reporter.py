@@ -9,10 +9,11 @@ those of attempts, so only some are written.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
+from neuron_scheduler.cluster.changes import Change, Kinds, PodGone
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.writes.condition_writer import (
     NUMBERS_PAUSE,
@@ -43,6 +44,8 @@ class PodReporter:
     Attributes:
         leads: whether this replica is the leader; only the leader reports what all replicas observe.
     """
+
+    OBSERVES: ClassVar[Kinds] = (PodGone,)
 
     recorder: EventRecorder
     conditions: ConditionWriter
@@ -144,10 +147,11 @@ class PodReporter:
         """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
         self.conditions.forget(uid)
 
-    def forget(self, uid: str) -> None:
+    def observe(self, change: Change) -> None:
         """Forget a pod that is gone."""
-        self._last.pop(uid, None)
-        self.conditions.forget(uid)
+        if isinstance(change, PodGone):
+            self._last.pop(change.pod.uid, None)
+            self.conditions.forget(change.pod.uid)
 
     def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
         self.conditions.set(pod, reason=reason, message=message, nomination=nomination)

@@ -13,19 +13,21 @@ The pod is held in the queue until the evictions of all its victims have been re
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 import attrs
 
+from neuron_scheduler.cluster.changes import Change, Kinds, NodeChanged, NodeGone, SpaceChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.controllers.allocate_fence import AllocateFence
+from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -107,20 +109,22 @@ class PreemptionExecutor:
     be evicted (upstream cancels the rest, too).
 
     Attributes:
-        budgets: returns all PodDisruptionBudgets.
+        pod_list: open while the pods of a node may not all be known.
+        fence: where a Binding waits that has not been sent yet: its pod need not be deleted.
         clock: seconds that never jump, the queue's time.
-        give_up: puts a pod whose Binding is not sent yet back into the queue; False for all other pods.
         errors: reports unexpected exceptions.
     """
+
+    OBSERVES: ClassVar[Kinds] = (SpaceChanged, NodeChanged, NodeGone)
 
     cluster: Cluster
     queue: SchedulingQueue
     evictor: Evictor
     reporter: PodReporter
     metrics: Metrics
-    budgets: Callable[[], Sequence[DisruptionBudget]]
+    pod_list: PodList
+    fence: AllocateFence
     clock: Callable[[], float]
-    give_up: Callable[[str], bool]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _victims: DelayingQueue[_Victim] = attrs.field(init=False)
@@ -142,6 +146,15 @@ class PreemptionExecutor:
         """End `run` when all evictions have been requested."""
         self._stopped.set()
 
+    def observe(self, change: Change) -> None:
+        """Give up the nominations that a node cannot keep any more, and those that are lost with it."""
+        match change:
+            case SpaceChanged(node_name):
+                self.recheck(node_name)
+            case NodeChanged(lost=lost) | NodeGone(lost=lost):
+                for pod in lost:
+                    self.nomination_lost(pod)
+
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """
         Restore a nomination that is known from the pod's status only, if the pod fits there: after a restart, or if
@@ -150,16 +163,20 @@ class PreemptionExecutor:
         A nomination of this process comes first, because pods have been evicted for it.
         """
         pod = queued.pod
-        if not pod.nominated_node_name or self.cluster.nomination(pod.uid) is not None:
+        if self.cluster.nomination(pod.uid) is not None:
             return
         nomination = rebuilt(self.cluster, pod, profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
 
     def recheck(self, node_name: str) -> None:
-        """Drop the nominations that a node cannot keep any more, because it or one of its pods has changed."""
+        """
+        Drop the nominations that a node cannot keep any more, because it or one of its pods has changed.
+
+        While the pods are listed this is put off until the end of the list.
+        """
         node_info = self.cluster.node(node_name)
-        if node_info is None or not node_info.nominations:
+        if node_info is None or not node_info.nominations or self.pod_list.defers(SpaceChanged(node_name)):
             return
         lost = lost_nominations(node_info, self._waiting)
         for pod in lost:
@@ -182,7 +199,7 @@ class PreemptionExecutor:
         """Search for victims and begin to evict them; returns before they have ended."""
         self.metrics.preemption_attempted()
         self.queue.keep_events(queued)
-        steps = search(self.cluster, _nominated(queued), profile, refused=refused, budgets=self.budgets())
+        steps = search(self.cluster, _nominated(queued), profile, refused=refused, budgets=self.cluster.budgets.all())
         result = await run_in_turns(steps, self.clock)
         pod = queued.pod  # it may ask for more than when the search began
         if isinstance(result, Preemption):
@@ -251,7 +268,7 @@ class PreemptionExecutor:
                 continue
             try:
                 # A pod that is not on its node yet need not be deleted (upstream: `WaitingPod.Preempt`).
-                if self.give_up(pod.uid):
+                if self.fence.give_up(pod.uid):
                     victim.eviction.evicted = True
             except Exception as error:  # noqa: BLE001 - it is one victim's error
                 self._crashed(victim, error)

@@ -13,11 +13,12 @@ only a preference (`scheduling/plugins/node_rejections`).
 
 import asyncio
 from collections.abc import Callable, Container
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import attrs
 
+from neuron_scheduler.cluster.changes import Change, Kinds, NodeGone, PodGone
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.kube.http.pacing import TokenBucket
@@ -82,6 +83,8 @@ class Rejections:
         errors: reports unexpected exceptions.
     """
 
+    OBSERVES: ClassVar[Kinds] = (PodGone, NodeGone)
+
     cluster: Cluster
     failures: PodFailures
     metrics: Metrics
@@ -106,10 +109,16 @@ class Rejections:
         """How many nodes are set aside."""
         return len(self._until)
 
-    # Called by the handlers
+    def observe(self, change: Change) -> None:
+        """Note a pod that has left its node without having started or having been deleted, and nodes that are gone."""
+        match change:
+            case NodeGone(node_name):
+                self._until.pop(node_name, None)
+            case PodGone(pod, held) if held is not None and held.pod.started is None:
+                if not (pod.terminating or held.unreadable):
+                    self._note_departure(held)
 
-    def left(self, pod_info: PodInfo) -> None:
-        """Note that a pod with a node has left before it had started, and was not terminating."""
+    def _note_departure(self, pod_info: PodInfo) -> None:
         if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
             return
         version = self.version()
@@ -117,12 +126,6 @@ class Rejections:
             self._departed.put_nowait((pod_info, version))
         else:
             self.metrics.rejection_unread()
-
-    def forget(self, name: str) -> None:
-        """Note that a node is gone."""
-        self._until.pop(name, None)
-
-    # The service
 
     async def run(self) -> None:
         """Ask about pods that have left, and use nodes as before when their time is over, until cancelled."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -29,8 +29,9 @@ class SideLane:
 
     Attributes:
         clock: seconds that never jump, the queue's time.
-        wake: called when a pod is ready for the loop.
-        crashed: called with an exception in preparing for a pod; puts the pod back into the queue.
+        ready: pods that are ready for the loop; some may have left the queue since.
+        on_ready: called when a pod is ready for the loop.
+        on_crash: called with an exception in preparing for a pod; puts the pod back into the queue.
     """
 
     cluster: Cluster
@@ -38,14 +39,10 @@ class SideLane:
     profiles: Mapping[str, Profile]
     warmup: IndexWarmup
     clock: Callable[[], float]
-    wake: Callable[[], None]
-    crashed: Callable[[QueuedPod, Exception], None]
+    on_ready: Callable[[], None]
+    on_crash: Callable[[QueuedPod, Exception], None]
     _waiting: asyncio.Queue[QueuedPod] = attrs.field(factory=asyncio.Queue, init=False)
-    _ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
-
-    def takes(self, queued: QueuedPod) -> bool:
-        """Return whether a pod has to come here before it is decided."""
-        return asks_much(queued.pod) and not queued.prepared
+    ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
 
     def put(self, queued: QueuedPod) -> None:
         """Take a popped pod; `run` prepares for it. The pods that wait are those of the queue, and no more."""
@@ -53,8 +50,8 @@ class SideLane:
 
     def next(self) -> QueuedPod | None:
         """Return a pod that is ready, if any is still in flight; the cluster has hardly changed since."""
-        while self._ready:
-            queued = self._ready.popleft()
+        while self.ready:
+            queued = self.ready.popleft()
             if self.queue.holds(queued):
                 return queued
         return None
@@ -69,12 +66,12 @@ class SideLane:
         try:
             queued.prepared = await self._is_ready_in_time(queued)
             if queued.prepared:
-                self._ready.append(queued)
-                self.wake()
+                self.ready.append(queued)
+                self.on_ready()
             else:
                 self.queue.failed(queued, self.clock())
         except Exception as error:  # noqa: BLE001 - it is one pod's error
-            self.crashed(queued, error)
+            self.on_crash(queued, error)
 
     async def _is_ready_in_time(self, queued: QueuedPod) -> bool:
         for _ in range(_MOST_ROUNDS):

@@ -9,10 +9,12 @@ volumes: that is `scheduling.cycle.volume_plan`.
 
 from collections.abc import Callable, Mapping, Set as AbstractSet
 from functools import partial
+from typing import ClassVar
 
 import anyio
 import attrs
 
+from neuron_scheduler.cluster.changes import Change, Kinds, NodeGone, PodGone, StorageChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, Written
@@ -42,6 +44,8 @@ class VolumeBinder:
         waiting: how many pods wait for their volumes.
     """
 
+    OBSERVES: ClassVar[Kinds] = (PodGone, NodeGone, StorageChanged)
+
     cluster: Cluster
     writer: VolumeWriter
     metrics: Metrics
@@ -54,8 +58,21 @@ class VolumeBinder:
         """Take back the assumptions of a plan, unless they are known to have been written."""
         release(self.cluster, plan)
 
-    def noticed(self, name: str) -> None:
-        """Look again at the pods that wait for this claim (its key), volume, node (its name) or pod (its uid)."""
+    def observe(self, change: Change) -> None:
+        """Look again at the pods that wait for a claim, a volume or a node, and at one that is gone."""
+        match change:
+            case PodGone(pod):
+                self._wake(pod.uid)
+            case NodeGone(node_name):
+                self._wake(node_name)
+            case StorageChanged(before, after):
+                storage = after or before
+                if isinstance(storage, PersistentVolumeClaim):
+                    self._wake(storage.key)
+                elif isinstance(storage, PersistentVolume):
+                    self._wake(storage.name)
+
+    def _wake(self, name: str) -> None:
         for wake in self._wakes.get(name, ()):
             wake.set()
 

@@ -283,7 +283,9 @@ class Bind:
         started = self.clock()
         call = BindCall(verb=self, node_name=decision.node_name, last=pod)
         try:
-            annotations = self.assumptions.told(take(self.cluster, pod, decision))
+            taken = take(self.cluster, pod, decision)
+            self.assumptions.announce(taken)
+            annotations = self.assumptions.binding_annotations(taken)
         except Exception:
             self.cluster.forget(pod.uid)
             raise

@@ -12,7 +12,7 @@ needs no room: nobody leaves for it. kube-scheduler evicts.
 kube-scheduler does not call it for a node where the pod fits by count and only has no free block.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 import anyio.lowlevel
@@ -31,7 +31,6 @@ from neuron_scheduler.extender.protocol import (
     requested_pod,
 )
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -172,7 +171,6 @@ class Preempt:
     Attributes:
         profile: all filters, for victims other than those proposed (`preemption_profile`).
         beside: the filters that kube-scheduler does not have (`extender_profile`).
-        budgets: returns all PodDisruptionBudgets.
         own_names: the scheduler names of the pods in our own queue.
         abandoned: whether the pod with this uid has a Binding without an outcome for which no call waits.
         clock: seconds that never jump.
@@ -181,7 +179,6 @@ class Preempt:
     cluster: Cluster
     profile: Profile
     beside: Profile
-    budgets: Callable[[], Sequence[DisruptionBudget]]
     own_names: Container[str]
     abandoned: Callable[[str], bool]
     clock: Callable[[], float]
@@ -238,12 +235,12 @@ class Preempt:
         )
         if not staying or room.node_name not in proposed:
             return {}
-        violations = DisruptionAllowance(self.budgets()).violating(staying)
+        violations = DisruptionAllowance(self.cluster.budgets.all()).violating(staying)
         return {room.node_name: _meta(Victims(by_importance(staying), len(violations)))}
 
     async def _candidates(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, Victims]:
         """Look at one node after the other, in turns with other tasks; the cluster may change in between."""
-        incoming = Incoming(pod, self.profile, DisruptionAllowance(self.budgets()))
+        incoming = Incoming(pod, self.profile, DisruptionAllowance(self.cluster.budgets.all()))
         candidates = dict[str, Victims]()
         started = self.clock()
         turn_ends = started + LONGEST_TURN

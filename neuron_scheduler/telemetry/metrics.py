@@ -276,7 +276,7 @@ class Metrics:
         if failed:
             self._volume_errors("bind").inc()
 
-    def requested(self, method: str, code: str) -> None:
+    def requested(self, code: str, method: str) -> None:
         """Count one answer of the API server; `code` is the status, or `<error>` where there was none."""
         self._requests(code, method, self.api_host)
 

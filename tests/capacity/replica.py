@@ -1,11 +1,14 @@
 """A replica that leads in the model of a cluster in which machines are asked for: all that it knows dies with it."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
 
 from neuron_scheduler.capacity.machines import MachineRequests
 from neuron_scheduler.capacity.requester import CapacityRequester
+from neuron_scheduler.cluster import fold
+from neuron_scheduler.cluster.changes import Change, PodPending
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
@@ -84,27 +87,36 @@ class Scheduler:
 
     # What the watches show
 
+    def tell(self, changes: Iterable[Change]) -> None:
+        """Tell changes."""
+        for change in changes:
+            if isinstance(change, self.machines.OBSERVES):
+                self.machines.observe(change)
+
     def pod_came(self, new: Pod) -> None:
         """Do what the handler of pods does with a pod that is new or has changed."""
         if new.node_name:
             self.queue.remove(new.uid)
-            self.cluster.put_pod(new)
-            self.machines.pod_bound(new.uid)
-        elif new.namespace == NAMESPACE:
-            self.machines.pod_seen(new)
+        if new.node_name or new.namespace == NAMESPACE:
+            self.tell(fold.put(self.cluster, None, new))
         elif new.uid not in self.queue and not self.cluster.is_assumed(new.uid):
             self.refuse(new)
+
+    def show(self, placeholder: Pod) -> None:
+        """Show a placeholder as it is, or was."""
+        bound = placeholder.node_name
+        self.tell(fold.put(self.cluster, None, placeholder) if bound else [PodPending(placeholder, is_assumed=False)])
 
     def pod_went(self, uid: str) -> None:
         """Do what the handler does with a pod that is gone."""
         self.queue.remove(uid)
-        self.cluster.remove_pod(uid)
-        self.machines.pod_gone(uid)
+        held = self.cluster.pod_info(uid)
+        gone = self.machines._seen.get(uid) if held is None else held.pod
+        self.tell(() if gone is None else fold.remove(self.cluster, gone))
 
     def node_came(self, new: Node) -> None:
         """Do what the handler of nodes does."""
-        self.cluster.put_node(new)
-        self.machines.node_changed(new.name)
+        self.tell(fold.put(self.cluster, None, new))
 
     def node_went(self, name: str) -> None:
         """Do what the handler of nodes does."""

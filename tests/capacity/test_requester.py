@@ -98,8 +98,7 @@ class World(Scheduler):
 
     async def join(self, new: Node) -> None:
         """Let a node join, or change."""
-        self.cluster.put_node(new)
-        self.machines.node_changed(new.name)
+        self.node_came(new)
         await self.write()
 
     def said(self, name: str) -> str:
@@ -254,12 +253,11 @@ async def test_somebody_deletes_or_binds_a_placeholder(world: World, deed: str) 
     """The request is given up; a placeholder that was bound is deleted."""
     request = await world.ask("p")
     mine = placeholder(request.name, uid=request.uid)
-    world.machines.pod_seen(mine)
+    world.show(mine)
     if deed == "delete":
-        world.machines.pod_gone(mine.uid)
+        world.pod_went(mine.uid)
     else:
-        world.cluster.put_pod(attrs.evolve(mine, node_name="a"))
-        world.machines.pod_bound(mine.uid)
+        world.pod_came(attrs.evolve(mine, node_name="a"))
     assert await world.round(61.0) == (1 if deed == "delete" else 0), "this world has not been told of a deletion"
     assert (world.ended, world.machines.requests) == (["given_up"], {})
 
@@ -276,7 +274,7 @@ async def test_what_cannot_be_deleted_counts_for_the_limits() -> None:
     assert (world.ended, world.rounds.counts()["limited"]) == (["withdrawn"], 1)
     world.failing = None
     await world.write()
-    world.machines.pod_seen(placeholder(request.name, uid=request.uid))  # the watch shows it late
+    world.show(placeholder(request.name, uid=request.uid))  # the watch shows it late
     assert await world.round(130.0) == 1
     (now,) = world.machines.requests.values()
     assert now.pods == {"uid-q"}
@@ -286,8 +284,8 @@ async def test_a_takeover(world: World) -> None:
     """The next leader finds what was asked for, and what has come since; what no pod needs goes."""
     for name in ("x", "y", "z"):
         world.there[f"capacity-{name}-0"] = True
-        world.machines.pod_seen(placeholder(f"capacity-{name}-0"))
-    world.machines.pod_seen(placeholder("not-ours", namespace="default"))
+        world.show(placeholder(f"capacity-{name}-0"))
+    world.show(placeholder("not-ours", namespace="default"))
     world.wait("five", "six", "seven", "eight", "nine")
     world.cluster.put_node(node("young", TRN1, devices=0, created=101.0))
     await world.round(0.0)
@@ -313,10 +311,10 @@ async def test_what_is_not_taken_over(found: Pod, caplog: pytest.LogCaptureFixtu
     """What is ours and of no use is deleted; the rest is left alone, and one line says so."""
     world = World(asks=asks, there={found.name: True})
     world.wait("four")
-    world.machines.pod_seen(found)
+    world.show(found)
     for _ in range(2):
         await world.round(0.0)
-        world.machines.pod_seen(found)  # the watch is late
+        world.show(found)  # the watch is late
     assert world.there == ({found.name: True} if left else {})
     warnings = [line for line in caplog.messages if "left alone" in line or line == BOUND]
     assert len(warnings) == (bool(found.node_name) or (left and bool(found.labels)))

@@ -1,7 +1,7 @@
 """Which Bindings wait for another pod of their node, what ends their wait, and what happens to them meanwhile."""
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,29 +12,24 @@ import pytest
 
 from neuron_scheduler.controllers import allocate_fence
 from neuron_scheduler.controllers.allocate_fence import LONGEST, NodeBindings, WaitingBinding
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.watch_handler import WatchHandler
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCATED
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.wiring import _node_handler as node_handler, _pod_handler as pod_handler
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
 from tests.support.builders import node, pod
 from tests.support.device_plugin import NodeAgent
+from tests.support.loops import watches_of
 from tests.support.patience import PATIENCE
 
 SECOND = 1_000_000_000
 TURNS = 60  # of the event loop, more than anything here takes
-
-
-class Others:
-    """What else is told of pods and nodes."""
-
-    def __getattr__(self, _name: str) -> Callable[..., None]:
-        return lambda *_: None
 
 
 @attrs.define(eq=False)
@@ -46,28 +41,20 @@ class Site(World):
         logged: messages of the fence, with their values.
     """
 
-    handler: PodHandler = attrs.field(init=False)
-    nodes: NodeHandler = attrs.field(init=False)
+    handler: WatchHandler[Pod] = attrs.field(init=False)
+    nodes: WatchHandler[Node] = attrs.field(init=False)
     logged: list[tuple[str, Mapping[str, Any]]] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        others: Any = Others()
-        self.handler = pod_handler(self.scheduler, others, others, others, None, machines=others)
-        self.nodes = node_handler(self.scheduler, others, others, others, None, machines=others)
+        fence, clock = self.scheduler.binding_cycle.fence, self.scheduler.clock
+        watches = watches_of(self.cluster, self.queue, fence, clock=clock, pod_list=self.pod_list)
+        self.handler, self.nodes = watches.of(PODS), watches.of(NODES)
 
     @property
     def waiting(self) -> int:
         """How many Bindings wait at the fence."""
-        return self.scheduler.fence.waiting
-
-    def listing(self) -> bool:
-        """Return whether the handler is given a list of pods."""
-        return self.handler.listing()
-
-    def defers(self, node_name: str) -> bool:
-        """Return whether the handler looks at a node at the end of a list."""
-        return self.handler.defers(node_name)
+        return self.scheduler.binding_cycle.fence.waiting
 
     def bound(self, name: str, **changes: Any) -> Pod:
         """Return a pod as it is after its Binding."""
@@ -94,7 +81,7 @@ class Site(World):
         """Advance the clocks, and let the fence look at them."""
         self.now += seconds
         self.wall += int(seconds * SECOND)
-        list(self.scheduler.fence.expire())
+        list(self.scheduler.binding_cycle.fence.expire())
         await self.settle()
 
     async def settle(self) -> list[str]:
@@ -421,9 +408,9 @@ async def test_a_pod_gives_its_place_up_as_long_as_it_waits() -> None:
     async with at_work() as site:
         site.add("b", "a", "c", devices=4)
         await site.settle()
-        assert not site.scheduler.fence.give_up("uid-b")
-        assert not site.scheduler.fence.give_up("uid-unknown")
-        assert site.scheduler.fence.give_up("uid-a")
+        assert not site.scheduler.binding_cycle.fence.give_up("uid-b")
+        assert not site.scheduler.binding_cycle.fence.give_up("uid-unknown")
+        assert site.scheduler.binding_cycle.fence.give_up("uid-a")
         assert (site.waiting, site.cluster.pod_info("uid-a")) == (1, None)
         assert site.queue.count(Place.BACKOFF) == 1
         site.tell("b", admitted=True)
@@ -439,7 +426,7 @@ async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkey
         site.add("bad", "good", devices=4)
         await site.settle()
         assert site.waiting == 2
-        fence: Any = site.scheduler.fence
+        fence: Any = site.scheduler.binding_cycle.fence
         predecessor = NodeBindings.predecessor
 
         def raising(bindings: NodeBindings, binding: WaitingBinding) -> Any:

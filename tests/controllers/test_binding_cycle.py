@@ -11,6 +11,8 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.http.pacing import Backoff
@@ -21,9 +23,9 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
+from tests.support.loops import loop_of
 from tests.support.patience import PATIENCE
 from tests.support.storage import claim, stored
 
@@ -63,42 +65,31 @@ class World:
         factory=lambda: stored([node("n", "trn1.32xlarge", pods=1000)], claim(class_name="gp3"))
     )
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    pod_list: PodList = attrs.field(factory=PodList)
     scheduler: SchedulingLoop = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         world: Any = self
-        self.scheduler = SchedulingLoop(
+        self.scheduler = loop_of(
             cluster=self.cluster,
             queue=self.queue,
             profiles={"my-scheduler": default_profile("my-scheduler")},
-            binder=world,
-            volumes=world,
-            preemption_executor=world,
-            reporter=world,
-            metrics=Metrics(),
+            parts=world,
+            executor=lambda _fence: world,
             clock=lambda: self.now,
-            listing=self.listing,
-            defers=self.defers,
+            pod_list=self.pod_list,
             wall_clock=lambda: self.wall,
             may_bind=lambda: self.leads,
             errors=UnexpectedErrors(self._surprised),
-            bind_concurrency=WORKERS,
-            allocate_fence=self.fenced,
+            concurrency=WORKERS,
+            fenced=self.fenced,
         )
-
-    def listing(self) -> bool:
-        """No list of pods is handed over here."""
-        return False
-
-    def defers(self, _node_name: str) -> bool:
-        """Nothing waits for the end of a list."""
-        return False
 
     def add(self, *names: str, namespace: str = "default", **preferred: Any) -> None:
         """Add pods to the queue."""
         for name in names:
             self.queue.add(pending(name, namespace=namespace, **preferred), self.now)
-        self.scheduler.wake()
+        self.scheduler.wake_up.ring()
 
     def count(self, name: str) -> int:
         """How often a pod's Binding was tried."""
@@ -327,7 +318,7 @@ async def test_a_pod_that_must_change_first_waits_for_that() -> None:
         world.queue.update(pending("p", annotations_size=5), world.now)
         assert world.count("p") == 1
         world.queue.update(pending("p", annotations_size=4), world.now)
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: world.count("p") == 2)
 
 
@@ -351,7 +342,9 @@ async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
     devices = 17 if part in ("post_filter", "unschedulable") else 1
     world = World(breaks={part: "p"})
     async with running(world):
-        world.add("p", devices=devices, volume_claims=("data",) if part == "prepare" else ())
+        world.cluster.nominate("n", Nomination(pending("elsewhere")))
+        claims = ("data",) if part == "prepare" else ()
+        world.add("p", devices=devices, volume_claims=claims, nominated_node_name="n" if part == "adopt" else "")
         await until(lambda: bool(world.reports))
         assert world.reports == [("p", world.reports[0][1])]
         assert world.reports[0][1].startswith("unexpected error in ")
@@ -393,5 +386,5 @@ async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.Monk
     world = World()
     monkeypatch.setattr("neuron_scheduler.scheduling.cycle.index_warmup.IndexWarmup.of", lambda *_: 1 / 0)
     world.add("p")
-    await world.scheduler.warm_up()
+    await world.scheduler.attempts.warm_up()
     assert world.surprises["warm-up"] == 2

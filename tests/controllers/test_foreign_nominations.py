@@ -9,13 +9,16 @@ import anyio.lowlevel
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.changes import SpaceChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import foreign_nominations
 from neuron_scheduler.controllers.foreign_nominations import LONGEST, ForeignNominations
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
-from neuron_scheduler.model.node import Image
+from neuron_scheduler.controllers.watch_handler import WatchHandler
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.model.node import Image, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
@@ -25,6 +28,7 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
+from tests.support.loops import Watches, watches_of
 from tests.support.patience import PATIENCE
 
 OURS = default_profile("my-scheduler")
@@ -43,42 +47,20 @@ class World:
     )
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
     kept: ForeignNominations = attrs.field(init=False)
-    handler: PodHandler = attrs.field(init=False)
-    nodes: NodeHandler = attrs.field(init=False)
+    watches: Watches = attrs.field(init=False)
+    handler: WatchHandler[Pod] = attrs.field(init=False)
+    nodes: WatchHandler[Node] = attrs.field(init=False)
     noted: list[ClusterEvent] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         world: Any = self
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "clock": lambda: self.now}
-        self.kept = ForeignNominations(profile=extender_profile(), **shared)
+        self.kept = ForeignNominations(profile=extender_profile(), own_names={"my-scheduler"}, **shared)
         executor = PreemptionExecutor(
-            evictor=world, reporter=world, metrics=Metrics(), budgets=lambda: (), give_up=lambda _: False, **shared
+            evictor=world, reporter=world, metrics=Metrics(), pod_list=PodList(), fence=world, **shared
         )
-        self.handler = PodHandler(
-            metrics=Metrics(),
-            scheduler_names={"my-scheduler"},
-            gone=self.kept.forget,
-            came=executor.recheck,
-            left=lambda _: None,
-            double_booked=lambda *_: None,
-            unknown=lambda *_: None,
-            noticed=self.kept.noticed,
-            pending_elsewhere=self.kept.pending,
-            **shared,
-        )
-        self.nodes = NodeHandler(
-            cluster=self.cluster,
-            queue=self.queue,
-            metrics=Metrics(),
-            gone=lambda _: None,
-            nomination_lost=executor.nomination_lost,
-            changed=self._changed,
-            came=lambda _: None,
-        )
-
-    def _changed(self, name: str) -> None:
-        self.handler.came(name)
-        self.kept.node_changed(name)
+        self.watches = watches = watches_of(self.cluster, self.queue, executor, self.kept, clock=lambda: self.now)
+        self.handler, self.nodes = watches.of(PODS), watches.of(NODES)
 
     def taint(self, *taints: Taint) -> None:
         """Show that the node has these taints and no others."""
@@ -216,7 +198,7 @@ def test_what_only_kube_scheduler_judges_ends_nothing(nics: int, monkeypatch: py
     kept = world.cluster.nomination("uid-high")
     for number in range(3):
         world.show_node(images=(Image((f"image-{number}",), 1),))
-        world.handler.came("n")
+        world.watches.observers.tell([SpaceChanged("n")])
         assert world.cluster.nomination("uid-high") == kept
     assert ClusterEvent.ASSIGNED_POD_GONE not in freed
     assert not world.fits(devices=4)
@@ -233,7 +215,7 @@ def test_a_host_port_that_is_taken_ends_nothing() -> None:
         for new in reversed(events) if port_is_taken_first else events:
             world.handler.added(new)
         assert world.is_kept()
-        world.handler.came("n")
+        world.watches.observers.tell([SpaceChanged("n")])
         assert world.is_kept()
 
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.changes import PodGone
 from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, PodReporter
 from neuron_scheduler.kube.writes.condition_writer import WaitingStatus
 from neuron_scheduler.model.nomination import KEEP, NominationChange
@@ -89,7 +90,7 @@ def test_a_changed_reason_is_reported_at_once(reports: Reports, reporter: PodRep
     reporter.unschedulable(pod("a"), "two", new_node_cannot_help=False)
     reporter.unschedulable(pod("a"), "two", new_node_cannot_help=True)
     reporter.unschedulable(pod("b"), "two", new_node_cannot_help=True)
-    reporter.forget("uid-b")
+    reporter.observe(PodGone(pod("b"), None, ""))
     reporter.unschedulable(pod("b"), "two", new_node_cannot_help=True)
     assert (
         reports.events

@@ -1,12 +1,14 @@
 """What preemption changes in the cluster and the queue, and what it reports."""
 
 import asyncio
+from unittest import mock
 
 import anyio
 import attrs
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.tables.selecting_kinds import Budgets
 from neuron_scheduler.controllers.preemption_executor import SHARE, WORKERS, PostFilter, PreemptionExecutor
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, Nominate
@@ -158,12 +160,12 @@ async def test_a_pod_that_grows_during_the_search_preempts_nobody_in_vain() -> N
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         queued = world.pending()
 
-        def grow() -> list[DisruptionBudget]:
+        def grow(_: Budgets) -> list[DisruptionBudget]:
             world.queue.update(attrs.evolve(BIG, requests={**BIG.requests, CPU: 10**9}), 0.0)
             return []
 
-        preemption_executor.budgets = grow
-        assert await post_filter(world, preemption_executor, queued) == PostFilter()
+        with mock.patch.object(Budgets, "all", grow):
+            assert await post_filter(world, preemption_executor, queued) == PostFilter()
         await anyio.wait_all_tasks_blocked()
         assert world.asked == []
         assert world.cluster.nomination("uid-big") is None

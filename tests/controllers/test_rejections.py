@@ -9,6 +9,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.changes import PodGone
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers import rejections
@@ -64,7 +65,7 @@ class World:
     async def leave(self, *pod_infos: PodInfo) -> None:
         """Let pods leave, and wait until the API server was asked about them."""
         for pod_info in pod_infos:
-            self.rejections.left(pod_info)
+            self.rejections.observe(PodGone(pod_info.pod, pod_info, pod_info.pod.node_name))
         await anyio.wait_all_tasks_blocked()
 
     def aside(self, name: str = "a") -> CoreMask | None:
@@ -213,3 +214,16 @@ async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         with anyio.fail_after(PATIENCE):
             while world.cluster.view.set_aside:
                 await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [({}, True), ({"started": 5.0}, False), ({"terminating": True}, False)],
+    ids=["before it started", "it ran", "a user deleted it"],
+)
+async def test_a_pod_that_goes_before_it_started_may_have_been_rejected(fields: dict[str, Any], asked: bool) -> None:
+    """No other pod is asked about; nor is one that could not be read."""
+    async with running() as world:
+        gone = pod_info(**fields)
+        await world.leave(gone, attrs.evolve(gone, unreadable=True))
+        assert bool(world.asked) is asked

@@ -146,7 +146,7 @@ async def test_a_decision_is_announced_before_it_is_assumed() -> None:
     def remember(pod: Pod, decision: Decision | FitError) -> None:
         seen[pod.name] = decision, world.cluster.pod_count
 
-    world.scheduler.listeners.append(remember)
+    world.scheduler.attempts.listeners = (remember,)
     world.see_pod(pod("p", devices=4, scheduler_name="my-scheduler"))
     world.see_pod(pod("q", devices=7, scheduler_name="my-scheduler"))
     async with running(world):

@@ -14,7 +14,7 @@ from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
-from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
@@ -35,8 +35,8 @@ def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
         profiles={"default-scheduler": PROFILE},
         warmup=IndexWarmup(),
         clock=partial(next, count()),
-        wake=lambda: None,
-        crashed=lambda queued, _: queue.failed(queued, 0.0),
+        on_ready=lambda: None,
+        on_crash=lambda queued, _: queue.failed(queued, 0.0),
     )
 
 
@@ -81,7 +81,8 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
     queued = queue.pop(0.0)
     assert queued is not None
     lane = lane_of(cluster, queue)
-    assert lane.takes(queued)
+    assert asks_much(queued.pod)
+    assert not queued.prepared
 
     async def watch() -> None:
         nonlocal longest
@@ -94,7 +95,7 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
         tasks.start_soon(watch)
     assert 0 < longest <= 2 * pods._AT_ONCE
     assert lane.next() is queued
-    assert not lane.takes(queued)
+    assert not asks_much(queued.pod) or queued.prepared
     compared[0] = 0
     assert schedule_pod(cluster, queued.pod, PROFILE) == schedule_pod(Cluster.fork(cluster), queued.pod, PROFILE)
 
@@ -123,7 +124,7 @@ async def test_a_pod_that_is_ready_wakes_the_loop(cluster: Cluster) -> None:
     queued = queue.pop(0.0)
     assert queued is not None
     lane = lane_of(cluster, queue)
-    lane.wake = lambda: taken.append(lane.next())
+    lane.on_ready = lambda: taken.append(lane.next())
     await lane.prepare(queued)
     assert taken == [queued]
 
@@ -211,10 +212,9 @@ async def test_the_number_of_tasks_does_not_depend_on_that_of_pods() -> None:
 def test_others_do_not_come_here(cluster: Cluster) -> None:
     """A pod with usual terms, or one that is refused anyway, does not come here."""
     queue = SchedulingQueue()
-    lane = lane_of(cluster, queue)
     few = attrs.evolve(hostile("few"), constraints=Constraints(anti_affinity=hostile().constraints.anti_affinity[:3]))
     for ordinary in (pod("a"), few, attrs.evolve(hostile("b"), refusal="no")):
         queue.add(ordinary, 0.0)
         queued = queue.pop(0.0)
         assert queued is not None
-        assert not lane.takes(queued)
+        assert not asks_much(queued.pod) or queued.prepared

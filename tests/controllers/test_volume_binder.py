@@ -11,6 +11,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.changes import NodeGone, PodGone, StorageChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
@@ -82,7 +83,7 @@ class Waiting:
         """Store objects as the informer would, and let the waiting pod check them."""
         for changed in objects:
             self.cluster.put_storage(changed)
-            self.binder.noticed(changed.key if isinstance(changed, PersistentVolumeClaim) else changed.name)  # type: ignore[union-attr]  # a claim or a volume
+            self.binder.observe(StorageChanged(None, changed))
         await anyio.wait_all_tasks_blocked()
 
     def become(self, outcome: BindOutcome | None) -> None:
@@ -237,7 +238,7 @@ async def test_what_was_kept_is_deleted(lost: PersistentVolume | PersistentVolum
     """The pod is scheduled again, and the message names what is gone."""
     async with waiting(claim(), volume(on=host("a"))) as waiter:
         waiter.cluster.remove_storage(lost)
-        waiter.binder.noticed(lost.key if isinstance(lost, PersistentVolumeClaim) else lost.name)
+        waiter.binder.observe(StorageChanged(lost, None))
         await anyio.wait_all_tasks_blocked()
         assert waiter.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
 
@@ -246,7 +247,7 @@ async def test_the_pod_is_deleted() -> None:
     """Nothing is waited for then."""
     async with waiting(claim(class_name="gp3")) as waiter:
         waiter.cluster.remove_pod(P.uid)
-        waiter.binder.noticed(P.uid)
+        waiter.binder.observe(PodGone(P, None, ""))
         await anyio.wait_all_tasks_blocked()
         assert waiter.outcome == Gone()
 
@@ -255,7 +256,7 @@ async def test_the_node_is_deleted() -> None:
     """The pod needs another one."""
     async with waiting(claim(class_name="gp3")) as waiter:
         waiter.cluster.remove_node("a")
-        waiter.binder.noticed("a")
+        waiter.binder.observe(NodeGone("a", ()))
         await anyio.wait_all_tasks_blocked()
         assert waiter.outcome == Refused(0, f'{PREFIX}binding volumes: node "a" not found', retryable=True)
 

@@ -246,6 +246,7 @@ async def test_an_api_server_that_hangs_is_not_flooded() -> None:
 async def test_an_exception_is_one_calls_error(part: str) -> None:
     """It is counted; a pod that is not bound holds nothing; one that is bound stays bound."""
     async with serving(breaks={part: "p"}) as road:
+        road.cluster.nominate("n", Nomination(pod("elsewhere")))
         road.foreign("p", devices=4)
         answer = await road.verb.bind(call("p"))
         assert road.surprises.total() == 1

@@ -29,7 +29,7 @@ async def waiting(road: Road, **fields: Any) -> AsyncIterator[Answer]:
     answer = Answer()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer.of, road, "p")
-        await until(lambda: road.scheduler.fence.waiting == 1)
+        await until(lambda: road.scheduler.binding_cycle.fence.waiting == 1)
         yield answer
 
 
@@ -58,7 +58,7 @@ async def test_a_call_does_not_wait_at_the_fence_for_ever() -> None:
         road.foreign("p", devices=4)
         road.verb.longest_call = 0.01
         assert "have not started yet; try again later" in await road.verb.bind(call("p"))
-        assert (road.held(), road.verb.under_way, road.scheduler.fence.waiting) == (8, 0, 0)
+        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting) == (8, 0, 0)
         road.change("first", admitted=True)
         assert await road.verb.bind(call("p")) == ""
 
@@ -81,7 +81,7 @@ async def test_a_client_that_hangs_up_at_the_fence_takes_its_binding_along() -> 
     async with serving() as road:
         async with waiting(road) as answer:
             answer.scope.cancel()
-        assert (road.held(), road.verb.under_way, road.scheduler.fence.waiting) == (8, 0, 0)
+        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting) == (8, 0, 0)
         road.change("first", admitted=True)
         await turns()
         assert road.tried == ["first"]
@@ -96,7 +96,7 @@ async def test_a_client_that_hangs_up_leaves_the_binding_to_another_caller() -> 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.of, road, "p")
             tasks.start_soon(second.of, road, "p")
-            await until(lambda: road.scheduler.fence.waiting == 1)
+            await until(lambda: road.scheduler.binding_cycle.fence.waiting == 1)
             await turns()
             first.scope.cancel()
             await turns()
@@ -157,7 +157,7 @@ async def test_both_roads_share_the_fence() -> None:
         await at_the_fence(road)
         road.add("own", devices=4)
         await turns()
-        assert road.scheduler.fence.waiting == 1
+        assert road.scheduler.binding_cycle.fence.waiting == 1
         road.change("first", admitted=True)
         await until(lambda: ("own", "n") in road.reports)
         road.foreign("p", devices=4)

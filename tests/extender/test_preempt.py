@@ -41,11 +41,12 @@ def verb(
     own_names: Container[str] = ("my-scheduler",),
 ) -> Preempt:
     """Return the verb."""
+    for budget in budgets:
+        cluster.budgets.put(budget)
     return Preempt(
         cluster=cluster,
         profile=preemption_profile(),
         beside=extender_profile(),
-        budgets=lambda: budgets,
         own_names=own_names,
         abandoned=lambda uid: uid in abandoned,
         clock=clock,

@@ -13,20 +13,21 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.watch_handler import WatchHandler
 from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs
 from neuron_scheduler.kube.objects.base import Decoded
+from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import ObjectStore
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
-from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.controllers.test_binding_cycle import World
 from tests.support.builders import node, pod
+from tests.support.loops import watches_of
 
 
 @attrs.define(eq=False)
@@ -43,7 +44,7 @@ class Road(World):
     verb: Bind = attrs.field(init=False)
     kept: ForeignNominations = attrs.field(init=False)
     store: ObjectStore[Pod] = attrs.field(init=False)
-    nodes: NodeHandler = attrs.field(init=False)
+    nodes: WatchHandler[Node] = attrs.field(init=False)
     stored: dict[str, Pod] = attrs.field(factory=dict)
     allocated_ids: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
     counted: list[str] = attrs.field(factory=list)
@@ -51,35 +52,21 @@ class Road(World):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         road: Any = self
-        fence = self.scheduler.fence
-        shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "clock": lambda: self.now}
-        self.kept = ForeignNominations(profile=extender_profile(), **shared)
-        handler = PodHandler(
-            metrics=Metrics(),
-            scheduler_names={"my-scheduler"},
-            gone=self.kept.forget,
-            came=fence.node_changed,
-            left=lambda _: None,
-            double_booked=lambda *_: None,
-            unknown=lambda *_: None,
-            noticed=self._noticed,
-            pending_elsewhere=self.kept.pending,
-            **shared,
-        )
-        self.nodes = NodeHandler(
+        self.kept = ForeignNominations(
             cluster=self.cluster,
             queue=self.queue,
-            metrics=Metrics(),
-            gone=fence.node_gone,
-            nomination_lost=lambda _: None,
-            changed=fence.node_changed,
-            came=lambda _: None,
+            profile=extender_profile(),
+            own_names={"my-scheduler"},
+            clock=lambda: self.now,
         )
+        fence = self.scheduler.binding_cycle.fence
+        watches = watches_of(self.cluster, self.queue, fence, self.kept, clock=lambda: self.now)
+        handler, self.nodes = watches.of(PODS), watches.of(NODES)
         self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same, failed=lambda: None)
         self.verb = Bind(
             cluster=self.cluster,
             profile=extender_profile(),
-            assumptions=self.scheduler.assumptions,
+            assumptions=self.scheduler.attempts.assumptions,
             cycle=self.scheduler.binding_cycle,
             known=self.store.get,
             reporter=road,
@@ -91,10 +78,6 @@ class Road(World):
         )
 
     # What the parts call
-
-    def _noticed(self, uid: str, node_name: str) -> None:
-        self.scheduler.fence.noticed(uid, node_name)
-        self.kept.noticed(uid, node_name)
 
     def allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
         """Remember it."""
@@ -143,7 +126,7 @@ class Road(World):
         """Advance the clocks, and let the fence look at its alarms."""
         self.now += seconds
         self.wall += int(seconds * 1e9)
-        list(self.scheduler.fence.expire())
+        list(self.scheduler.binding_cycle.fence.expire())
         await turns()
 
 
@@ -192,4 +175,4 @@ def assert_nothing_is_held(road: Road) -> None:
     """No pod is assumed, no core is held, and no call is remembered."""
     assert (road.cluster.pod_count, road.cluster.assumed_count, road.held()) == (0, 0, 0)
     assert road.verb.under_way == 0
-    assert road.scheduler.fence.waiting == 0
+    assert road.scheduler.binding_cycle.fence.waiting == 0

@@ -1,4 +1,4 @@
-"""The handlers of pods and nodes with cluster and queue of two profiles, without a loop."""
+"""What the watches of pods and nodes are handed to, with cluster and queue of two profiles, without a loop."""
 
 from typing import Any
 
@@ -6,49 +6,75 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
+from neuron_scheduler.controllers.observers import PodList
+from neuron_scheduler.controllers.watch_handler import WatchHandler
+from neuron_scheduler.controllers.watch_log import WatchLog
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
+from tests.support.loops import Recorder, Watches, watches_of
 
 BACKOFF = 11.0  # seconds: longer than any backoff, short of the time after which all are tried again
 
 
 @attrs.define(eq=False)
 class World:
-    """Handlers, cluster and queue of two profiles, without a loop."""
+    """
+    Watches, cluster and queue of two profiles, without a loop.
+
+    Attributes:
+        told: the changes that observers are told.
+        unknown, double_booked: what is reported to owners.
+    """
 
     now: float = 0.0
     cluster: Cluster = attrs.field(factory=Cluster)
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
-    pods: PodHandler = attrs.field(init=False)
-    nodes: NodeHandler = attrs.field(init=False)
+    told: Recorder = attrs.field(factory=Recorder)
+    pod_list: PodList = attrs.field(factory=PodList)
+    watches: Watches = attrs.field(init=False)
+    watch_log: WatchLog = attrs.field(init=False)
+    pods: WatchHandler[Pod] = attrs.field(init=False)
+    nodes: WatchHandler[Node] = attrs.field(init=False)
     unknown: list[tuple[str, str]] = attrs.field(factory=list)
-    left: list[str] = attrs.field(factory=list)
+    conflicts: list[tuple[str, str]] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
-        shared["gone"] = lambda _: None
-        self.pods = PodHandler(
-            **shared,
-            scheduler_names={"one", "two"},
+        reporter: Any = self
+        self.watch_log = WatchLog(cluster=self.cluster, reporter=reporter, metrics=Metrics())
+        self.watches = watches_of(
+            *(self.cluster, self.queue, self.told, self.watch_log),
             clock=lambda: self.now,
-            came=lambda _: None,
-            left=lambda pod_info: self.left.append(pod_info.pod.name),
-            double_booked=lambda _, __: None,
-            noticed=lambda *_: None,
-            pending_elsewhere=lambda _: None,
-            unknown=lambda pod, problem, _: self.unknown.append((pod.name, problem)),
+            scheduler_names=("one", "two"),
+            pod_list=self.pod_list,
         )
-        self.nodes = NodeHandler(**shared, nomination_lost=lambda _: None, changed=lambda _: None, came=lambda _: None)
+        self.pods, self.nodes = self.watches.of(PODS), self.watches.of(NODES)
+
+    def double_booked(self, pod: Pod, rival: Pod) -> None:
+        """Remember a report."""
+        self.conflicts.append((pod.name, rival.name))
+
+    def allocation_unknown(self, pod: Pod, problem: str, _advice: str) -> None:
+        """Remember a report."""
+        self.unknown.append((pod.name, problem))
 
     def row(self, name: str) -> NodeInfo:
         """Return a node's row."""
         node_info = self.cluster.node(name)
         assert node_info is not None
         return node_info
+
+    def held_by(self, name: str) -> PodInfo:
+        """Return a pod on a node."""
+        pod_info = self.cluster.pod_info(f"uid-{name}")
+        assert pod_info is not None
+        return pod_info
 
     def settle(self) -> list[str]:
         """Try every ready pod, after all backoffs; return their names, and which of them fit."""

@@ -1,5 +1,6 @@
 """Informers for tests: of pods, if nothing else is said, with nobody to tell of failures, and with short pauses."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from neuron_scheduler.kube.http.client import Client
@@ -12,4 +13,7 @@ def informer_of(client: Client, handler: Any, **options: Any) -> Informer[Any]:
     """Return an informer; `options` are its fields."""
     quick = Backoff(lambda: 0.0, first=0.001, most=0.002)
     nobody: Any = {"on_failure": lambda _: None, "on_unhandled": lambda _: None}
-    return Informer(client=client, handler=handler, **({"resource": PODS, "backoff": quick} | nobody | options))
+    listing = options.pop("listing", nullcontext)
+    informer: Informer[Any] = Informer(client=client, **({"resource": PODS, "backoff": quick} | nobody | options))
+    informer.add_event_handler(handler, listing=listing)
+    return informer

@@ -10,6 +10,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
 from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
@@ -152,9 +153,9 @@ async def preempting(*pods: Pod, client: Requests | None = None) -> AsyncIterato
         evictor=real or cast(Any, world),
         reporter=cast(Any, world),
         metrics=world.metrics,
-        budgets=tuple,
+        pod_list=PodList(),
+        fence=cast(Any, world),
         clock=lambda: world.now,
-        give_up=world.give_up,
     )
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:

@@ -15,14 +15,14 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.other_kinds import NamespaceHandler, StorageHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
-from neuron_scheduler.kube.objects.base import Decoded
+from neuron_scheduler.kube.objects.base import Decoded, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.objects.selecting_kinds import NAMESPACES
+from neuron_scheduler.kube.objects.storage import CLAIMS
 from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.kube.writes.evictor import Eviction
@@ -37,6 +37,7 @@ from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
+from tests.support.loops import loop_of, watches_of
 
 BACKOFF = 11.0
 """Seconds: longer than any backoff."""
@@ -63,40 +64,21 @@ class World:
     def __attrs_post_init__(self) -> None:
         self.queue = SchedulingQueue(max_unschedulable=1e18, row=self.cluster.node)
         fake: Any = self
-        shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
-        executor = PreemptionExecutor(
-            cluster=self.cluster, evictor=fake, reporter=fake, budgets=lambda: (), clock=self.clock,
-            give_up=self.give_up, **shared,
-        )  # fmt: skip
-        self.scheduler = SchedulingLoop(
-            cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=fake, volumes=fake,
-            preemption_executor=executor, reporter=fake, clock=self.clock, wall_clock=lambda: 1,
-            may_bind=lambda: True, bind_concurrency=2,
-            listing=lambda: False, defers=lambda _: False, **shared,
-        )  # fmt: skip
-
-        def recheck(node_name: str) -> None:
-            self.scheduler.fence.node_changed(node_name)
-            executor.recheck(node_name)
-
-        pods = PodHandler(
-            cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
-            gone=lambda _: None, came=recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
-            noticed=self.scheduler.fence.noticed, pending_elsewhere=lambda _: None, left=lambda _: None, **shared,
-        )  # fmt: skip
-        handlers: Mapping[str, Any] = {
-            "pod": pods,
-            "node": NodeHandler(
-                cluster=self.cluster,
-                gone=self.scheduler.fence.node_gone,
-                nomination_lost=executor.nomination_lost,
-                changed=recheck,
-                came=lambda _: None,
-                **shared,
+        pod_list = PodList()
+        self.scheduler = loop_of(
+            cluster=self.cluster, queue=self.queue, profiles={"my-scheduler": PROFILE}, parts=fake, clock=self.clock,
+            pod_list=pod_list,
+            executor=lambda fence: PreemptionExecutor(
+                cluster=self.cluster, queue=self.queue, evictor=fake, reporter=fake, metrics=Metrics(),
+                clock=self.clock, pod_list=pod_list, fence=fence,
             ),
-            "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),
-            "storage": StorageHandler(cluster=self.cluster, noticed=lambda _: None, **shared),
-        }
+        )  # fmt: skip
+        watches = watches_of(
+            self.cluster, self.queue, self.scheduler.binding_cycle.fence, self.scheduler.preemption_executor,
+            clock=self.clock, pod_list=pod_list,
+        )  # fmt: skip
+        kinds: dict[str, Resource[Any]] = {"pod": PODS, "node": NODES, "namespace": NAMESPACES, "storage": CLAIMS}
+        handlers = {kind: watches.of(resource) for kind, resource in kinds.items()}
         same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": PODS.same, "node": NODES.same}
         self.sights = {
             kind: ObjectStore(
@@ -111,10 +93,6 @@ class World:
         """Return the time; each call takes as long as a turn of the loop may take."""
         self.time += 0.003
         return self.time
-
-    def give_up(self, uid: str) -> bool:
-        """Ask the fence."""
-        return self.scheduler.fence.give_up(uid)
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome:
         """Take a Binding, which the watch then shows, or refuse it."""
@@ -219,8 +197,8 @@ class World:
         for _ in range(40):
             self.time += BACKOFF
             self.admit_some()
-            list(self.scheduler.fence.expire())
-            self.scheduler.wake()
+            list(self.scheduler.binding_cycle.fence.expire())
+            self.scheduler.wake_up.ring()
             for _ in range(TURNS):
                 await anyio.lowlevel.checkpoint()
             if not any(self.queue.count(place) for place in (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT)):

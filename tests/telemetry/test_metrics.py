@@ -55,7 +55,7 @@ def test_names_of_kube_scheduler() -> None:
     """Labels and buckets of requests are upstream's."""
     metrics = Metrics(api_host="h")
     metrics.request_took("POST", 0.02)
-    metrics.requested("POST", "201")
+    metrics.requested("201", "POST")
     seen = samples(metrics)
     assert seen['rest_client_requests_total{code="201",host="h",method="POST"}'] == 1
     name = "rest_client_request_duration_seconds_bucket"

@@ -40,6 +40,11 @@ class PodInfo:
             pod.allocation.get(key) == before.allocation.get(key) for key in ID_KEYS
         )
 
+    def takes_more_than(self, before: "PodInfo") -> bool:
+        """Return whether the pod asks for more of something than before; a resize in place may raise its requests."""
+        then, now = before.pod.requests, self.pod.requests
+        return now is not then and any(then.get(name, 0) < amount for name, amount in now.items())
+
 
 _holdings = attrgetter(
     *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority"),

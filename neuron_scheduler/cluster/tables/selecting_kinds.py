@@ -1,5 +1,5 @@
 """
-What selects pods: the labels of namespaces, the Services that send to a pod and the workload that controls it.
+What selects pods: the labels of namespaces, the Services that send to a pod, the workload that controls it, budgets.
 
 A selector of namespaces is resolved to a set of names before it becomes part of an index's definition, so a change of
 labels leads to another definition and no index becomes wrong. The resolved sets are updated with each namespace. Of
@@ -12,6 +12,7 @@ from typing import Self
 
 import attrs
 
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selecting_kinds import SERVICE, Namespace, Workload
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, Requirement
@@ -132,3 +133,31 @@ def _posting(namespace: str, selector: LabelSelector) -> _Posting:
     """Return the first equality of a Service's selector, which consists of nothing else."""
     first = next(r for r in selector.requirements if r.operator is Operator.IN)
     return namespace, first.key, first.values[0]
+
+
+@attrs.define(eq=False)
+class Budgets:
+    """PodDisruptionBudgets; they decide which of several pods is evicted, never whether a pod fits."""
+
+    _budgets: dict[tuple[str, str], DisruptionBudget] = attrs.field(factory=dict)
+    _sorted: tuple[DisruptionBudget, ...] | None = ()
+
+    def all(self) -> tuple[DisruptionBudget, ...]:
+        """Return all budgets, by namespace and name."""
+        if self._sorted is None:
+            self._sorted = tuple(self._budgets[key] for key in sorted(self._budgets))
+        return self._sorted
+
+    def put(self, budget: DisruptionBudget) -> None:
+        """Add or replace a budget."""
+        self._budgets[budget.namespace, budget.name] = budget
+        self._sorted = None
+
+    def remove(self, budget: DisruptionBudget) -> None:
+        """Remove a budget."""
+        self._budgets.pop((budget.namespace, budget.name), None)
+        self._sorted = None
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        return type(self)(budgets=dict(self._budgets), sorted=self._sorted)

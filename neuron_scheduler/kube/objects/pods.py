@@ -4,15 +4,15 @@ Pods -> `model.Pod`, and how they are listed and watched. What follows from its 
 A pod whose phase is terminal counts as gone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Resource, byte_bounded_memo, interned, labels
+from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, interned, labels
 from neuron_scheduler.kube.objects.groups.dialects import group_of, rank_of
 from neuron_scheduler.kube.objects.json_scanner import decoded
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
@@ -163,3 +163,21 @@ async def stored_pod(body: bytes) -> wire.PlacedPod:
     `json_scanner.decoded`.
     """
     return await decoded(body, _PLACED)
+
+
+def unreadable_pod(malformed: Malformed) -> Pod:
+    """Return what is known of a pod on a node that cannot be read."""
+    namespace, _, name = malformed.key.partition("/")
+    return Pod(uid=malformed.uid, namespace=namespace, name=name, node_name=malformed.node_name)
+
+
+def pods_through(own: Callable[[Pod], Pod] | None) -> Resource[Pod]:
+    """Return the kind of pods, each as a function makes it after it is read; None for as it is read."""
+    if own is None:
+        return PODS
+
+    def read(struct: Any) -> Pod | None:
+        pod = PODS.read(struct)
+        return None if pod is None else own(pod)
+
+    return attrs.evolve(PODS, read=read)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import attrs
@@ -236,7 +236,6 @@ class Informer(Generic[T]):
     Attributes:
         on_failure: called with the resource's name when a list or watch has failed.
         on_unhandled: called with it when the handler has failed on an object.
-        replacing: returns a context that is entered while a list is handed over, additions before deletions.
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         synced: set when the first list has been handled.
         lists, watches, events: how many there have been.
@@ -246,10 +245,8 @@ class Informer(Generic[T]):
 
     client: Client
     resource: Resource[T]
-    handler: Handler[T]
     on_failure: Callable[[str], None]
     on_unhandled: Callable[[str], None]
-    replacing: Callable[[], AbstractContextManager[None]] = nullcontext
     clock: Callable[[], float] = time.monotonic
     time_limit: Callable[[float], anyio.CancelScope] = anyio.move_on_after
     random: Callable[[], float] = randomness.random
@@ -261,6 +258,7 @@ class Informer(Generic[T]):
     version: str = attrs.field(default="", init=False)
     problem: str = attrs.field(default="", init=False)
     _store: ObjectStore[T] = attrs.field(init=False)
+    _listing: Callable[[], AbstractContextManager[None]] = attrs.field(default=nullcontext, init=False)
     _resource_version: str = attrs.field(default="", init=False)
     _opened_at: float | None = attrs.field(default=None, init=False)
     _current_at: float | None = attrs.field(default=None, init=False)
@@ -273,9 +271,17 @@ class Informer(Generic[T]):
     _resynced: int = attrs.field(default=0, init=False)  # how many of those requests a list has answered
     _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
-    def __attrs_post_init__(self) -> None:
+    def add_event_handler(
+        self, handler: Handler[T], *, listing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """
+        Hand all changes to a handler; to be called once, before `run`.
+
+        `listing` returns a context that is entered while a list is handed over, additions before deletions.
+        """
+        self._listing = listing
         self._store = ObjectStore(
-            handler=self.handler,
+            handler=handler,
             kind=self.resource.kind,
             same=self.resource.same,
             failed=partial(self.on_unhandled, self.resource.name),
@@ -378,7 +384,7 @@ class Informer(Generic[T]):
                 raise
             listed, version = await self._pages()
         self.version = version
-        with self.replacing():
+        with self._listing():
             await self._replace(listed)
         self._resource_version = version
         self.lists += 1
@@ -459,3 +465,9 @@ class Informer(Generic[T]):
             self.events += 1
             self._store.put(decoded)
         self._resource_version = self.version
+
+
+def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
+    """Return what is not listed yet, and why where that is known; None if all is."""
+    missing = [informer.described for informer in informers if not informer.synced.is_set()]
+    return f"not listed yet: {', '.join(missing)}" if missing else None

@@ -160,3 +160,13 @@ def preemption_profile() -> Profile:
         plugins=tuple(plugin.name for plugin in plugins),
         preferences=(),
     )
+
+
+def own_pods(profiles: Iterable[Profile]) -> Callable[[Pod], Pod] | None:
+    """Return what makes a pod as its profile is to decide it; None if each profile takes its pods as they are."""
+    asking = {profile.scheduler_name: profile for profile in profiles if profile.allow_aligned_pairs}
+
+    def own(pod: Pod) -> Pod:
+        return asking[pod.scheduler_name].own(pod) if pod.scheduler_name in asking else pod
+
+    return own if asking else None

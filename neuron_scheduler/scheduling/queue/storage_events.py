@@ -56,19 +56,13 @@ _COUNTED: Final = (PersistentVolumeClaim, PersistentVolume, StorageClass)
 """By these kinds the volumes of pods count as attached, on nodes and in limits that may be full."""
 
 
-def added(new: Storage) -> Iterator[StorageEvent]:
-    """Yield the events that follow from a new object."""
-    return _following(new, _EVENTS[type(new)].added)
-
-
-def changed(new: Storage) -> Iterator[StorageEvent]:
-    """Yield the events that follow from a changed object."""
-    return _following(new, _EVENTS[type(new)].changed)
-
-
-def deleted(old: Storage) -> Iterator[StorageEvent]:
-    """Yield the events that follow from a deleted object."""
-    return _following(old, _EVENTS[type(old)].deleted)
+def storage_events(before: Storage | None, after: Storage | None) -> Iterator[StorageEvent]:
+    """Yield the events that follow from an object that has come, changed or gone; None for the missing state."""
+    storage = after or before
+    if storage is not None:
+        events = _EVENTS[type(storage)]
+        happened = events.added if before is None else events.changed if after is not None else events.deleted
+        yield from _following(storage, happened)
 
 
 def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:

@@ -80,7 +80,7 @@ class Log:
         self.lines.append(f"!{malformed.key}")
 
     @contextmanager
-    def replacing(self) -> Iterator[None]:
+    def listing(self) -> Iterator[None]:
         """Record when the handing over of a list begins and ends."""
         self.lines.append("(")
         yield
@@ -539,7 +539,7 @@ async def test_a_resync_lists_again() -> None:
     """After a takeover one consistent list, which began after the call, is handled before it returns, as a unit."""
     log = Log()
     async with scripted(listing(at("1", "a")), watching(then="silent"), listing(at("2", "b"))) as (_, client):
-        informer = informer_of(client, log, replacing=log.replacing)
+        informer = informer_of(client, log, listing=log.listing)
         async with running(informer):
             while not informer.watches:
                 await anyio.lowlevel.checkpoint()

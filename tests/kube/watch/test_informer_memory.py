@@ -40,7 +40,8 @@ class Counting:
 
 async def main():
     async with Client(connection=Connection(sys.argv[1], "test", NOBODY)) as client:
-        informer = Informer(client=client, resource=PODS, handler=Counting(), on_failure=print, on_unhandled=print)
+        informer = Informer(client=client, resource=PODS, on_failure=print, on_unhandled=print)
+        informer.add_event_handler(Counting())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             while informer.events < int(sys.argv[2]):

@@ -17,7 +17,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, added, changed, deleted, taken_back
+from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, storage_events, taken_back
 from tests.support.builders import node, pod
 from tests.support.storage import MADE, claim, stored, volume
 
@@ -52,8 +52,8 @@ def test_what_follows(
 ) -> None:
     """A claim concerns its pods, a free volume concerns all pods; both, and a class, may change what is attached."""
     counted = [ATTACHED] if isinstance(storage, PersistentVolumeClaim | PersistentVolume | StorageClass) else []
-    for events, want in ((added, comes), (changed, changes), (deleted, goes)):
-        assert list(events(storage)) == [*want, *counted]
+    for before, after, want in ((None, storage, comes), (storage, storage, changes), (storage, None, goes)):
+        assert list(storage_events(before, after)) == [*want, *counted]
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,22 @@ from typing import Any, Final
 
 import pytest
 
-from neuron_scheduler.controllers.handlers.other_kinds import PodGroupHandler
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.watch_handler import WatchHandler
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.model.pod_group import Dialect, PodGroup, PodGroupObject
 from neuron_scheduler.scheduling.queue.places import Place
-from neuron_scheduler.telemetry.metrics import Metrics
 from tests.scheduling.queue.test_group_waits import TRAIN, Fed
 from tests.support.handlers import BACKOFF
+from tests.support.loops import watches_of
 
 NO_COUNT: Final = PodGroup(TRAIN)
 
 
-def watching(world: Fed) -> PodGroupHandler:
+def watching(world: Fed) -> WatchHandler[PodGroupObject]:
     """Return the handler of a kind that is watched."""
     world.groups.watched.add(Dialect.COSCHEDULING)
-    return PodGroupHandler(groups=world.groups, queue=world.queue, clock=lambda: 0.0, metrics=Metrics())
+    return watches_of(Cluster(groups=world.groups), world.queue, clock=lambda: 0.0).of(POD_GROUPS[0])
 
 
 def needing(count: int) -> PodGroupObject:

@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.pod_attempt import LONGEST_LIST
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
-from neuron_scheduler.controllers.scheduling_loop import LONGEST_LIST
+from neuron_scheduler.controllers.watch_handler import WatchHandler
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
@@ -66,14 +68,14 @@ class World:
         return self.parts.queue
 
     @property
-    def nodes(self) -> NodeHandler:
+    def nodes(self) -> WatchHandler[Node]:
         """What the watch of nodes is handed to."""
-        return cast(NodeHandler, self.parts.nodes.handler)
+        return WatchHandler(NODES, self.parts.cluster, self.parts.observers, Metrics())
 
     @property
-    def pods(self) -> PodHandler:
+    def pods(self) -> WatchHandler[Pod]:
         """What the watch of pods is handed to."""
-        return self.parts.pod_handler
+        return WatchHandler(PODS, self.parts.cluster, self.parts.observers, Metrics())
 
     def change_node(self, **changes: Any) -> None:
         """Let the watch show another state of the node."""
@@ -176,7 +178,7 @@ async def test_space_for_a_pod_of_kube_schedulers_is_kept_on_a_node_that_is_seen
 async def test_a_list_counts_no_pod_beside_the_one_whose_space_it_has(cpu: int, lost: bool) -> None:
     """A list has the new pods first; the space is given up at its end if it is taken then."""
     world = World()
-    with world.pods.replacing():
+    with world.parts.observers.listing():
         world.pods.added(pod("new", on="n", cpu=cpu, priority=9))
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
         world.pods.deleted(NEIGHBOUR)
@@ -191,7 +193,7 @@ async def test_a_node_that_changes_in_the_middle_of_a_list_is_looked_at_at_its_e
 ) -> None:
     """The watch of nodes goes on meanwhile, and both the pods that came and those that are gone still count."""
     world = World()
-    with world.pods.replacing():
+    with world.parts.observers.listing():
         world.pods.added(pod("new", on="n", cpu=6500, priority=9))
         world.change_node(**changes)
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
@@ -203,11 +205,11 @@ async def test_a_node_that_changes_in_the_middle_of_a_list_is_looked_at_at_its_e
 async def test_a_decision_in_the_middle_of_a_list_is_set_against_nominations_at_its_end(cpu: int, lost: bool) -> None:
     """It takes its own space only; that of a pod which is gone does not count against the nomination."""
     world = World()
-    with world.pods.replacing():
+    with world.parts.observers.listing():
         world.pods.added(pod("new", on="n", cpu=5500, priority=9))
         decided = pod("decided", scheduler_name="my-scheduler", cpu=cpu, priority=9)
         taken = take(world.parts.cluster, decided, Decision("n", None, 1, 1))
-        world.parts.scheduling_loop.assumptions.told(taken)
+        world.parts.scheduling_loop.attempts.assumptions.announce(taken)
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
         world.pods.deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
@@ -224,7 +226,7 @@ async def test_a_list_ends_although_a_decision_cannot_be_checked(monkeypatch: py
         raise RuntimeError("a mistake")
 
     monkeypatch.setattr(type(executor), "recheck", recheck)
-    with world.pods.replacing():
+    with world.parts.observers.listing():
         for name in ("n", "m"):
             world.pods.added(pod(f"new-{name}", on=name))
     assert seen == ["n", "m"]
@@ -237,14 +239,14 @@ async def test_a_list_withdraws_no_binding_for_a_pod_that_has_ended() -> None:
         site.handler.added(there)
         site.add("b", "a", devices=4, cpu=250)
         assert await site.settle() == ["b"]
-        with site.handler.replacing():
+        with site.handler.observers.listing():
             site.handler.added(new)
             assert await site.settle() == ["b"]
             assert site.waiting == 1
             site.handler.deleted(there)
         await site.settle()
         assert site.waiting == 1
-        with site.handler.replacing():
+        with site.handler.observers.listing():
             site.handler.added(there)
         await site.settle()
         assert site.waiting == 0
@@ -268,7 +270,7 @@ async def test_no_pod_is_refused_in_the_middle_of_a_list() -> None:
     async with at_work() as site:
         there = pod("there", on="n", cpu=150_000)
         site.handler.added(there)
-        with site.handler.replacing():
+        with site.handler.observers.listing():
             site.add("big", cpu=100_000)
             await site.settle()
             site.handler.deleted(there)
@@ -281,7 +283,7 @@ async def test_a_pod_that_goes_and_comes_again_while_its_refusal_waits_is_decide
     async with at_work() as site:
         there = pod("there", on="n", cpu=150_000)
         site.handler.added(there)
-        with site.handler.replacing():
+        with site.handler.observers.listing():
             site.add("big", cpu=90_000)
             await site.settle()
             (before,) = [queued.pod for queued in site.queue.pods()]
@@ -297,7 +299,7 @@ async def test_a_pod_that_goes_and_comes_again_while_its_refusal_waits_is_decide
 async def test_a_list_that_takes_long_keeps_no_pod_from_being_refused() -> None:
     """It was broken off, and the next one is late: the pod is told why it waits."""
     async with at_work() as site:
-        with suppress(TimeoutError), site.handler.replacing():
+        with suppress(TimeoutError), site.handler.observers.listing():
             raise TimeoutError
         site.add("big", cpu=10**9)
         await site.settle()
@@ -323,3 +325,39 @@ async def test_a_pod_that_waits_for_its_space_may_be_resized(cpu: int, lost: boo
     nominated = world.parts.cluster.nomination(world.wanted.uid)
     assert (nominated is None) is lost
     assert nominated is None or nominated[1].pod.requests[CPU] == cpu
+
+
+WITHOUT_DEVICES = pod("wanted", scheduler_name="my-scheduler", cpu=1000, priority=5)
+
+
+async def wait_at_the_fence(world: World, waiting: Pod) -> None:
+    """Decide a pod whose Binding waits for those that are on the node."""
+    loop = world.parts.scheduling_loop
+    world.pods.added(waiting)
+    queued = world.queue.pop(0.0)
+    assert queued is not None
+    commitment = await loop.attempts.attempt(queued)
+    assert commitment is not None
+    assert not loop.binding_cycle.fence.take(commitment)
+
+
+def waiting_of(world: World) -> int:
+    """Return how many Bindings wait."""
+    return world.parts.scheduling_loop.binding_cycle.fence.waiting
+
+
+async def test_the_queue_is_told_first() -> None:
+    """The fence judges a pod by what it asks for now."""
+    world, ours = World(wanted=WITHOUT_DEVICES), pod("ours", scheduler_name="my-scheduler", devices=4, cpu=1000)
+    await wait_at_the_fence(world, ours)
+    world.pods.updated(ours, attrs.evolve(ours, requests={**ours.requests, CPU: 2000}))
+    assert waiting_of(world) == 0
+
+
+async def test_bindings_that_wait_give_way_before_nominations() -> None:
+    """Without the pod whose Binding is withdrawn there is room for the other one."""
+    world = World(wanted=WITHOUT_DEVICES)
+    await wait_at_the_fence(world, pod("ours", scheduler_name="my-scheduler", devices=4, cpu=4000))
+    world.change_node(allocatable={CPU: 5500})
+    assert waiting_of(world) == 0
+    assert world.parts.cluster.nomination(world.wanted.uid) is not None

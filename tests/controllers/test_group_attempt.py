@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.controllers import scheduling_loop as loop
+from neuron_scheduler.controllers import group_attempt
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
@@ -104,7 +104,7 @@ def at_the_end_of_a_plan(action: Callable[[], object]) -> Any:
             actions.pop()()
         return plan
 
-    return mock.patch.object(loop, "planned", interrupted)
+    return mock.patch.object(group_attempt, "planned", interrupted)
 
 
 async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_members_say_why() -> None:
@@ -118,7 +118,7 @@ async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_member
             "3 of 4 members of group default/train fit at once. With these placed, the next one"
         }
         world.see("single", group=None)
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: world.bound() == {"single"})
     assert world.tried == ["single"]
 
@@ -153,10 +153,10 @@ async def test_a_member_that_changes_during_the_plan_undoes_it(change: str) -> N
         assert world.nodes == ({"m2": "n4"} if change.startswith("is") else {})
         world.now = 1.5
         if change == "goes":
-            world.scheduler.wake()
+            world.scheduler.wake_up.ring()
             await until(lambda: world.queue.count(Place.GATED) == 3)
             world.see("new")
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: len(world.nodes) == 4 and len(world.bound()) == (3 if "another" in change else 4))
 
 
@@ -173,7 +173,7 @@ async def test_a_group_that_is_held_again_during_the_plan_is_not_bound() -> None
         world.cluster.nominate("n0", Nomination(new[0], CoreMask(1)))
 
     async with running(world):
-        with at_the_end_of_a_plan(happen), mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0):
+        with at_the_end_of_a_plan(happen), mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0):
             await until(lambda: world.queue.count(Place.BACKOFF) == 2)
             await until(lambda: not world.cluster.has_nominations)
         assert (world.tried, world.nodes) == ([], {})
@@ -190,13 +190,13 @@ async def test_the_space_of_a_member_that_is_not_bound_is_kept(outcome: BindOutc
         await until(lambda: world.count("m1") == 1 and len(world.bound()) == 3)
         (free,) = {"n0", "n1", "n2", "n3"} - {*world.nodes.values()}
         world.see("rival", group=None, created=-1.0)
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: any(name == "rival" for name, _ in world.reports))
         assert world.nodes.get("rival") is None
         world.outcomes.clear()
         world.now = 2.0
         world.see("m1", labels={"smaller": "now"})
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: "m1" in world.bound())
     assert world.nodes["m1"] == free
     assert "rival" not in world.nodes
@@ -208,7 +208,7 @@ async def test_no_space_is_kept_for_a_member_that_cannot_be_bound_as_it_is() -> 
     async with running(world):
         await until(lambda: world.count("m1") == 1 and len(world.bound()) == 3)
         world.see("rival", group=None)
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: "rival" in world.bound())
 
 
@@ -219,11 +219,11 @@ async def test_no_space_is_kept_where_no_member_has_a_node() -> None:
         await until(lambda: all(world.count(name) for name in MEMBERS) and not world.nodes)
         assert world.cluster.has_nominations
         world.see("first", group=None)
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: world.bound() == {"first"})
         world.now = 1.0
         world.see("second", group=None)
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: world.bound() == {"first", "second"})
     assert not world.cluster.has_nominations
 
@@ -244,6 +244,8 @@ async def test_a_crash_leaves_no_trace_and_is_every_member_s_error(where: str) -
 
     if where == "after it":
         world.breaks["recheck"] = ""
+        for number in range(4):
+            world.cluster.nominate(f"n{number}", Nomination(pending(f"elsewhere-{number}")))
     async with running(world):
         with mock.patch.object(Trial, "place", place):
             await until(lambda: world.queue.count(Place.BACKOFF) == 4)
@@ -255,7 +257,7 @@ async def test_a_crash_leaves_no_trace_and_is_every_member_s_error(where: str) -
         assert nominated[0] == "n2"
         world.breaks.clear()
         world.now = 1.0
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: world.bound() == {*MEMBERS})
     assert world.nodes["m3"] == "n2"
 
@@ -264,7 +266,7 @@ async def test_a_group_that_lacks_members_says_so_after_five_seconds() -> None:
     """Not in a burst; again when their number changes, and to a member that comes in the place of another."""
     world = jobs_on(4, "m0", "m1")
     said = "members of group default/train exist; it is scheduled when all of these do."
-    with mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0):
+    with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0):
         async with running(world):
             world.now = 4.9
             for _ in range(20):
@@ -289,15 +291,15 @@ async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> No
         if pod.name == "single":
             world.see("m3")
 
-    world.scheduler.listeners.append(come)
+    world.scheduler.attempts.listeners = (come,)
     said = "3 of 4 members of group default/train exist; it is scheduled when all of these do."
-    with mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0):
+    with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0):
         async with running(world):
             world.now = 5.0
             await until(lambda: len(world.reports) == 3)
             with at_the_end_of_a_plan(lambda: world.lose("m3")):
                 world.see("single", group=None)
-                world.scheduler.wake()
+                world.scheduler.wake_up.ring()
                 await until(lambda: len(world.reports) == 10)
     assert any("fit at once" in text for name, text in world.reports if name == "m2")
     assert dict(world.reports) == {"m0": said, "m1": said, "m2": said, "single": "n0"}
@@ -309,7 +311,7 @@ async def test_members_that_are_all_gone_when_they_are_refused_are_no_error() ->
     async with running(world):
         with at_the_end_of_a_plan(lambda: world.lose(*MEMBERS)):
             world.see("single", group=None, created=1.0)
-            world.scheduler.wake()
+            world.scheduler.wake_up.ring()
             await until(lambda: "single" in world.bound())
     assert (world.surprises, [name for name, _ in world.reports]) == ({}, ["single"])
 
@@ -319,23 +321,23 @@ async def test_no_member_is_bound_that_waited_while_its_group_fell_apart(what_ha
     """All wait at the fence for a pod of another owner that has not started yet; then only one of them is left."""
     world = jobs_on(1)
     looks = what_happens == "the group is looked at"
-    with mock.patch.object(loop, "_LOOK_AT_GROUPS", 0.0 if looks else 3600.0):
+    with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0 if looks else 3600.0):
         async with running(world):
             world.see("x", group=None, devices=4)
-            world.scheduler.wake()
+            world.scheduler.wake_up.ring()
             await until(lambda: "x" in world.bound())
             for name in ("m0", "m1", "m2"):
                 world.see(name, group=attrs.evolve(FOUR, least=3), devices=4)
-            world.scheduler.wake()
-            await until(lambda: world.scheduler.fence.waiting == 3)
+            world.scheduler.wake_up.ring()
+            await until(lambda: world.scheduler.binding_cycle.fence.waiting == 3)
             for name in ("m1", "m2"):
                 world.lose(name)
-                world.scheduler.fence.noticed(f"uid-{name}", "n0")
+                world.scheduler.binding_cycle.fence.recheck(f"uid-{name}")
             if looks:
-                await until(lambda: not world.scheduler.fence.waiting)
+                await until(lambda: not world.scheduler.binding_cycle.fence.waiting)
             else:
                 world.cluster.put_pod(pending("x", devices=4, on="n0", ids=range(4), started=1.0, admitted=True))
-                world.scheduler.fence.noticed("uid-x", "n0")
+                world.scheduler.binding_cycle.fence.recheck("uid-x")
                 await until(lambda: world.queue.count(Place.BACKOFF) == 1 or "m0" in world.tried)
     assert (world.tried, world.nodes) == (["x"], {"x": "n0"})
 
@@ -397,7 +399,7 @@ async def test_a_single_pod_does_not_wait_behind_a_member_that_is_left_out() -> 
     async with running(world):
         await until(lambda: len(world.reports) == 4)
         world.see("single", group=None, namespace="other")
-        world.scheduler.wake()
+        world.scheduler.wake_up.ring()
         await until(lambda: len(world.reports) == 5)
         world.queue.groups.charge("default", 1.0, world.now)
         world.cluster.put_node(node("n3", "trn1.32xlarge"))

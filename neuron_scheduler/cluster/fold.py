@@ -1,0 +1,171 @@
+"""
+Folds what a watch shows into the cluster, and returns what that has changed.
+
+A pod with a node belongs to the cluster, no matter which scheduler bound it. A pod that cannot be read and has a node
+is an unknown holder there, unless a state of it that could be read was bound. Nothing here awaits, so the cluster is
+consistent between any two events.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from neuron_scheduler.cluster.changes import (
+    Change,
+    GroupChanged,
+    NamespaceChanged,
+    NodeChanged,
+    NodeGone,
+    PodBound,
+    PodDoubted,
+    PodGone,
+    PodPending,
+    SpaceChanged,
+    StorageChanged,
+)
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import PodGroupObject
+from neuron_scheduler.model.selecting_kinds import Namespace, Workload
+from neuron_scheduler.model.volumes import Storage
+
+Watched: TypeAlias = Pod | Node | DisruptionBudget | Namespace | Workload | PodGroupObject | Storage
+"""An object of one of the kinds that are watched."""
+
+
+def put(cluster: Cluster, old: Any, new: Watched) -> Sequence[Change]:
+    """Take in an object's new state; `old` is the last one that could be read, None if it was not there before."""
+    changes: Sequence[Change] = ()
+    match new:
+        case Pod():
+            changes = _put_pod(cluster, old, new)
+        case Node():
+            changes = _put_node(cluster, old, new)
+        case DisruptionBudget():
+            cluster.budgets.put(new)
+        case Namespace():
+            cluster.namespaces.put(new)
+            changes = (NamespaceChanged(),)
+        case Workload():
+            if old is not None:
+                cluster.workloads.remove(old)
+            cluster.workloads.put(new)
+        case PodGroupObject():
+            cluster.groups.declare(new.group)
+            changes = (GroupChanged(new.group.key),)
+        case _:
+            cluster.put_storage(new)
+            changes = (StorageChanged(old, new),)
+    return changes
+
+
+def remove(cluster: Cluster, old: Watched) -> Sequence[Change]:
+    """Take out an object that is gone, given as it was last read."""
+    changes: Sequence[Change] = ()
+    match old:
+        case Pod():
+            changes = _remove_pod(cluster, old)
+        case Node():
+            lost = cluster.remove_node(old.name)  # its pods are kept until they are deleted too
+            changes = (NodeGone(old.name, tuple(nomination.pod for nomination in lost)),)
+        case DisruptionBudget():
+            cluster.budgets.remove(old)
+        case Namespace():
+            cluster.namespaces.remove(old.name)  # its pods were deleted before it
+        case Workload():
+            cluster.workloads.remove(old)
+        case PodGroupObject():
+            cluster.groups.withdraw(old.group.key)  # members that have a node stay
+            changes = (GroupChanged(old.group.key),)
+        case _:
+            cluster.remove_storage(old)
+            changes = (StorageChanged(old, None),)
+    return changes
+
+
+def put_unreadable(cluster: Cluster, pod: Pod) -> Sequence[Change]:
+    """Take in a pod of which only its node could be read: what it holds is unknown, unless a bound state was read."""
+    before = cluster.pod_info(pod.uid)
+    if before is not None and not cluster.is_assumed(pod.uid):
+        return ()
+    freed = _nominated_node(cluster, pod)
+    cluster.remove_pod(pod.uid)  # another scheduler may have bound it: what was assumed does not count
+    return _bound(cluster, before, cluster.put_unreadable_pod(pod), freed)
+
+
+def remove_unreadable(cluster: Cluster, uid: str) -> Sequence[Change]:
+    """Take out what stands in for an unreadable pod that is gone; one that can be read has replaced it already."""
+    held = cluster.pod_info(uid)
+    if held is None or not held.unreadable:
+        return ()
+    return (PodGone(held.pod, held, cluster.remove_pod(uid) or ""),)
+
+
+def _put_pod(cluster: Cluster, old: Pod | None, new: Pod) -> Sequence[Change]:
+    if new.node_name:
+        before, freed = cluster.pod_info(new.uid), _nominated_node(cluster, new)
+        changes: Sequence[Change] = _bound(cluster, before, cluster.put_pod(new), freed)
+    else:
+        changes = _pending(cluster, old, new)
+    if new.group is None and (old is None or old.group is None):
+        return changes
+    cluster.groups.put(new)
+    groups = (pod.group for pod in (old, new) if pod is not None)  # it may have been in another one before
+    return (*map(GroupChanged, dict.fromkeys(group.key for group in groups if group is not None)), *changes)
+
+
+def _pending(cluster: Cluster, old: Pod | None, new: Pod) -> tuple[Change, ...]:
+    """A pod that waits keeps as much space as it asks for now; upstream: `UpdateNominatedPod`."""
+    node_name, nomination = cluster.nomination(new.uid) or ("", None)
+    if nomination is not None and new.terminating:
+        cluster.clear_nomination(new.uid)
+        return (PodPending(new, is_assumed=False, freed=node_name),)
+    if nomination is None or old is None or nomination.pod.requests != old.requests or old.requests == new.requests:
+        return (PodPending(new, cluster.is_assumed(new.uid)),)
+    cluster.nominate(node_name, attrs.evolve(nomination, pod=new))
+    return (PodPending(new, is_assumed=False, freed=node_name), SpaceChanged(node_name))
+
+
+def _bound(cluster: Cluster, before: PodInfo | None, after: PodInfo, freed: str) -> list[Change]:
+    changes: list[Change] = [PodBound(before, after, freed)]
+    is_news = before is None or _holdings_of(before) != _holdings_of(after)
+    if is_news and after.cores != 0 and (after.problem or cluster.conflicts(after.pod.uid)):
+        changes.append(PodDoubted(after.pod.uid))
+    if before is None or is_news or after.takes_more_than(before):
+        changes.append(SpaceChanged(after.pod.node_name))
+    return changes
+
+
+def _remove_pod(cluster: Cluster, old: Pod) -> tuple[Change, ...]:
+    """Only now are its devices and cores free."""
+    held, nominated = cluster.pod_info(old.uid), cluster.clear_nomination(old.uid)
+    gone = PodGone(old, held, cluster.remove_pod(old.uid) or nominated or "")
+    if old.group is None:
+        return (gone,)
+    cluster.groups.remove(old.uid)
+    return (gone, GroupChanged(old.group.key))
+
+
+def _nominated_node(cluster: Cluster, pod: Pod) -> str:
+    nominated = cluster.nomination(pod.uid) if cluster.has_nominations else None
+    return "" if nominated is None else nominated[0]
+
+
+def _holdings_of(pod_info: PodInfo) -> tuple[object, ...]:
+    """Return what is known of what a pod holds, and where."""
+    return pod_info.pod.node_name, pod_info.cores, pod_info.problem
+
+
+def _put_node(cluster: Cluster, old: Node | None, new: Node) -> tuple[Change, ...]:
+    before = cluster.node(new.name)
+    if old is not None and before is not None:
+        old = before.node  # by this one pods were refused: where the last state could not be read, the one before it
+        if new.refusal:
+            new = attrs.evolve(old, refusal=new.refusal)
+    after = cluster.put_node(new)
+    lost = () if before is None or before.nominations == after.nominations else before.nominations
+    return (NodeChanged(old, after, tuple(nomination.pod for nomination in lost)), SpaceChanged(new.name))

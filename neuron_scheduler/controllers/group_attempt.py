@@ -1,0 +1,171 @@
+"""
+A group's attempt: decide its members as one, and assume all of them or none.
+
+Other tasks run during a decision, so a member may be gone or changed at its end; then the group is tried again. A group
+evicts nobody. While too few members exist, none of them is bound and no space is kept for them.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Final
+
+import anyio
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.allocate_fence import AllocateFence
+from neuron_scheduler.controllers.commitment import Commitment, note_freed
+from neuron_scheduler.controllers.pod_attempt import PodAttempts
+from neuron_scheduler.controllers.preemption_executor import PostFilter
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken, give_back
+from neuron_scheduler.scheduling.groups.gang import Gang, Plan, gang_of, held_text
+from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.steps import run_in_turns
+from neuron_scheduler.telemetry import logs
+
+NO_ROOM: Final = "Unable to schedule pod group; too few members fit at once; waiting"
+LOOK_AT_GROUPS: Final = 1.0
+"""Seconds between two looks at the groups that have too few members."""
+_HELD_IN_SILENCE: Final = 5.0
+"""Seconds for which nothing is said of such a group: its members are being created."""
+
+log = logs.logger(__name__)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class GroupAttempts:
+    """
+    Tries groups.
+
+    Attributes:
+        clock: seconds that never jump.
+        attempts: those of single pods, whose ends are those of members, too.
+        fence: where Bindings of a group wait that may have fallen apart.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    clock: Callable[[], float]
+    attempts: PodAttempts
+    fence: AllocateFence
+
+    async def attempt(self, queued: QueuedPod, key: GroupKey) -> list[Commitment]:
+        """
+        Decide a popped pod's group as one, and assume it as a whole or not at all.
+
+        Other tasks run meanwhile, so a member may be gone or changed at the end; then the group is tried again.
+        """
+        self.queue.keep_events(queued)
+        members = [
+            queued,
+            *await run_in_turns(self.queue.companions(key, self.clock()), self.clock),
+        ]
+        await self.attempts.list_ended()
+        started, commitments = self.clock(), list[Commitment]()
+        try:
+            members = [member for member in members if self.queue.holds(member)]
+            gang, profile = (
+                gang_of(self.cluster, [m.pod for m in members]),
+                self.attempts.profiles[queued.pod.scheduler_name],
+            )
+            found = await run_in_turns(planned(self.cluster, gang, profile, self.attempts.warmup), self.clock)
+            if isinstance(found, Plan):
+                commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock)
+            else:
+                refused = found.fit_error(gang)
+                await run_in_turns(self._group_unschedulable(members, gang, refused, started), self.clock)
+        except ChangedError:
+            await run_in_turns(self._group_failed(members), self.clock)
+        except Exception as error:  # noqa: BLE001 - it is one group's error
+            for member in members:
+                self.attempts.crashed(member, error)
+        if not commitments:
+            self.queue.groups.charge(key.namespace, self.clock() - started, self.clock())
+        return commitments
+
+    def _assume_group(
+        self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float
+    ) -> Generator[None, None, list[Commitment]]:
+        """Return what is to be written for the members that are assumed; put the others back."""
+        by_uid = {member.pod.uid: member for member in members}
+        held = self.queue.groups.is_held(gang.group.key)
+        if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
+            yield from self._give_back(plan)
+            raise ChangedError
+        self.attempts.metrics.decided(self.clock() - started)
+        commitments = list[Commitment]()
+        try:
+            for taken in plan.taken:
+                for listener in self.attempts.listeners:
+                    listener(taken.pod, taken.decision)
+                commitments.append(self.attempts.commitment(by_uid[taken.pod.uid], taken, started))
+                yield
+        except Exception:
+            yield from self._give_back(plan)
+            raise
+        for pod, refused in plan.left_out:
+            self.attempts.unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
+            yield
+        return commitments
+
+    def _group_failed(self, members: list[QueuedPod]) -> Generator[None, None, None]:
+        for member in members:
+            self.queue.failed(member, self.clock())
+            yield
+
+    def _give_back(self, plan: Plan) -> Generator[None, None, None]:
+        for taken in plan.taken:
+            give_back(self.cluster, taken)
+            yield
+
+    def _is_as_decided(self, member: QueuedPod, taken: Taken) -> bool:
+        pod = taken.pod
+        changed = member.pod is not pod and matters_for_scheduling(pod, member.pod)
+        return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
+
+    def _group_unschedulable(
+        self, members: list[QueuedPod], gang: Gang, refused: FitError, started: float
+    ) -> Generator[None, None, None]:
+        """Put a refused group back, as one line, and report why; a group evicts nobody."""
+        log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
+        for member in reversed(members):  # the popped one last: for it the events are kept until then
+            pod, now = member.pod, self.clock()
+            if not self.queue.holds(member):
+                continue
+            if not gang.placed:  # one was when space was kept
+                self._keep_nothing(pod)
+            self.queue.unschedulable(member, refused.plugins, now, together=True, cause=refused.cause)
+            for listener in self.attempts.listeners:
+                listener(pod, refused)
+            self.attempts.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+            self.attempts.reporter.unschedulable(pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
+            yield
+
+    def _keep_nothing(self, pod: Pod) -> None:
+        node_name = self.cluster.clear_nomination(pod.uid)
+        if node_name is not None:
+            note_freed(self.cluster, self.queue, pod, node_name)
+
+    async def look_at_held_groups(self) -> None:
+        """Look at the groups that wait for members, every second."""
+        while True:
+            await anyio.sleep(LOOK_AT_GROUPS)
+            await run_in_turns(self._hold_groups(), self.clock)
+
+    def _hold_groups(self) -> Generator[None, None, None]:
+        """Bind no member of a group that waits for members, keep no space for it, and say how many exist."""
+        for key, since in self.queue.groups.held():
+            is_to_be_said = self.clock() - since >= _HELD_IN_SILENCE
+            text = held_text(self.cluster.groups.members(key), self.cluster.groups.group(key))
+            for member in self.queue.groups.waiting(key):
+                pod = member.pod
+                if self.queue.groups.is_held(key):
+                    self.fence.recheck(pod.uid)
+                    self._keep_nothing(pod)
+                    if is_to_be_said:
+                        self.attempts.reporter.waiting_for_group(pod, text)
+                yield

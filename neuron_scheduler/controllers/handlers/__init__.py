@@ -1,1 +1,0 @@
-"""What a watched object changes in cluster and queue: one module per kind."""

@@ -1,0 +1,289 @@
+"""
+One pod's attempt: decide, assume, and what follows if that does not end in a node.
+
+The decision and its assumption are one synchronous step, so no event can come in between. What follows, one Binding and
+one Event, runs beside the next decisions (`binding_cycle`). An exception in an attempt is that pod's error: what was
+assumed is forgotten, and the pod is tried again after a backoff.
+
+Upstream: `schedulingCycle` and `handleSchedulingFailure` in `pkg/scheduler/schedule_one.go`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, TypeAlias
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.controllers import extension_log
+from neuron_scheduler.controllers.commitment import Assumptions, Commitment
+from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
+from neuron_scheduler.controllers.observers import PodList
+from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
+from neuron_scheduler.kube.writes.binder import Fenced, Gone, Refused
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import (
+    Decision,
+    FitError,
+    NoNode,
+    fit_error,
+    schedule_pod,
+    select_node,
+)
+from neuron_scheduler.scheduling.cycle.trial import Taken, take_with_volumes
+from neuron_scheduler.scheduling.queue.places import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
+NO_NODES: Final = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+LONGEST_LIST: Final = 5.0
+"""Seconds for which a refusal waits for the end of a list of pods; ten thousand changed pods take about one."""
+_LOOK_AT_LIST: Final = 0.001
+"""Seconds between two looks."""
+_WARM_UP_PODS: Final = 1024  # most waiting pods resemble each other
+
+Listener: TypeAlias = Callable[[Pod, Decision | FitError], None]
+
+log = logs.logger(__name__)
+_attempts = log.v(3)  # as upstream's
+
+
+@attrs.frozen(eq=False)
+class QueuedAttempt:
+    """The requester of a commitment that an attempt has made."""
+
+    queued: QueuedPod
+    _attempts: "PodAttempts"
+
+    @property
+    def pod(self) -> Pod:
+        """The pod's present state."""
+        return self.queued.pod
+
+    @property
+    def withdrawal(self) -> Gone | Fenced | None:
+        """Gone if the pod has left the queue; Fenced if its group has too few members by now, and none is bound."""
+        group, waits = self.queued.pod.group, self._attempts.queue.groups
+        if self.queued.pod.uid not in self._attempts.queue:
+            return Gone()
+        is_held = group is not None and waits.is_held(group.key) and not waits.groups.placed(group.key)
+        return Fenced() if is_held else None
+
+    @property
+    def lines(self) -> Lines:
+        """The lines about pods of our own queue."""
+        return OF_OUR_QUEUE
+
+    def bound(self, commitment: Commitment) -> None:
+        """Take the pod out of the queue, and report it."""
+        attempts, queued, pod = self._attempts, self.queued, commitment.pod
+        now = attempts.clock()
+        attempts.queue.remove(pod.uid)
+        attempts.metrics.attempted("scheduled", pod.scheduler_name, now - commitment.started)
+        first = queued.since if queued.first_active is None else queued.first_active
+        attempts.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
+        attempts.reporter.scheduled(pod, commitment.node_name, commitment.decision.placement)
+
+    def gone(self) -> None:
+        """Take the pod out of the queue."""
+        self._attempts.queue.remove(self.queued.pod.uid)
+
+    def refused(self, commitment: Commitment, refusal: Refused) -> None:
+        """Put the pod back, and report why."""
+        attempts, pod = self._attempts, commitment.pod
+        now = attempts.clock()
+        attempts.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
+        log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
+        if attempts.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
+            if refusal.until_changed:  # it may never change, so nothing is kept for it
+                attempts.queue.unschedulable(self.queued, frozenset({BINDER}), now)
+            else:
+                self._keep(commitment)
+                attempts.queue.failed(self.queued, now)
+            attempts.reporter.failed(pod, refusal.message)
+
+    def fenced(self, commitment: Commitment) -> None:
+        """Put the pod back; it is tried again after a backoff."""
+        self._keep(commitment)
+        self._attempts.queue.failed(self.queued, self._attempts.clock())
+
+    def _keep(self, commitment: Commitment) -> None:
+        """Keep the space of a member of a group of which others have a node: without it the group stays half bound."""
+        pod, cluster = self.queued.pod, self._attempts.cluster
+        members = () if pod.group is None else cluster.groups.members(pod.group.key)
+        held = pod.group is not None and self._attempts.queue.groups.is_held(pod.group.key)
+        placed = any(cluster.node_of(uid) is not None for uid in members if uid != pod.uid)
+        if pod.uid in self._attempts.queue and placed and not held:
+            cluster.nominate(commitment.node_name, Nomination(pod, commitment.decision.cores))
+
+    def crashed(self, error: Exception) -> None:
+        """Handle the exception as the pod's error."""
+        self._attempts.crashed(self.queued, error)
+
+
+@attrs.define(eq=False, kw_only=True)
+class PodAttempts:
+    """
+    Tries pods.
+
+    Attributes:
+        profiles: by scheduler name.
+        clock: seconds that never jump.
+        pod_list: no pod is refused or preempted while it is open, for what may only look full.
+        listeners: called in order with each pod and the decision about it, before that is assumed.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    profiles: Mapping[str, Profile]
+    assumptions: Assumptions
+    preemption_executor: PreemptionExecutor
+    reporter: PodReporter
+    metrics: Metrics
+    clock: Callable[[], float]
+    pod_list: PodList
+    warmup: IndexWarmup
+    errors: UnexpectedErrors
+    listeners: tuple[Listener, ...] = ()
+
+    async def warm_up(self) -> None:
+        """Build the indexes for typical pods and for those that already wait."""
+        typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
+        for pod in (*typical, *self.queue.first(_WARM_UP_PODS)):
+            try:
+                profile = self.profiles[pod.scheduler_name]
+                for warm_up in (self.warmup.of, self.warmup.of_refusal):
+                    for _ in warm_up(self.cluster, pod, profile):
+                        await anyio.lowlevel.checkpoint()
+            except Exception as error:  # noqa: BLE001 - it is one pod's error; its attempt reports it again
+                self.errors.report(error, task="warm-up", pod=pod.key)
+
+    async def attempt(self, queued: QueuedPod) -> Commitment | None:
+        """
+        Decide and assume in one step; None if there is nothing to commit.
+
+        Other tasks may run before that step, if indexes are missing, and after it, if no node takes the pod.
+        """
+        profile = self.profiles[queued.pod.scheduler_name]
+        if not await self._warmed_up(queued, profile):
+            return None
+        pod, started = queued.pod, self.clock()
+        if _attempts.enabled:
+            _attempts.info("Attempting to schedule pod", pod=pod.key)
+        if pod.nominated_node_name:
+            self.preemption_executor.adopt(queued, profile)
+        selected = select_node(self.cluster, pod, profile)
+        decision = selected if isinstance(selected, Decision) else await self._explained(queued, profile, selected)
+        if decision is None:
+            return None
+        pod = queued.pod  # it may have changed before it was decided
+        decided = self.clock()
+        self.metrics.decided(decided - started)
+        chosen = "" if isinstance(decision, FitError) else decision.node_name
+        extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: its lines show what is free
+        for listener in self.listeners:
+            listener(pod, decision)
+        if isinstance(decision, FitError):
+            await self._refused(queued, decision, profile, started)
+            return None
+        return self.commitment(queued, take_with_volumes(self.cluster, pod, decision), started)
+
+    def commitment(self, queued: QueuedPod, taken: Taken, started: float) -> Commitment:
+        """Make an assumption known, and return what is to be written."""
+        self.assumptions.announce(taken)
+        annotations = self.assumptions.binding_annotations(taken)
+        return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, taken.decision, started, taken.volumes)
+
+    async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
+        """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""
+        waited = False
+        for _ in self.warmup.of(self.cluster, queued.pod, profile):
+            waited = True
+            await anyio.lowlevel.checkpoint()
+        return not waited or self.queue.holds(queued)
+
+    async def _explained(self, queued: QueuedPod, profile: Profile, no_node: NoNode) -> Decision | FitError | None:
+        """
+        Return why no node takes the pod, or a new decision if other tasks have run since; None if the pod is gone.
+
+        In the middle of a list, pods that are gone count beside those that came: no pod is preempted for that.
+        """
+        waited = await self.list_ended()
+        for _ in self.warmup.of_refusal(self.cluster, queued.pod, profile):
+            waited = True
+            await anyio.lowlevel.checkpoint()
+        if not waited:
+            return fit_error(self.cluster, queued.pod, profile, no_node)
+        return schedule_pod(self.cluster, queued.pod, profile) if self.queue.holds(queued) else None
+
+    async def list_ended(self) -> bool:
+        """Wait for the end of a list of pods, but not for long; return whether there was anything to wait for."""
+        waited, until = False, self.clock() + LONGEST_LIST
+        while self.pod_list.is_open and self.clock() < until:
+            waited = True
+            await anyio.sleep(_LOOK_AT_LIST)
+        return waited
+
+    async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
+        """Preempt other pods if that helps, and handle the refusal."""
+        after = PostFilter()
+        if refused.nodes:
+            after = await self.preemption_executor.post_filter(queued, refused, profile)
+        self.unschedulable(queued, attrs.evolve(refused, preemption=after.text), after, started)
+
+    def unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
+        """
+        Put a pod back that no node takes now, and report why; `after` says what preemption has done for it.
+
+        Upstream: `handleSchedulingFailure`.
+        """
+        pod, now = queued.pod, self.clock()
+        if not self.queue.holds(queued):
+            return  # gone, or bound by another scheduler, in the meantime
+        has_nomination = self.cluster.nomination(pod.uid) is not None
+        self.queue.unschedulable(
+            queued,
+            refused.plugins,
+            now,
+            held=after.held,
+            has_nomination=has_nomination,
+            alone=after.alone,
+            cause=refused.cause,
+            against_preemption=after.plugins,
+        )
+        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+        log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
+        self.reporter.unschedulable(
+            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
+        )
+
+    def crashed(self, queued: QueuedPod, error: Exception) -> None:
+        """
+        Handle an exception in an attempt, or in applying its outcome, as the pod's error.
+
+        What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
+        be bound. If one of the steps fails too, the others are still done.
+        """
+        pod, now = queued.pod, self.clock()
+        message = self.errors.report(error, task="scheduling", pod=pod.key)
+        if not self.queue.holds(queued):
+            return
+        for step in (
+            partial(self.cluster.forget, pod.uid),
+            partial(self.queue.failed, queued, now),
+            partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
+            partial(self.reporter.failed, pod, message),
+        ):
+            try:
+                step()
+            except Exception as another:  # noqa: BLE001 - as above
+                self.errors.report(another, task="scheduling", pod=pod.key)

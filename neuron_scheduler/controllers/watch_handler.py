@@ -1,0 +1,74 @@
+"""
+What is done with the objects of one kind that a watch shows: they are folded into the cluster, observers are told.
+
+An object that cannot be read is counted, logged once, and forgotten when it can be read again. The cluster keeps its
+last state that could be read; an object that was never readable is absent. Of a pod on a node that is not enough: the
+devices that it holds are unknown then.
+"""
+
+from typing import Generic, TypeVar
+
+import attrs
+
+from neuron_scheduler.cluster import fold
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.observers import Observers
+from neuron_scheduler.kube.objects.base import Malformed, Resource
+from neuron_scheduler.kube.objects.pods import unreadable_pod
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+
+T = TypeVar("T", bound=fold.Watched)
+
+log = logs.logger(__name__)
+
+
+@attrs.define(eq=False)
+class WatchHandler(Generic[T]):
+    """Handles the watch events of one resource."""
+
+    resource: Resource[T]
+    cluster: Cluster
+    observers: Observers
+    metrics: Metrics
+    _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
+
+    def added(self, new: T, /) -> None:
+        """Take in an object that was not there before."""
+        self.observers.tell(fold.put(self.cluster, None, new))
+
+    def updated(self, old: T, new: T, /) -> None:
+        """Take in the new state of an object."""
+        self.observers.tell(fold.put(self.cluster, old, new))
+
+    def deleted(self, old: T, /) -> None:
+        """Take out an object, given as it was last read."""
+        self.observers.tell(fold.remove(self.cluster, old))
+
+    def malformed(self, malformed: Malformed, /) -> None:
+        """Count and log an object that cannot be read; a pod on a node becomes an unknown holder."""
+        self.metrics.malformed(self.resource.name)
+        if self._warned(malformed.key):
+            _warn(malformed)
+        if malformed.node_name and malformed.uid:
+            self.observers.tell(fold.put_unreadable(self.cluster, unreadable_pod(malformed)))
+
+    def no_longer_malformed(self, malformed: Malformed, /) -> None:
+        """Forget an object that can be read again or is gone; the next time it is logged again."""
+        self._warned.forget(malformed.key)
+        self.observers.tell(fold.remove_unreadable(self.cluster, malformed.uid))
+
+
+def _warn(malformed: Malformed) -> None:
+    """Write that an object cannot be read, and why."""
+    match malformed.kind:
+        case "Pod":
+            log.warning("Skipping malformed pod", pod=malformed.key, node=malformed.node_name, err=malformed.reason)
+        case "Node":
+            log.warning("Skipping malformed node", node=malformed.key, err=malformed.reason)
+        case "PodDisruptionBudget":
+            log.warning("Skipping malformed PodDisruptionBudget", budget=malformed.key, err=malformed.reason)
+        case "Namespace":
+            log.warning("Skipping malformed namespace", namespace=malformed.key, err=malformed.reason)
+        case _:
+            log.warning("Skipping malformed object", kind=malformed.kind, key=malformed.key, err=malformed.reason)

@@ -1,0 +1,108 @@
+"""
+What a change of the cluster means to the pods that wait.
+
+A pod without a node belongs to the queue if its scheduler name is ours. All other changes are events, which may let
+refused pods fit. Upstream: `pkg/scheduler/eventhandlers.go`.
+"""
+
+from collections.abc import Callable, Container
+from typing import ClassVar
+
+import attrs
+
+from neuron_scheduler.cluster.changes import (
+    Change,
+    GroupChanged,
+    Kinds,
+    NamespaceChanged,
+    NodeChanged,
+    NodeGone,
+    PodBound,
+    PodGone,
+    PodPending,
+    StorageChanged,
+)
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent, node_events
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.storage_events import storage_events
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class QueueObserver:
+    """
+    Keeps the queue up to date.
+
+    Attributes:
+        scheduler_names: pods with one of these are ours to schedule.
+        clock: seconds that never jump, the queue's time.
+    """
+
+    OBSERVES: ClassVar[Kinds] = (
+        *(GroupChanged, PodPending, PodBound, PodGone),
+        *(NodeChanged, NodeGone, NamespaceChanged, StorageChanged),
+    )
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    scheduler_names: Container[str]
+    clock: Callable[[], float]
+
+    def observe(self, change: Change) -> None:
+        """Add, update or remove a pod, and note the events that follow."""
+        match change:
+            case PodBound():
+                self._remove_bound(change)
+            case PodPending():
+                self._put_pending(change)
+            case PodGone(pod, _, freed):
+                self.queue.remove(pod.uid)
+                self._note_freed(pod, freed)
+            case GroupChanged(key):
+                self.queue.group_changed(key, self.clock())
+            case NodeChanged(before, after):
+                for event in (ClusterEvent.NODE_ADDED,) if before is None else node_events(before, after.node):
+                    self.queue.note(event, on=after)
+            case NodeGone():
+                self.queue.note(ClusterEvent.NODE_DELETED)
+            case NamespaceChanged():
+                self.queue.note(ClusterEvent.NAMESPACE_LABELS)
+            case StorageChanged(before_it, after_it):
+                for storage_event in storage_events(before_it, after_it):
+                    self.queue.note(storage_event.event, claim=storage_event.claim)
+
+    def _put_pending(self, change: PodPending) -> None:
+        """An assumed pod that is being deleted is not tried again if its Binding fails."""
+        pod = change.pod
+        if pod.terminating or pod.scheduler_name not in self.scheduler_names:
+            self.queue.remove(pod.uid)
+        elif not change.is_assumed or pod.uid in self.queue:
+            self.queue.add(pod, self.clock())
+        self._note_freed(pod, change.freed)
+
+    def _remove_bound(self, change: PodBound) -> None:
+        pod, before = change.after.pod, change.before
+        self.queue.remove(pod.uid)
+        if not self.queue.listening:
+            return
+        self._note_freed(pod, change.freed)
+        if before is not None and before.pod.node_name == pod.node_name:
+            self._note_changes(before, change.after)
+            return
+        if before is not None:
+            self._note_freed(before.pod, before.pod.node_name)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, pod, on=self.cluster.node(pod.node_name))
+
+    def _note_changes(self, before: PodInfo, after: PodInfo) -> None:
+        old, new = before.pod, after.pod
+        if (old.labels, old.terminating) != (new.labels, new.terminating):
+            self.queue.note(ClusterEvent.ASSIGNED_POD_LABELS, old, new, on=self.cluster.node(new.node_name))
+        if (before.cores is None and after.cores is not None) or before.takes_more_than(after):
+            self._note_freed(new, new.node_name)
+
+    def _note_freed(self, pod: Pod, node_name: str) -> None:
+        """Note that there is space on a node, if one is named."""
+        if node_name and self.queue.listening:
+            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=self.cluster.node(node_name))

@@ -1,0 +1,101 @@
+"""What people are told of the devices on a node."""
+
+from contextlib import suppress
+
+import attrs
+import pytest
+
+from neuron_scheduler.kube.objects.base import Malformed
+from tests.support.builders import node, pod
+from tests.support.handlers import World
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a world where one pod waits for a label, another for devices, a third for cpu."""
+    world = World()
+    world.nodes.added(node("a", "trn1.32xlarge", cpu=4000))
+    for index in range(4):
+        world.pods.added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
+    world.pods.added(pod("c", cpu=3000, on="a"))
+    world.pods.added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
+    world.pods.added(pod("devices", scheduler_name="two", devices=8))
+    world.pods.added(pod("cpu", scheduler_name="one", cpu=2000))
+    world.pods.added(pod("theirs", scheduler_name="three", cpu=2000))
+    assert world.settle() == ["label", "devices", "cpu"]
+    return world
+
+
+def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:
+    """One log line and two Events per pod, not one for every pair of pods; the same when a replica takes over."""
+    reported = world.conflicts
+    world.nodes.added(node("n", "trn1.32xlarge"))
+    for i in range(20):
+        world.pods.added(pod(f"p{i}", devices=2, ids=(0, 1), on="n"))
+    assert len(reported) == 2 * 19
+    assert ("p19", "p0") in reported
+    reported.clear()
+    world.watch_log.report_all()
+    assert [name for name, _ in reported] == [f"p{i}" for i in range(20)]
+
+
+def test_cores_of_a_pod_that_a_list_no_longer_has_are_not_claimed_twice(world: World) -> None:
+    """A list hands over new pods before it removes those that are gone; a real conflict is reported at its end."""
+    reported = world.conflicts
+    world.nodes.added(node("b", "trn1.32xlarge", created=1))
+    gone = pod("gone", devices=1, on="b", ids=(3,))
+    world.pods.added(gone)
+    with suppress(TimeoutError), world.watches.observers.listing():
+        world.pods.added(pod("successor", devices=1, on="b", ids=(3,)))
+        raise TimeoutError("the list breaks off")
+    with world.watches.observers.listing():
+        for name in ("one", "other"):
+            world.pods.added(pod(name, devices=1, on="b", ids=(5,)))
+        world.pods.deleted(gone)
+        assert reported == []
+    assert sorted(reported) == [("one", "other"), ("other", "one")]
+    world.pods.added(pod("third", devices=1, on="b", ids=(5,)))
+    assert ("third", "one") in reported
+
+
+def test_an_unknown_holder_is_reported_once_by_each_leader(world: World) -> None:
+    """A change of the pod or another list does not repeat it; a new leader does."""
+    world.nodes.added(node("b", "trn1.32xlarge", created=1))
+    forgot = pod("forgot", devices=1, on="b", scheduler_name="default-scheduler")
+    want = [("forgot", "no annotation names its ids")]
+    world.pods.added(forgot)
+    changed = attrs.evolve(forgot, labels={"x": "y"}, resource_version="2")
+    world.pods.updated(forgot, changed)
+    world.pods.added(changed)
+    assert world.unknown == want
+    world.watch_log.report_all()
+    assert world.unknown == want * 2
+    world.pods.deleted(changed)
+    world.watch_log.report_all()
+    assert world.unknown == want * 2
+
+
+def test_a_pod_that_cannot_be_read_is_an_unknown_holder(world: World) -> None:
+    """It is reported once; a pod without a node uses nothing, and a pod that was readable keeps its devices."""
+    for name, uid, on in (("odd", "odd", "a"), ("odd", "odd", "a"), ("pending", "pending", ""), ("d0", "uid-d0", "a")):
+        world.pods.malformed(Malformed("Pod", f"default/{name}", "bad", uid=uid, node_name=on))
+    assert world.unknown == [("odd", "the pod object cannot be read")]
+
+
+def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A doubt is logged once, and again if the node was recreated or without doubt in between."""
+    doubtful = node("b", "trn1.32xlarge", uid="1", created=1, devices=15)
+    well = node("b", "trn1.32xlarge", uid="1", created=1)
+
+    def warnings() -> int:
+        return sum(record.message == "Neuron devices of node are not as expected" for record in caplog.records)
+
+    world.nodes.added(doubtful)
+    world.nodes.updated(doubtful, attrs.evolve(doubtful, unschedulable=True))
+    assert warnings() == 1
+    world.nodes.deleted(doubtful)
+    world.nodes.added(attrs.evolve(doubtful, uid="2"))
+    assert warnings() == 2
+    world.nodes.updated(doubtful, well)
+    world.nodes.updated(well, doubtful)
+    assert warnings() == 3
