@@ -25,11 +25,11 @@ class Left(Protocol):
     """The free devices and cores of a node."""
 
     @property
-    def machine(self) -> Machine: ...  # noqa: D102 - the names say it
+    def machine(self) -> Machine: ...
     @property
-    def free(self) -> CoreMask: ...  # noqa: D102
+    def free(self) -> CoreMask: ...
     @property
-    def in_between(self) -> bool: ...  # noqa: D102
+    def in_between(self) -> bool: ...
 
 
 def least_missed(pod: Pod, among: Mapping[str, Node], left: Mapping[str, Left], holders: Holders) -> list[Node]:
