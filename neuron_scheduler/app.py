@@ -36,7 +36,7 @@ from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.access import Access
-from neuron_scheduler.serving.asked import Asked, ServedProfiles
+from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
 from neuron_scheduler.serving.pages import Page, page_files
 from neuron_scheduler.serving.questions import question_pages
 from neuron_scheduler.serving.server import Endpoints, health, lease_watchdog, serving
@@ -109,19 +109,21 @@ async def built(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
         burst=config.kube_api_burst,
         bind_concurrency=config.bind_concurrency,
     ) as client:
-        parts = wire(config, client, metrics)
-        yield App(config=config, client=client, metrics=metrics, parts=parts, requests=requests)
+        decisions = DecisionRing(now=time.time) if config.answer_questions else None
+        parts = wire(config, client, metrics, *(() if decisions is None else (decisions.note,)))
+        yield App(config=config, client=client, metrics=metrics, parts=parts, requests=requests, decisions=decisions)
 
 
 @attrs.define(eq=False, kw_only=True)
 class App:
-    """Runs the parts."""
+    """Runs the parts; without `decisions` it answers no questions."""
 
     config: Config
     client: Client
     metrics: Metrics
     parts: Parts
     requests: StopRequests = attrs.field(factory=StopRequests)
+    decisions: DecisionRing | None = None
     _stopping: bool = attrs.field(default=False, init=False)
     _watch: LeaderWatch = attrs.field(init=False)
     _conditions: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
@@ -271,7 +273,7 @@ class App:
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
-        config, election, extender = self.config, self.parts.election, self.parts.extender
+        config, election, extender, decisions = self.config, self.parts.election, self.parts.extender, self.decisions
         endpoints = Endpoints(
             address=config.bind_address,
             port=config.port,
@@ -292,7 +294,7 @@ class App:
                 ready=ready,
                 metrics=self.metrics,
                 access=self._access(),
-                pages=pages_of(config, self.parts, self.client),
+                pages={} if decisions is None else pages_of(config, self.parts, self.client, decisions),
             ),
             nullcontext() if extender is None else extender.serving(health(live, ready), lambda: self._stopping),
         ):
@@ -399,10 +401,8 @@ class ProcessState:
         return by_node | ({_OTHERS: others} if others else {})
 
 
-def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
-    """Return what the ports serve beside health and metrics, by path; by default nothing of the cluster is shown."""
-    if parts.decisions is None:
-        return {}
+def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRing) -> dict[str, Page]:
+    """Return what the ports serve beside health and metrics, by path."""
     election, capacity = parts.election, parts.capacity
     asked = Asked(
         cluster=parts.cluster,
@@ -410,7 +410,7 @@ def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
         pod_of=parts.pods.get,
         budgets=parts.cluster.budgets.all,
         profiles=ServedProfiles(parts.scheduling_loop.attempts.profiles, extender_profile()),
-        decisions=parts.decisions,
+        decisions=decisions,
         unsynced=lambda: unsynced(parts.informers),
         leads=lambda: election is None or election.leading,
         clock=time.monotonic,

@@ -161,12 +161,10 @@ def parsers(
 
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     """Return the error for an unknown argument, with the flag that was probably meant."""
-    from neuron_scheduler.settings.arguments import KUBE_SCHEDULERS_OWN
-
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {argument!r}; see {parser.prog} --help"
-    if name in KUBE_SCHEDULERS_OWN:
+    if importlib.import_module(_SETTINGS).is_kube_schedulers_own(name):
         return f"{name} is a flag of kube-scheduler that has no effect here; remove it"
     known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no public list
     meant = difflib.get_close_matches(name, known, n=1)

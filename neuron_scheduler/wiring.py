@@ -17,7 +17,7 @@ from neuron_scheduler.controllers.commitment import Assumptions
 from neuron_scheduler.controllers.group_attempt import GroupAttempts
 from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.controllers.observers import Observers, PodList
-from neuron_scheduler.controllers.pod_attempt import PodAttempts
+from neuron_scheduler.controllers.pod_attempt import Listener, PodAttempts
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
@@ -48,7 +48,6 @@ from neuron_scheduler.scheduling.cycle.profile import own_pods
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.queue_observer import QueueObserver
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.serving.asked import DecisionRing
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profiles import profiles_of
 from neuron_scheduler.settings.setting import address_and_port
@@ -71,7 +70,6 @@ class Parts:
     Attributes:
         nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
-        decisions: the last ones, for the questions; None if none are answered.
         capacity: asks an autoscaler for machines; None if no profile says so.
         extender: answers kube-scheduler; None if it is off.
     """
@@ -89,7 +87,6 @@ class Parts:
     observers: Observers
     watch_log: WatchLog
     rejections: Rejections
-    decisions: DecisionRing | None
     capacity: "CapacityRequester | None"
     election: LeaderElector | None
     extender: "Extender | None"
@@ -100,8 +97,8 @@ class Parts:
         return (self.nodes, *self.others, self.pods)
 
 
-def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
-    """Build all parts from the settings."""
+def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener) -> Parts:
+    """Build all parts from the settings; `listeners` are those of `PodAttempts`."""
     clock, errors, profiles = time.monotonic, UnexpectedErrors(metrics.unexpected), profiles_of(config)
     extender_port = _extender_port(config) if config.extender_bind_address else None
     election = _election(config, client, extender_port) if config.leader_elect else None
@@ -188,7 +185,6 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         clock=clock,
         errors=errors,
     )
-    decisions = DecisionRing(now=time.time) if config.answer_questions else None
     attempts = PodAttempts(
         cluster=cluster,
         queue=queue,
@@ -206,7 +202,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         pod_list=pod_list,
         warmup=warmup,
         errors=errors,
-        listeners=() if decisions is None else (decisions.note,),
+        listeners=listeners,
     )
     loop = SchedulingLoop(
         cluster=cluster,
@@ -280,7 +276,6 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         observers=observers,
         watch_log=watch_log,
         rejections=rejections,
-        decisions=decisions,
         capacity=capacity,
         election=election,
         extender=extender,

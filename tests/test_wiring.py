@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from typing import cast
 
 import pytest
@@ -17,6 +18,7 @@ from neuron_scheduler.kube.watch.informer import unsynced
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.serving.asked import DecisionRing
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -88,16 +90,11 @@ async def test_the_lease_gets_the_address_of_the_extender(
         assert parts.extender.verbs.forward.leader() == ""
 
 
-def test_nothing_of_the_cluster_is_served_by_default() -> None:
-    """Without the settings there are no pages."""
-    world = WiredScheduler()
-    assert pages_of(world.config, world.parts, cast(Client, world)) == {}
-
-
 async def test_decisions_are_shown() -> None:
     """The answers learn of each decision."""
-    world = WiredScheduler(Config(leader_elect=False, answer_questions=True, serve_page=True))
-    pages = pages_of(world.config, world.parts, cast(Client, world))
+    decisions = DecisionRing(now=time.time)
+    world = WiredScheduler(Config(leader_elect=False, answer_questions=True, serve_page=True), (decisions.note,))
+    pages = pages_of(world.config, world.parts, cast(Client, world), decisions)
     await world.bind(["p"])
     for informer in world.parts.informers:
         informer.synced.set()

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from neuron_scheduler.capture.workloads import MOST_REPLICAS, Object, Part, PodSpec, pod_set
-from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.replicated import Replicated
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_NAMES
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable

@@ -14,11 +14,11 @@ import attrs
 import msgspec
 
 from neuron_scheduler.capture.documents import Text, objects
-from neuron_scheduler.explain.fit import PodSet, Replicated
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Encoded, Malformed
 from neuron_scheduler.kube.objects.json_scanner import decoded_at_once
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable

@@ -18,7 +18,8 @@ from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespac
 from neuron_scheduler.commands.fit_text import FitText
 from neuron_scheduler.commands.reading import Reading, answering, read
 from neuron_scheduler.explain.answers import Fit
-from neuron_scheduler.explain.fit import Replicated, how_many_of
+from neuron_scheduler.explain.fit import how_many_of
+from neuron_scheduler.model.replicated import Replicated
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.steps import run as finished

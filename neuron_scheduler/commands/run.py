@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler.settings.arguments import add_settings, settings_from
+from neuron_scheduler.settings.arguments import KUBE_SCHEDULERS_OWN, add_settings, settings_from
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError, LeaseLostError, StalledError
@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the settings."""
     parser.epilog = EPILOG
     add_settings(parser)
+
+
+def is_kube_schedulers_own(flag: str) -> bool:
+    """Return whether a flag is one of kube-scheduler's that has no effect here."""
+    return flag in KUBE_SCHEDULERS_OWN
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,11 +22,12 @@ import attrs
 from neuron_scheduler.capture.sizes import SIZES, count, sized
 from neuron_scheduler.capture.workloads import read_workload
 from neuron_scheduler.explain.answers import Explanation, RecentDecisions, Verdict, Waiting, WaitingPod
-from neuron_scheduler.explain.fit import Replicated, how_many_of
+from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.explain.why import explain_on_node, explain_pod, summary_of
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.replicated import Replicated
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.serving.access import Access

@@ -11,9 +11,10 @@ import yaml
 
 from neuron_scheduler.capture.workloads import read_workload
 from neuron_scheduler.explain.answers import Fit
-from neuron_scheduler.explain.fit import Replicated, how_many_of
+from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES, Node
 from neuron_scheduler.model.pod_group import Dialect
+from neuron_scheduler.model.replicated import Replicated
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.steps import run

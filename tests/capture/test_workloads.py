@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from neuron_scheduler.capture.workloads import read_workload
-from neuron_scheduler.explain.fit import Replicated
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.replicated import Replicated
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.support.thoroughness import examples
 

@@ -10,9 +10,10 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers import Fit, PlacedPod
-from neuron_scheduler.explain.fit import PodSet, Replicated, how_many_of
+from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
 from neuron_scheduler.neuron.annotations import annotations_for

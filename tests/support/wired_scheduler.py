@@ -13,6 +13,7 @@ import attrs
 import msgspec
 import pytest
 
+from neuron_scheduler.controllers.pod_attempt import Listener
 from neuron_scheduler.kube.http.client import Client, Response
 from neuron_scheduler.kube.watch.informer import Informer, read_line
 from neuron_scheduler.settings.config import Config
@@ -29,13 +30,14 @@ class WiredScheduler:
     """A scheduler without a network: its Bindings come back as watch events at once."""
 
     config: Config = attrs.field(factory=lambda: Config(leader_elect=False))
+    listeners: tuple[Listener, ...] = ()
     requests: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     pods: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     version: int = 0
     parts: Parts = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.parts = wire(self.config, cast(Client, self), Metrics())
+        self.parts = wire(self.config, cast(Client, self), Metrics(), *self.listeners)
         for number in range(NODES):
             self.deliver(self.parts.nodes, "ADDED", node_manifest(f"n{number}"))
 
