@@ -379,7 +379,7 @@ class ProcessState:
             conflicting_cores=inventory.double_booked_cores(cluster),
             binds_in_flight=parts.binder.in_flight,
             waiting_for_volumes=parts.volumes.waiting,
-            waiting_for_allocate=parts.scheduling_loop.binding_cycle.fence.waiting,
+            waiting_for_allocate=parts.scheduling_loop.binding_cycle.fence.waiting_count,
             binds_unknown=parts.binder.unknown,
             free_devices=devices.free,
             used_devices=devices.used,

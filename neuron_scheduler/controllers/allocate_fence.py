@@ -167,8 +167,8 @@ class AllocateFence:
         enabled: False lets every Binding through; it gets a NEURON_ALLOC_TIME all the same.
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds.
-        send: called with a commitment that has waited, when its Binding may be sent.
-        settle: called with a commitment that will not be sent, and its outcome.
+        on_free: called with a commitment that has waited, when its Binding may be sent.
+        on_withdrawn: called with a commitment that will not be sent, and its outcome.
         errors: reports unexpected exceptions.
     """
 
@@ -177,15 +177,15 @@ class AllocateFence:
     cluster: Cluster
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
-    send: Callable[[Commitment], None]
-    settle: Callable[[Commitment, BindOutcome], None]
+    on_free: Callable[[Commitment], None]
+    on_withdrawn: Callable[[Commitment, BindOutcome], None]
     errors: UnexpectedErrors
     enabled: bool = True
     _nodes: dict[str, NodeBindings] = attrs.field(factory=dict, init=False)  # by the name of the node
     _waiting: dict[str, WaitingBinding] = attrs.field(factory=dict, init=False)  # by uid
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """How many Bindings wait."""
         return len(self._waiting)
 
@@ -194,7 +194,7 @@ class AllocateFence:
         try:
             return self._take(commitment)
         except Exception as error:  # noqa: BLE001 - it is one pod's error
-            self._crashed(commitment, error)
+            self._withdraw_crashed(commitment, error)
             return False
 
     def give_up(self, uid: str) -> bool:
@@ -211,13 +211,13 @@ class AllocateFence:
             return self.wall_clock()  # the node is gone: nothing is remembered of it
         return self._bindings_of(commitment.node_name).stamp(node_info, commitment.pod.uid)
 
-    def delayed(self, commitment: Commitment) -> None:
+    def on_delayed(self, commitment: Commitment) -> None:
         """Note that a Binding will take longer: those of other amounts no longer wait for it."""
         node, uid = self._nodes.get(commitment.node_name), commitment.pod.uid
         if node is not None and node.first_tries.pop(uid, None) is not None:
             self._advance(commitment.node_name)
 
-    def settled(self, commitment: Commitment, outcome: BindOutcome) -> None:
+    def on_outcome(self, commitment: Commitment, outcome: BindOutcome) -> None:
         """Note the definite outcome of a Binding, after cluster and queue."""
         node, uid = self._nodes.get(commitment.node_name), commitment.pod.uid
         if node is None or uid not in node.bound_at:
@@ -278,7 +278,7 @@ class AllocateFence:
         node = self._nodes.pop(name, None)
         for binding in node.waiting if node is not None else ():
             del self._waiting[binding.commitment.pod.uid]
-            self.settle(binding.commitment, self._obstacle(binding.commitment) or Fenced())
+            self.on_withdrawn(binding.commitment, self._obstacle(binding.commitment) or Fenced())
 
     def clear(self) -> None:
         """Settle all Bindings that wait: nothing more is to be sent."""
@@ -286,7 +286,7 @@ class AllocateFence:
             waiting, node.waiting = node.waiting, []
             for binding in waiting:
                 del self._waiting[binding.commitment.pod.uid]
-                self.settle(binding.commitment, Fenced())
+                self.on_withdrawn(binding.commitment, Fenced())
 
     async def watch_the_clock(self) -> None:
         """Send, until cancelled, the Bindings that have waited for as long as is allowed."""
@@ -332,8 +332,8 @@ class AllocateFence:
     def _obstacle(self, commitment: Commitment) -> BindOutcome | None:
         return obstacle(self.cluster, commitment, self.errors)
 
-    def _crashed(self, commitment: Commitment, error: Exception) -> None:
-        self.settle(commitment, refused_by(error, commitment, self.errors, task="allocate fence"))
+    def _withdraw_crashed(self, commitment: Commitment, error: Exception) -> None:
+        self.on_withdrawn(commitment, refused_by(error, commitment, self.errors, task="allocate fence"))
 
     def _advance(self, name: str) -> None:
         """Send or settle, in their order, the Bindings that do not wait for a pod any more."""
@@ -346,7 +346,7 @@ class AllocateFence:
                 self._look_at(binding, node)
             except Exception as error:  # noqa: BLE001 - it is one pod's error
                 self._waiting.pop(binding.commitment.pod.uid, None)
-                self._crashed(binding.commitment, error)
+                self._withdraw_crashed(binding.commitment, error)
 
     def _look_at(self, binding: WaitingBinding, node: NodeBindings) -> None:
         """Send or settle a Binding, or append it to those that wait again."""
@@ -359,16 +359,16 @@ class AllocateFence:
             node.let_through(commitment.pod)
         del self._waiting[commitment.pod.uid]
         if outcome is None:
-            self.send(commitment)
+            self.on_free(commitment)
         else:
-            self.settle(commitment, outcome)
+            self.on_withdrawn(commitment, outcome)
 
     def _withdraw(self, binding: WaitingBinding, outcome: BindOutcome) -> None:
         """Settle a Binding that waits; it is not sent."""
         name = binding.commitment.node_name
         self._nodes[name].waiting.remove(binding)
         del self._waiting[binding.commitment.pod.uid]
-        self.settle(binding.commitment, outcome)
+        self.on_withdrawn(binding.commitment, outcome)
         self._advance(name)
 
     def _wait(self, binding: WaitingBinding, node: NodeBindings, predecessor: Pod) -> None:

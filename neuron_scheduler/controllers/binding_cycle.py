@@ -90,8 +90,8 @@ class BindingCycle:
             cluster=self.cluster,
             clock=self.clock,
             wall_clock=self.wall_clock,
-            send=self._decided.put_nowait,
-            settle=self.settle,
+            on_free=self._decided.put_nowait,
+            on_withdrawn=self.settle,
             errors=self.errors,
             enabled=self.fenced,
         )
@@ -167,7 +167,7 @@ class BindingCycle:
             wake_one(self._givers)
             if self._doubtful and self._doubtful[commitment.pod.namespace] >= _MOST_DOUBTS:
                 self._doubt(_Doubt(commitment), 0.0)
-                self.fence.delayed(commitment)
+                self.fence.on_delayed(commitment)
             else:
                 in_group = commitment.pod.group is not None  # it may have fallen apart while the Binding waited
                 found = obstacle(self.cluster, commitment, self.errors) if in_group else None
@@ -200,9 +200,9 @@ class BindingCycle:
     def _conclude(self, commitment: Commitment, outcome: BindOutcome | InDoubt) -> None:
         if not isinstance(outcome, InDoubt):
             self.settle(commitment, outcome)
-            self.fence.settled(commitment, outcome)
+            self.fence.on_outcome(commitment, outcome)
             return
-        self.fence.delayed(commitment)
+        self.fence.on_delayed(commitment)
         if self._doubts.closed and not self.may_bind():
             log.warning("Binding is left in doubt; its pod stays assumed", pod=commitment.pod.key)
         else:
@@ -243,23 +243,23 @@ class BindingCycle:
         try:
             self._apply(commitment, outcome)
         except Exception as error:  # noqa: BLE001 - it is one pod's error
-            commitment.requester.crashed(error)
+            commitment.requester.on_crashed(error)
 
     def _apply(self, commitment: Commitment, outcome: BindOutcome) -> None:
         requester = commitment.requester
         match outcome:
             case Bound():
-                requester.bound(commitment)
+                requester.on_bound(commitment)
                 self._log_bound(commitment)
             case Gone():
-                requester.gone()
+                requester.on_gone()
                 self._forget(commitment)
             case Refused() as refusal:
                 self._forget(commitment)
-                requester.refused(commitment, refusal)
+                requester.on_refused(commitment, refusal)
             case Fenced():
                 self._forget(commitment)
-                requester.fenced(commitment)
+                requester.on_fenced(commitment)
 
     def _log_bound(self, commitment: Commitment) -> None:
         pod, decision, ids = commitment.pod, commitment.decision, {}

@@ -47,19 +47,19 @@ class Requester(Protocol):
     def lines(self) -> Lines:
         """Where the log lines in the words of AWS's extension go."""
 
-    def bound(self, commitment: "Commitment") -> None:
+    def on_bound(self, commitment: "Commitment") -> None:
         """The pod is bound as decided."""
 
-    def gone(self) -> None:
+    def on_gone(self) -> None:
         """The pod does not exist any more; called before its space is freed."""
 
-    def refused(self, commitment: "Commitment", refusal: Refused) -> None:
+    def on_refused(self, commitment: "Commitment", refusal: Refused) -> None:
         """The pod is not bound, and its space is free again."""
 
-    def fenced(self, commitment: "Commitment") -> None:
+    def on_fenced(self, commitment: "Commitment") -> None:
         """Nothing was sent, or nothing that can succeed, and the pod's space is free again."""
 
-    def crashed(self, error: Exception) -> None:
+    def on_crashed(self, error: Exception) -> None:
         """An outcome could not be applied; what was assumed for a pod that is not bound is to be forgotten."""
 
 

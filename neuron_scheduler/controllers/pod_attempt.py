@@ -83,7 +83,7 @@ class QueuedAttempt:
         """The lines about pods of our own queue."""
         return OF_OUR_QUEUE
 
-    def bound(self, commitment: Commitment) -> None:
+    def on_bound(self, commitment: Commitment) -> None:
         """Take the pod out of the queue, and report it."""
         attempts, queued, pod = self._attempts, self.queued, commitment.pod
         now = attempts.clock()
@@ -93,11 +93,11 @@ class QueuedAttempt:
         attempts.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
         attempts.reporter.scheduled(pod, commitment.node_name, commitment.decision.placement)
 
-    def gone(self) -> None:
+    def on_gone(self) -> None:
         """Take the pod out of the queue."""
         self._attempts.queue.remove(self.queued.pod.uid)
 
-    def refused(self, commitment: Commitment, refusal: Refused) -> None:
+    def on_refused(self, commitment: Commitment, refusal: Refused) -> None:
         """Put the pod back, and report why."""
         attempts, pod = self._attempts, commitment.pod
         now = attempts.clock()
@@ -111,7 +111,7 @@ class QueuedAttempt:
                 attempts.queue.failed(self.queued, now)
             attempts.reporter.failed(pod, refusal.message)
 
-    def fenced(self, commitment: Commitment) -> None:
+    def on_fenced(self, commitment: Commitment) -> None:
         """Put the pod back; it is tried again after a backoff."""
         self._keep(commitment)
         self._attempts.queue.failed(self.queued, self._attempts.clock())
@@ -125,7 +125,7 @@ class QueuedAttempt:
         if pod.uid in self._attempts.queue and placed and not held:
             cluster.nominate(commitment.node_name, Nomination(pod, commitment.decision.cores))
 
-    def crashed(self, error: Exception) -> None:
+    def on_crashed(self, error: Exception) -> None:
         """Handle the exception as the pod's error."""
         self._attempts.crashed(self.queued, error)
 

@@ -33,19 +33,19 @@ class WatchHandler(Generic[T]):
     metrics: Metrics
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
-    def added(self, new: T, /) -> None:
+    def on_added(self, new: T, /) -> None:
         """Take in an object that was not there before."""
         self.observers.tell(fold.put(self.cluster, None, new))
 
-    def updated(self, old: T, new: T, /) -> None:
+    def on_updated(self, old: T, new: T, /) -> None:
         """Take in the new state of an object."""
         self.observers.tell(fold.put(self.cluster, old, new))
 
-    def deleted(self, old: T, /) -> None:
+    def on_deleted(self, old: T, /) -> None:
         """Take out an object, given as it was last read."""
         self.observers.tell(fold.remove(self.cluster, old))
 
-    def malformed(self, malformed: Malformed, /) -> None:
+    def on_malformed(self, malformed: Malformed, /) -> None:
         """Count and log an object that cannot be read; a pod on a node becomes an unknown holder."""
         self.metrics.malformed(self.resource.name)
         if self._warned(malformed.key):
@@ -53,7 +53,7 @@ class WatchHandler(Generic[T]):
         if malformed.node_name and malformed.uid:
             self.observers.tell(fold.put_unreadable(self.cluster, unreadable_pod(malformed)))
 
-    def no_longer_malformed(self, malformed: Malformed, /) -> None:
+    def on_malformed_gone(self, malformed: Malformed, /) -> None:
         """Forget an object that can be read again or is gone; the next time it is logged again."""
         self._warned.forget(malformed.key)
         self.observers.tell(fold.remove_unreadable(self.cluster, malformed.uid))

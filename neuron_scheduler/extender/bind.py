@@ -78,25 +78,25 @@ class BindCall:
         """The lines about pods of kube-scheduler's."""
         return OF_KUBE_SCHEDULER
 
-    def bound(self, commitment: Commitment) -> None:
+    def on_bound(self, commitment: Commitment) -> None:
         """Answer that the pod is bound; kube-scheduler writes the Event of that, and we that of the devices."""
         self._end("")
         if commitment.decision.placement is not None:
             self.verb.reporter.allocated(commitment.pod, self.node_name, commitment.decision.placement)
 
-    def gone(self) -> None:
+    def on_gone(self) -> None:
         """Answer that the pod does not wait for a node any more."""
         self._end(f"pod {self.last.key} does not wait for a node any more: it is gone, terminating or bound")
 
-    def refused(self, commitment: Commitment, refusal: Refused) -> None:
+    def on_refused(self, commitment: Commitment, refusal: Refused) -> None:
         """Answer what the API server said."""
         self._end(refusal.message or f"the API server refused the Binding of {commitment.pod.key}")
 
-    def fenced(self, commitment: Commitment) -> None:  # noqa: ARG002 - as of any requester
+    def on_fenced(self, commitment: Commitment) -> None:  # noqa: ARG002 - as of any requester
         """Answer that nothing was sent."""
         self._end(_OUTDATED)
 
-    def crashed(self, error: Exception) -> None:
+    def on_crashed(self, error: Exception) -> None:
         """Answer with the error, and give up the place of a pod that is not bound."""
         message = self.verb.errors.report(error, task="bind verb", pod=self.last.key)
         if not self.outcome.is_set():

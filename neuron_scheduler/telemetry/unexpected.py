@@ -26,15 +26,15 @@ class UnexpectedErrors:
     Reports exceptions.
 
     Attributes:
-        count: called with the task for each of them (`neuron_scheduler_unexpected_errors_total`).
+        on_report: called with the task for each of them (`neuron_scheduler_unexpected_errors_total`).
     """
 
-    count: Callable[[str], None] = _ignore
+    on_report: Callable[[str], None] = _ignore
     _first: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def report(self, error: Exception, *, task: str, pod: str) -> str:
         """Count and log an exception in a task for a pod, and return the message for the pod's owner."""
-        self.count(task)
+        self.on_report(task)
         if self._first((pod, task, type(error))):
             log.error("Unexpected error, please report it", exc=error, traceback=True, task=task, pod=pod)
         return f"unexpected error in {task}: {type(error).__name__}: {str(error)[:MOST_SHOWN]}"

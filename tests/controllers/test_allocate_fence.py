@@ -54,7 +54,7 @@ class Site(World):
     @property
     def waiting(self) -> int:
         """How many Bindings wait at the fence."""
-        return self.scheduler.binding_cycle.fence.waiting
+        return self.scheduler.binding_cycle.fence.waiting_count
 
     def bound(self, name: str, **changes: Any) -> Pod:
         """Return a pod as it is after its Binding."""
@@ -65,7 +65,7 @@ class Site(World):
 
     def tell(self, name: str, **changes: Any) -> None:
         """Let the watch show a bound pod."""
-        self.handler.updated(pending(name), self.bound(name, **changes))
+        self.handler.on_updated(pending(name), self.bound(name, **changes))
 
     def change_node(self, **changes: Any) -> None:
         """Let the watch show another state of the node."""
@@ -75,7 +75,7 @@ class Site(World):
         fields = {name: wanted.pop(name) for name in ("neuron_fault", "refusal", "allocatable") if name in wanted}
         after = node("n", wanted.pop("instance_type"), pods=1000, **wanted)
         allocatable = {**after.allocatable, **fields.pop("allocatable", {})}
-        self.nodes.updated(before.node, attrs.evolve(after, allocatable=allocatable, **fields))
+        self.nodes.on_updated(before.node, attrs.evolve(after, allocatable=allocatable, **fields))
 
     async def pass_time(self, seconds: float) -> None:
         """Advance the clocks, and let the fence look at them."""
@@ -169,7 +169,7 @@ async def test_times_grow_with_every_binding_of_a_node() -> None:
     """Also if the clock stands still, after a time in the future, and for pods that do not wait."""
     async with at_work() as site:
         foreign = pod("foreign", devices=1, ids=(15,), on="n", allocation={NEURON_ALLOC_TIME: "41"})
-        site.handler.added(foreign)
+        site.handler.on_added(foreign)
         site.add("one", "two", devices=1)
         site.add("four", devices=4)
         await site.settle()
@@ -248,7 +248,7 @@ async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> 
     """For two minutes from their NEURON_ALLOC_TIME at most; a new leader sees its predecessor's pods in this way."""
     async with at_work(wall=10_000 * SECOND) as site:
         annotations = {NEURON_ALLOC_TIME: str(site.wall - age * SECOND), NEURON_ALLOCATED: "false"}
-        site.handler.added(pod("foreign", devices=4, ids=range(4), on="n", allocation=annotations))
+        site.handler.on_added(pod("foreign", devices=4, ids=range(4), on="n", allocation=annotations))
         site.add("a", devices=4)
         await site.settle()
         if waits:
@@ -263,7 +263,7 @@ async def test_a_pod_that_waits_and_is_deleted_is_forgotten() -> None:
     async with at_work() as site:
         site.add("c", "b", "a", devices=4)
         await site.settle()
-        site.handler.deleted(pending("b", devices=4))
+        site.handler.on_deleted(pending("b", devices=4))
         assert await site.settle() == ["c"]
         assert (site.waiting, site.cluster.pod_count, "uid-b" in site.queue) == (1, 2, False)
         site.tell("c", admitted=True)
@@ -275,10 +275,10 @@ async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
-        site.handler.updated(pending("a", devices=4), pending("a", devices=4, annotations_size=100))
+        site.handler.on_updated(pending("a", devices=4), pending("a", devices=4, annotations_size=100))
         await site.settle()
         assert site.waiting == 1
-        site.handler.updated(pending("a", devices=4), pending("a", devices=4, labels={"a": "b"}))
+        site.handler.on_updated(pending("a", devices=4), pending("a", devices=4, labels={"a": "b"}))
         await site.settle()
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.cluster.pod_count) == (0, 1, 1)
 
@@ -326,7 +326,7 @@ async def test_who_waits_is_decided_again_where_another_pod_takes_its_share(fiel
         site.add("b", "a", devices=4, cpu=250)
         await site.settle()
         assert site.waiting == 1
-        site.handler.added(pod("foreign", on="n", **fields))
+        site.handler.on_added(pod("foreign", on="n", **fields))
         await site.settle()
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
 
@@ -342,7 +342,7 @@ async def test_who_has_the_lowest_priority_gives_way(cpu: int, left: list[str]) 
         for name, priority in (("a", 0), ("b", 100), ("c", 0)):
             site.add(name, devices=4, cpu=250, priority=priority)
             await site.settle()
-        site.handler.added(pod("foreign", on="n", cpu=cpu))
+        site.handler.on_added(pod("foreign", on="n", cpu=cpu))
         await site.settle()
         assert [name for name in ("a", "b", "c") if site.cluster.pod_info(f"uid-{name}") is not None] == left
         assert (site.waiting, site.tried) == (len(left), ["first"])
@@ -384,13 +384,13 @@ async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> Node
                     site.add(f"p{came}", devices=amount, priority=dice.randrange(2))
                     came += 1
                 case 1 if agent.unstarted:
-                    site.handler.updated(pending("any"), agent.admit(dice.choice(agent.unstarted).uid))
+                    site.handler.on_updated(pending("any"), agent.admit(dice.choice(agent.unstarted).uid))
                 case 2 if agent.uses:
                     uid = dice.choice(sorted(agent.uses))
                     agent.end(uid)
                     pod_info = site.cluster.pod_info(uid)
                     assert pod_info is not None
-                    site.handler.deleted(pod_info.pod)
+                    site.handler.on_deleted(pod_info.pod)
             site.now += 0.01
             await site.settle()
             for name, sent in list(zip(site.tried, site.sent, strict=True))[seen:]:
@@ -399,7 +399,7 @@ async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> Node
                 assert pod_info is not None
                 bound = placed(pod_info.pod, "n", sent)
                 agent.bind(bound)
-                site.handler.updated(pending("any"), bound)
+                site.handler.on_updated(pending("any"), bound)
         return agent
 
 
@@ -442,9 +442,9 @@ async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkey
         elif event == "watch":
             site.tell("first", admitted=True)
         elif event == "answer":
-            fence.settled(first, Refused(500, "no", retryable=True))
+            fence.on_outcome(first, Refused(500, "no", retryable=True))
         else:
-            fence.delayed(first)
+            fence.on_delayed(first)
         await site.settle()
         assert site.cluster.pod_info("uid-bad") is None
         assert site.surprises["allocate fence"] == 1

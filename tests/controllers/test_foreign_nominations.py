@@ -71,16 +71,16 @@ class World:
         node_info = self.cluster.node("n")
         assert node_info is not None
         offers = {**node_info.node.allocatable, **allocatable}
-        self.nodes.updated(node_info.node, attrs.evolve(node_info.node, allocatable=offers, **changes))
+        self.nodes.on_updated(node_info.node, attrs.evolve(node_info.node, allocatable=offers, **changes))
 
     def evict(self, name: str) -> None:
         """Show that kube-scheduler has deleted a pod."""
         known = self.pod(name)
-        self.handler.updated(known, attrs.evolve(known, terminating=True, preempted=True))
+        self.handler.on_updated(known, attrs.evolve(known, terminating=True, preempted=True))
 
     def end(self, name: str) -> None:
         """Show that a pod is gone."""
-        self.handler.deleted(self.pod(name))
+        self.handler.on_deleted(self.pod(name))
 
     def pod(self, name: str) -> Pod:
         """Return a pod on the node."""
@@ -105,8 +105,8 @@ NOMINATED = attrs.evolve(HIGH, nominated_node_name="n")
 def world_with_space() -> World:
     """Return a world in which a block has come free for a pod that is nominated there."""
     world = World()
-    world.handler.added(HIGH)
-    world.handler.updated(HIGH, NOMINATED)
+    world.handler.on_added(HIGH)
+    world.handler.on_updated(HIGH, NOMINATED)
     world.evict("p1")
     world.end("p1")
     return world
@@ -115,8 +115,8 @@ def world_with_space() -> World:
 def test_the_space_is_kept_while_the_victims_end_and_after_that() -> None:
     """The status names the node before the victims terminate; a pod of our own queue of lower priority gets nothing."""
     world = World()
-    world.handler.added(HIGH)
-    world.handler.updated(HIGH, NOMINATED)
+    world.handler.on_added(HIGH)
+    world.handler.on_updated(HIGH, NOMINATED)
     assert not world.is_kept()
     world.evict("p1")
     assert world.is_kept()
@@ -126,10 +126,10 @@ def test_the_space_is_kept_while_the_victims_end_and_after_that() -> None:
 
 
 ENDS: dict[str, Any] = {
-    "the pod is gone": lambda world: world.handler.deleted(NOMINATED),
-    "the status is cleared": lambda world: world.handler.updated(NOMINATED, HIGH),
-    "the pod terminates": lambda world: world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, terminating=True)),
-    "another node is nominated": lambda world: world.handler.updated(
+    "the pod is gone": lambda world: world.handler.on_deleted(NOMINATED),
+    "the status is cleared": lambda world: world.handler.on_updated(NOMINATED, HIGH),
+    "the pod terminates": lambda world: world.handler.on_updated(NOMINATED, attrs.evolve(NOMINATED, terminating=True)),
+    "another node is nominated": lambda world: world.handler.on_updated(
         NOMINATED, attrs.evolve(HIGH, nominated_node_name="m")
     ),
 }
@@ -148,7 +148,7 @@ def test_it_is_kept_no_longer_than_it_is_needed(case: str) -> None:
 def test_it_ends_when_the_pod_is_bound() -> None:
     """To this node or to any other."""
     world = world_with_space()
-    world.handler.updated(NOMINATED, pod("high", devices=4, priority=10, ids=range(4, 8), on="n"))
+    world.handler.on_updated(NOMINATED, pod("high", devices=4, priority=10, ids=range(4, 8), on="n"))
     assert not world.is_kept()
     world.evict("p2")
     assert not world.is_kept()
@@ -157,7 +157,7 @@ def test_it_ends_when_the_pod_is_bound() -> None:
 def test_a_more_important_pod_takes_it() -> None:
     """kube-scheduler tries the other one again, and its status is not ours to write."""
     world = world_with_space()
-    world.handler.added(pod("more", devices=4, priority=11, ids=range(4, 8), on="n"))
+    world.handler.on_added(pod("more", devices=4, priority=11, ids=range(4, 8), on="n"))
     assert not world.is_kept()
 
 
@@ -184,7 +184,7 @@ def world_with_nics(count: int) -> World:
     world = World()
     world.show_node(allocatable={NIC: count})
     world.end("p1")
-    world.handler.added(attrs.evolve(NOMINATED, requests={**NOMINATED.requests, NIC: 2}))
+    world.handler.on_added(attrs.evolve(NOMINATED, requests={**NOMINATED.requests, NIC: 2}))
     assert world.is_kept()
     return world
 
@@ -213,7 +213,7 @@ def test_a_host_port_that_is_taken_ends_nothing() -> None:
         world.end("p1")
         events = [attrs.evolve(NOMINATED, host_ports=port), listening]
         for new in reversed(events) if port_is_taken_first else events:
-            world.handler.added(new)
+            world.handler.on_added(new)
         assert world.is_kept()
         world.watches.observers.tell([SpaceChanged("n")])
         assert world.is_kept()
@@ -228,7 +228,7 @@ def test_nothing_is_kept_for_ever() -> None:
     world.now += 1.0
     world.kept.expire()
     assert not world.is_kept()
-    world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, labels={"a": "b"}))
+    world.handler.on_updated(NOMINATED, attrs.evolve(NOMINATED, labels={"a": "b"}))
     world.evict("p2")
     assert not world.is_kept()
     assert world.fits(devices=4)
@@ -238,8 +238,8 @@ def test_a_pod_of_our_own_queue_is_left_to_preemption() -> None:
     """And one without Neuron to kube-scheduler."""
     world = World()
     world.end("p1")
-    world.handler.added(attrs.evolve(NOMINATED, scheduler_name="my-scheduler"))
-    world.handler.added(pod("plain", cpu=1, nominated_node_name="n"))
+    world.handler.on_added(attrs.evolve(NOMINATED, scheduler_name="my-scheduler"))
+    world.handler.on_added(pod("plain", cpu=1, nominated_node_name="n"))
     assert not world.cluster.has_nominations
 
 

@@ -329,12 +329,12 @@ async def test_no_member_is_bound_that_waited_while_its_group_fell_apart(what_ha
             for name in ("m0", "m1", "m2"):
                 world.see(name, group=attrs.evolve(FOUR, least=3), devices=4)
             world.scheduler.wake_up.ring()
-            await until(lambda: world.scheduler.binding_cycle.fence.waiting == 3)
+            await until(lambda: world.scheduler.binding_cycle.fence.waiting_count == 3)
             for name in ("m1", "m2"):
                 world.lose(name)
                 world.scheduler.binding_cycle.fence.recheck(f"uid-{name}")
             if looks:
-                await until(lambda: not world.scheduler.binding_cycle.fence.waiting)
+                await until(lambda: not world.scheduler.binding_cycle.fence.waiting_count)
             else:
                 world.cluster.put_pod(pending("x", devices=4, on="n0", ids=range(4), started=1.0, admitted=True))
                 world.scheduler.binding_cycle.fence.recheck("uid-x")

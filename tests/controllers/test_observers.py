@@ -51,10 +51,10 @@ class World:
     def __attrs_post_init__(self) -> None:
         client = Client(connection=Connection("http://127.0.0.1:1", "a test"))
         self.parts = wire(Config(**self.settings), client, Metrics())
-        self.nodes.added(NODE)
+        self.nodes.on_added(NODE)
         for there in (VICTIM, NEIGHBOUR):
-            self.pods.added(there)
-        self.pods.added(self.wanted)
+            self.pods.on_added(there)
+        self.pods.on_added(self.wanted)
         queued = self.queue.pop(0.0)
         assert queued is not None
         cores = NO_CORES if self.wanted.neuron is None else CORES
@@ -80,7 +80,7 @@ class World:
     def change_node(self, **changes: Any) -> None:
         """Let the watch show another state of the node."""
         allocatable = {**NODE.allocatable, **changes.pop("allocatable", {})}
-        self.nodes.updated(NODE, attrs.evolve(NODE, allocatable=allocatable, **changes))
+        self.nodes.on_updated(NODE, attrs.evolve(NODE, allocatable=allocatable, **changes))
 
     def tried_at_once(self) -> bool:
         """Return whether the pod has lost its space and is tried again now; otherwise it keeps it and sleeps on."""
@@ -112,7 +112,7 @@ async def test_a_pod_that_tolerates_it_keeps_its_space(case: str) -> None:
     """The tolerations are the pod's present ones: some may have been added since the nomination."""
     world = World()
     tolerating = attrs.evolve(world.wanted, tolerations=(Toleration(exists=True),))
-    world.pods.updated(world.wanted, tolerating)
+    world.pods.on_updated(world.wanted, tolerating)
     queued = world.queue.pop(0.0)
     assert queued is not None
     world.queue.unschedulable(queued, FIT, 0.0, has_nomination=True)
@@ -130,12 +130,12 @@ async def test_a_pod_without_neuron_keeps_its_space_on_an_unhealthy_node() -> No
 
 def foreign(world: World) -> None:
     """Let another scheduler's pod come to the node, whose ids nobody knows."""
-    world.pods.added(pod("foreign", on="n", devices=2, priority=9))
+    world.pods.on_added(pod("foreign", on="n", devices=2, priority=9))
 
 
 def unreadable(world: World) -> None:
     """Let a pod come to the node whose object cannot be read."""
-    world.pods.malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="n"))
+    world.pods.on_malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="n"))
 
 
 @pytest.mark.parametrize("comes", [foreign, unreadable])
@@ -149,7 +149,7 @@ async def test_space_that_an_unknown_holder_may_use_is_given_up(comes: Any) -> N
 async def test_space_for_a_pod_of_kube_schedulers_is_kept_again() -> None:
     """kube-scheduler is told of the uncordoned node at the same time as we are."""
     world = World(settings={"extender_bind_address": ":12345"})
-    world.pods.added(pod("high", devices=8, priority=9, nominated_node_name="n"))
+    world.pods.on_added(pod("high", devices=8, priority=9, nominated_node_name="n"))
 
     def is_kept() -> bool:
         return world.parts.cluster.nomination("uid-high") is not None
@@ -164,13 +164,13 @@ async def test_space_for_a_pod_of_kube_schedulers_is_kept_again() -> None:
 async def test_space_for_a_pod_of_kube_schedulers_is_kept_on_a_node_that_is_seen_later() -> None:
     """The watch of pods may be earlier than that of nodes; a node that joins again has the same name."""
     world = World(settings={"extender_bind_address": ":12345"})
-    world.pods.added(pod("high", devices=8, priority=9, nominated_node_name="m"))
+    world.pods.on_added(pod("high", devices=8, priority=9, nominated_node_name="m"))
     later = node("m", "trn1.32xlarge")
-    world.nodes.added(later)
+    world.nodes.on_added(later)
     assert world.parts.cluster.nomination("uid-high") is not None
-    world.nodes.deleted(later)
+    world.nodes.on_deleted(later)
     assert world.parts.cluster.nomination("uid-high") is None
-    world.nodes.added(later)
+    world.nodes.on_added(later)
     assert world.parts.cluster.nomination("uid-high") is not None
 
 
@@ -179,9 +179,9 @@ async def test_a_list_counts_no_pod_beside_the_one_whose_space_it_has(cpu: int, 
     """A list has the new pods first; the space is given up at its end if it is taken then."""
     world = World()
     with world.parts.observers.listing():
-        world.pods.added(pod("new", on="n", cpu=cpu, priority=9))
+        world.pods.on_added(pod("new", on="n", cpu=cpu, priority=9))
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
-        world.pods.deleted(NEIGHBOUR)
+        world.pods.on_deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
 
 
@@ -194,10 +194,10 @@ async def test_a_node_that_changes_in_the_middle_of_a_list_is_looked_at_at_its_e
     """The watch of nodes goes on meanwhile, and both the pods that came and those that are gone still count."""
     world = World()
     with world.parts.observers.listing():
-        world.pods.added(pod("new", on="n", cpu=6500, priority=9))
+        world.pods.on_added(pod("new", on="n", cpu=6500, priority=9))
         world.change_node(**changes)
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
-        world.pods.deleted(NEIGHBOUR)
+        world.pods.on_deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
 
 
@@ -206,12 +206,12 @@ async def test_a_decision_in_the_middle_of_a_list_is_set_against_nominations_at_
     """It takes its own space only; that of a pod which is gone does not count against the nomination."""
     world = World()
     with world.parts.observers.listing():
-        world.pods.added(pod("new", on="n", cpu=5500, priority=9))
+        world.pods.on_added(pod("new", on="n", cpu=5500, priority=9))
         decided = pod("decided", scheduler_name="my-scheduler", cpu=cpu, priority=9)
         taken = take(world.parts.cluster, decided, Decision("n", None, 1, 1))
         world.parts.scheduling_loop.attempts.assumptions.announce(taken)
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
-        world.pods.deleted(NEIGHBOUR)
+        world.pods.on_deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost
 
 
@@ -228,7 +228,7 @@ async def test_a_list_ends_although_a_decision_cannot_be_checked(monkeypatch: py
     monkeypatch.setattr(type(executor), "recheck", recheck)
     with world.parts.observers.listing():
         for name in ("n", "m"):
-            world.pods.added(pod(f"new-{name}", on=name))
+            world.pods.on_added(pod(f"new-{name}", on=name))
     assert seen == ["n", "m"]
 
 
@@ -236,18 +236,18 @@ async def test_a_list_withdraws_no_binding_for_a_pod_that_has_ended() -> None:
     """A pod and its successor never were on the node at once; a Binding whose place is taken goes at the list's end."""
     async with at_work() as site:
         there, new = (pod(name, on="n", cpu=100_000) for name in ("there", "new"))
-        site.handler.added(there)
+        site.handler.on_added(there)
         site.add("b", "a", devices=4, cpu=250)
         assert await site.settle() == ["b"]
         with site.handler.observers.listing():
-            site.handler.added(new)
+            site.handler.on_added(new)
             assert await site.settle() == ["b"]
             assert site.waiting == 1
-            site.handler.deleted(there)
+            site.handler.on_deleted(there)
         await site.settle()
         assert site.waiting == 1
         with site.handler.observers.listing():
-            site.handler.added(there)
+            site.handler.on_added(there)
         await site.settle()
         assert site.waiting == 0
 
@@ -258,7 +258,7 @@ async def test_a_pod_that_waits_to_be_bound_and_is_seen_on_its_node_unreadable_i
         site.add("b", "a", devices=4, cpu=250)
         assert await site.settle() == ["b"]
         assert (site.waiting, site.cluster.is_assumed("uid-a")) == (1, True)
-        site.handler.malformed(Malformed("Pod", "default/a", "bad", uid="uid-a", node_name="n"))
+        site.handler.on_malformed(Malformed("Pod", "default/a", "bad", uid="uid-a", node_name="n"))
         assert await site.settle() == ["b"]
         pod_info = site.cluster.pod_info("uid-a")
         assert pod_info is not None
@@ -269,11 +269,11 @@ async def test_no_pod_is_refused_in_the_middle_of_a_list() -> None:
     """Pods that are gone count beside those that came; others would be preempted although there is room."""
     async with at_work() as site:
         there = pod("there", on="n", cpu=150_000)
-        site.handler.added(there)
+        site.handler.on_added(there)
         with site.handler.observers.listing():
             site.add("big", cpu=100_000)
             await site.settle()
-            site.handler.deleted(there)
+            site.handler.on_deleted(there)
         await until(lambda: bool(site.reports))
         assert site.reports == [("big", "n")]
 
@@ -282,14 +282,14 @@ async def test_a_pod_that_goes_and_comes_again_while_its_refusal_waits_is_decide
     """The second decision would take the space of the first from it."""
     async with at_work() as site:
         there = pod("there", on="n", cpu=150_000)
-        site.handler.added(there)
+        site.handler.on_added(there)
         with site.handler.observers.listing():
             site.add("big", cpu=90_000)
             await site.settle()
             (before,) = [queued.pod for queued in site.queue.pods()]
-            site.handler.deleted(before)
-            site.handler.added(before)
-            site.handler.deleted(there)
+            site.handler.on_deleted(before)
+            site.handler.on_added(before)
+            site.handler.on_deleted(there)
         await until(lambda: bool(site.reports))
         await site.settle()
         assert site.reports == [("big", "n")]
@@ -313,7 +313,7 @@ async def test_a_list_that_takes_long_keeps_no_pod_from_being_refused() -> None:
 async def test_space_that_a_pod_takes_by_growing_is_given_up(cpu: int, lost: bool) -> None:
     """Its requests were raised in place; one of the 8 CPUs is kept."""
     world = World()
-    world.pods.updated(NEIGHBOUR, attrs.evolve(NEIGHBOUR, requests={**NEIGHBOUR.requests, CPU: cpu}))
+    world.pods.on_updated(NEIGHBOUR, attrs.evolve(NEIGHBOUR, requests={**NEIGHBOUR.requests, CPU: cpu}))
     assert world.tried_at_once() is lost
 
 
@@ -321,7 +321,7 @@ async def test_space_that_a_pod_takes_by_growing_is_given_up(cpu: int, lost: boo
 async def test_a_pod_that_waits_for_its_space_may_be_resized(cpu: int, lost: bool) -> None:
     """The space is kept for what it asks for now, and given up if the node has not so much without the victim."""
     world = World()
-    world.pods.updated(world.wanted, attrs.evolve(world.wanted, requests={**world.wanted.requests, CPU: cpu}))
+    world.pods.on_updated(world.wanted, attrs.evolve(world.wanted, requests={**world.wanted.requests, CPU: cpu}))
     nominated = world.parts.cluster.nomination(world.wanted.uid)
     assert (nominated is None) is lost
     assert nominated is None or nominated[1].pod.requests[CPU] == cpu
@@ -333,7 +333,7 @@ WITHOUT_DEVICES = pod("wanted", scheduler_name="my-scheduler", cpu=1000, priorit
 async def wait_at_the_fence(world: World, waiting: Pod) -> None:
     """Decide a pod whose Binding waits for those that are on the node."""
     loop = world.parts.scheduling_loop
-    world.pods.added(waiting)
+    world.pods.on_added(waiting)
     queued = world.queue.pop(0.0)
     assert queued is not None
     commitment = await loop.attempts.attempt(queued)
@@ -343,14 +343,14 @@ async def wait_at_the_fence(world: World, waiting: Pod) -> None:
 
 def waiting_of(world: World) -> int:
     """Return how many Bindings wait."""
-    return world.parts.scheduling_loop.binding_cycle.fence.waiting
+    return world.parts.scheduling_loop.binding_cycle.fence.waiting_count
 
 
 async def test_the_queue_is_told_first() -> None:
     """The fence judges a pod by what it asks for now."""
     world, ours = World(wanted=WITHOUT_DEVICES), pod("ours", scheduler_name="my-scheduler", devices=4, cpu=1000)
     await wait_at_the_fence(world, ours)
-    world.pods.updated(ours, attrs.evolve(ours, requests={**ours.requests, CPU: 2000}))
+    world.pods.on_updated(ours, attrs.evolve(ours, requests={**ours.requests, CPU: 2000}))
     assert waiting_of(world) == 0
 
 

@@ -32,11 +32,11 @@ def test_an_unreadable_object_is_counted_each_time_and_logged_once(
         caplog.clear()
         return keys
 
-    handler.malformed(report)
-    handler.malformed(report)
+    handler.on_malformed(report)
+    handler.on_malformed(report)
     assert lines() == [line]
     body, _ = handler.metrics.exposition()
     assert f'neuron_scheduler_malformed_objects_total{{resource="{resource.name}"}} 2.0'.encode() in body
-    handler.no_longer_malformed(report)
-    handler.malformed(report)
+    handler.on_malformed_gone(report)
+    handler.on_malformed(report)
     assert lines() == [line]

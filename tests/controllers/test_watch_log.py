@@ -14,14 +14,14 @@ from tests.support.handlers import World
 def world() -> World:
     """Return a world where one pod waits for a label, another for devices, a third for cpu."""
     world = World()
-    world.nodes.added(node("a", "trn1.32xlarge", cpu=4000))
+    world.nodes.on_added(node("a", "trn1.32xlarge", cpu=4000))
     for index in range(4):
-        world.pods.added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
-    world.pods.added(pod("c", cpu=3000, on="a"))
-    world.pods.added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
-    world.pods.added(pod("devices", scheduler_name="two", devices=8))
-    world.pods.added(pod("cpu", scheduler_name="one", cpu=2000))
-    world.pods.added(pod("theirs", scheduler_name="three", cpu=2000))
+        world.pods.on_added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
+    world.pods.on_added(pod("c", cpu=3000, on="a"))
+    world.pods.on_added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
+    world.pods.on_added(pod("devices", scheduler_name="two", devices=8))
+    world.pods.on_added(pod("cpu", scheduler_name="one", cpu=2000))
+    world.pods.on_added(pod("theirs", scheduler_name="three", cpu=2000))
     assert world.settle() == ["label", "devices", "cpu"]
     return world
 
@@ -29,9 +29,9 @@ def world() -> World:
 def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:
     """One log line and two Events per pod, not one for every pair of pods; the same when a replica takes over."""
     reported = world.conflicts
-    world.nodes.added(node("n", "trn1.32xlarge"))
+    world.nodes.on_added(node("n", "trn1.32xlarge"))
     for i in range(20):
-        world.pods.added(pod(f"p{i}", devices=2, ids=(0, 1), on="n"))
+        world.pods.on_added(pod(f"p{i}", devices=2, ids=(0, 1), on="n"))
     assert len(reported) == 2 * 19
     assert ("p19", "p0") in reported
     reported.clear()
@@ -42,35 +42,35 @@ def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> 
 def test_cores_of_a_pod_that_a_list_no_longer_has_are_not_claimed_twice(world: World) -> None:
     """A list hands over new pods before it removes those that are gone; a real conflict is reported at its end."""
     reported = world.conflicts
-    world.nodes.added(node("b", "trn1.32xlarge", created=1))
+    world.nodes.on_added(node("b", "trn1.32xlarge", created=1))
     gone = pod("gone", devices=1, on="b", ids=(3,))
-    world.pods.added(gone)
+    world.pods.on_added(gone)
     with suppress(TimeoutError), world.watches.observers.listing():
-        world.pods.added(pod("successor", devices=1, on="b", ids=(3,)))
+        world.pods.on_added(pod("successor", devices=1, on="b", ids=(3,)))
         raise TimeoutError("the list breaks off")
     with world.watches.observers.listing():
         for name in ("one", "other"):
-            world.pods.added(pod(name, devices=1, on="b", ids=(5,)))
-        world.pods.deleted(gone)
+            world.pods.on_added(pod(name, devices=1, on="b", ids=(5,)))
+        world.pods.on_deleted(gone)
         assert reported == []
     assert sorted(reported) == [("one", "other"), ("other", "one")]
-    world.pods.added(pod("third", devices=1, on="b", ids=(5,)))
+    world.pods.on_added(pod("third", devices=1, on="b", ids=(5,)))
     assert ("third", "one") in reported
 
 
 def test_an_unknown_holder_is_reported_once_by_each_leader(world: World) -> None:
     """A change of the pod or another list does not repeat it; a new leader does."""
-    world.nodes.added(node("b", "trn1.32xlarge", created=1))
+    world.nodes.on_added(node("b", "trn1.32xlarge", created=1))
     forgot = pod("forgot", devices=1, on="b", scheduler_name="default-scheduler")
     want = [("forgot", "no annotation names its ids")]
-    world.pods.added(forgot)
+    world.pods.on_added(forgot)
     changed = attrs.evolve(forgot, labels={"x": "y"}, resource_version="2")
-    world.pods.updated(forgot, changed)
-    world.pods.added(changed)
+    world.pods.on_updated(forgot, changed)
+    world.pods.on_added(changed)
     assert world.unknown == want
     world.watch_log.report_all()
     assert world.unknown == want * 2
-    world.pods.deleted(changed)
+    world.pods.on_deleted(changed)
     world.watch_log.report_all()
     assert world.unknown == want * 2
 
@@ -78,7 +78,7 @@ def test_an_unknown_holder_is_reported_once_by_each_leader(world: World) -> None
 def test_a_pod_that_cannot_be_read_is_an_unknown_holder(world: World) -> None:
     """It is reported once; a pod without a node uses nothing, and a pod that was readable keeps its devices."""
     for name, uid, on in (("odd", "odd", "a"), ("odd", "odd", "a"), ("pending", "pending", ""), ("d0", "uid-d0", "a")):
-        world.pods.malformed(Malformed("Pod", f"default/{name}", "bad", uid=uid, node_name=on))
+        world.pods.on_malformed(Malformed("Pod", f"default/{name}", "bad", uid=uid, node_name=on))
     assert world.unknown == [("odd", "the pod object cannot be read")]
 
 
@@ -90,12 +90,12 @@ def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog
     def warnings() -> int:
         return sum(record.message == "Neuron devices of node are not as expected" for record in caplog.records)
 
-    world.nodes.added(doubtful)
-    world.nodes.updated(doubtful, attrs.evolve(doubtful, unschedulable=True))
+    world.nodes.on_added(doubtful)
+    world.nodes.on_updated(doubtful, attrs.evolve(doubtful, unschedulable=True))
     assert warnings() == 1
-    world.nodes.deleted(doubtful)
-    world.nodes.added(attrs.evolve(doubtful, uid="2"))
+    world.nodes.on_deleted(doubtful)
+    world.nodes.on_added(attrs.evolve(doubtful, uid="2"))
     assert warnings() == 2
-    world.nodes.updated(doubtful, well)
-    world.nodes.updated(well, doubtful)
+    world.nodes.on_updated(doubtful, well)
+    world.nodes.on_updated(well, doubtful)
     assert warnings() == 3

@@ -153,7 +153,7 @@ async def test_a_repeated_call_is_a_success() -> None:
     async with serving() as road:
         road.foreign("p", devices=4)
         assert await road.verb.bind(call("p")) == ""
-        road.nodes.added(torus("m"))
+        road.nodes.on_added(torus("m"))
         for _ in range(2):
             assert await road.verb.bind(call("p")) == ""
             assert await road.verb.bind(call("p", "m")) == 'pod default/p is already assigned to node "n"'

@@ -29,7 +29,7 @@ async def waiting(road: Road, **fields: Any) -> AsyncIterator[Answer]:
     answer = Answer()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer.of, road, "p")
-        await until(lambda: road.scheduler.binding_cycle.fence.waiting == 1)
+        await until(lambda: road.scheduler.binding_cycle.fence.waiting_count == 1)
         yield answer
 
 
@@ -58,7 +58,7 @@ async def test_a_call_does_not_wait_at_the_fence_for_ever() -> None:
         road.foreign("p", devices=4)
         road.verb.longest_call = 0.01
         assert "have not started yet; try again later" in await road.verb.bind(call("p"))
-        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting) == (8, 0, 0)
+        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting_count) == (8, 0, 0)
         road.change("first", admitted=True)
         assert await road.verb.bind(call("p")) == ""
 
@@ -81,7 +81,7 @@ async def test_a_client_that_hangs_up_at_the_fence_takes_its_binding_along() -> 
     async with serving() as road:
         async with waiting(road) as answer:
             answer.scope.cancel()
-        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting) == (8, 0, 0)
+        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting_count) == (8, 0, 0)
         road.change("first", admitted=True)
         await turns()
         assert road.tried == ["first"]
@@ -96,7 +96,7 @@ async def test_a_client_that_hangs_up_leaves_the_binding_to_another_caller() -> 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.of, road, "p")
             tasks.start_soon(second.of, road, "p")
-            await until(lambda: road.scheduler.binding_cycle.fence.waiting == 1)
+            await until(lambda: road.scheduler.binding_cycle.fence.waiting_count == 1)
             await turns()
             first.scope.cancel()
             await turns()
@@ -125,8 +125,8 @@ async def test_a_client_that_hangs_up_after_the_binding_was_sent_loses_nothing()
 CHANGES: dict[str, Callable[[Road], object]] = {
     "the pod is gone": lambda road: road.lose("p"),
     "the pod begins to terminate": lambda road: road.change("p", terminating=True),
-    "the node is gone": lambda road: road.nodes.deleted(torus("n")),
-    "the node is being drained": lambda road: road.nodes.updated(
+    "the node is gone": lambda road: road.nodes.on_deleted(torus("n")),
+    "the node is being drained": lambda road: road.nodes.on_updated(
         torus("n"), torus("n", taints=(Taint("t", Effect.NO_EXECUTE),))
     ),
     "another process gives its cores away": lambda road: road.see(
@@ -157,7 +157,7 @@ async def test_both_roads_share_the_fence() -> None:
         await at_the_fence(road)
         road.add("own", devices=4)
         await turns()
-        assert road.scheduler.binding_cycle.fence.waiting == 1
+        assert road.scheduler.binding_cycle.fence.waiting_count == 1
         road.change("first", admitted=True)
         await until(lambda: ("own", "n") in road.reports)
         road.foreign("p", devices=4)

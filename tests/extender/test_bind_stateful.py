@@ -162,10 +162,10 @@ class Chaos(Road):
         """Let a node vanish or come back."""
         known = self.dice.choice(NODES)
         if self.there.pop(known.name, None) is not None:
-            self.nodes.deleted(known)
+            self.nodes.on_deleted(known)
         else:
             self.there[known.name] = known
-            self.nodes.added(known)
+            self.nodes.on_added(known)
 
     async def settle(self) -> None:
         """Let everything come to its end."""
@@ -173,7 +173,7 @@ class Chaos(Road):
         for known in NODES:
             if known.name not in self.there:
                 self.there[known.name] = known
-                self.nodes.added(known)
+                self.nodes.on_added(known)
         for nominated in [*self.stored.values()]:
             if nominated.nominated_node_name:
                 self.write(attrs.evolve(nominated, nominated_node_name=""))
@@ -186,7 +186,7 @@ class Chaos(Road):
             self.scheduler.wake_up.ring()
             await self.pass_time(11.0)
             busy = any(self.queue.count(place) for place in (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT))
-            if not (busy or self.unseen or self.verb.under_way or self.scheduler.binding_cycle.fence.waiting):
+            if not (busy or self.unseen or self.verb.under_way or self.scheduler.binding_cycle.fence.waiting_count):
                 return
         raise AssertionError("it never comes to rest")
 

@@ -104,31 +104,31 @@ class Follower:
     wrong: list[str] = attrs.field(factory=list)
     changed: anyio.Event = attrs.field(factory=anyio.Event)
 
-    def added(self, new: Pod) -> None:
+    def on_added(self, new: Pod) -> None:
         """Keep a new pod."""
         self.told["added", new.name] += 1
         if new.name in self.known:
             self.wrong.append(f"{new.name} was added twice")
         self._keep(new)
 
-    def updated(self, old: Pod, new: Pod) -> None:
+    def on_updated(self, old: Pod, new: Pod) -> None:
         """Keep the new state, which is another one."""
         if self.known.get(old.name) != old.labels.get(LABEL, ""):
             self.wrong.append(f"{old.name} was updated from a state that was not known")
         self._keep(new)
 
-    def deleted(self, old: Pod) -> None:
+    def on_deleted(self, old: Pod) -> None:
         """Forget a pod."""
         self.told["deleted", old.name] += 1
         if self.known.pop(old.name, None) is None:
             self.wrong.append(f"{old.name} was deleted and not known")
         self.changed.set()
 
-    def malformed(self, malformed: Malformed) -> None:
+    def on_malformed(self, malformed: Malformed) -> None:
         """Refuse: all pods can be read."""
         self.wrong.append(f"malformed: {malformed.reason}")
 
-    def no_longer_malformed(self, malformed: Malformed) -> None:
+    def on_malformed_gone(self, malformed: Malformed) -> None:
         """Refuse as well."""
         self.wrong.append(f"no longer malformed: {malformed.reason}")
 

@@ -62,7 +62,7 @@ class Road(World):
         fence = self.scheduler.binding_cycle.fence
         watches = watches_of(self.cluster, self.queue, fence, self.kept, clock=lambda: self.now)
         handler, self.nodes = watches.of(PODS), watches.of(NODES)
-        self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same, failed=lambda: None)
+        self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same, on_failure=lambda: None)
         self.verb = Bind(
             cluster=self.cluster,
             profile=extender_profile(),
@@ -175,4 +175,4 @@ def assert_nothing_is_held(road: Road) -> None:
     """No pod is assumed, no core is held, and no call is remembered."""
     assert (road.cluster.pod_count, road.cluster.assumed_count, road.held()) == (0, 0, 0)
     assert road.verb.under_way == 0
-    assert road.scheduler.binding_cycle.fence.waiting == 0
+    assert road.scheduler.binding_cycle.fence.waiting_count == 0

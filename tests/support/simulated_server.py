@@ -82,7 +82,7 @@ class World:
         same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": PODS.same, "node": NODES.same}
         self.sights = {
             kind: ObjectStore(
-                handler=handler, kind=kind, same=same.get(kind, lambda old, new: old == new), failed=lambda: None
+                handler=handler, kind=kind, same=same.get(kind, lambda old, new: old == new), on_failure=lambda: None
             )
             for kind, handler in handlers.items()
         }

@@ -284,7 +284,7 @@ class Informer(Generic[T]):
             handler=handler,
             kind=self.resource.kind,
             same=self.resource.same,
-            failed=partial(self.on_unhandled, self.resource.name),
+            on_failure=partial(self.on_unhandled, self.resource.name),
         )
 
     def __len__(self) -> int:
@@ -413,7 +413,7 @@ class Informer(Generic[T]):
             self._store.put(decoded)
             if number % BATCH == 0:
                 await checkpoint()
-        for key in self._store.missing({decoded.key for page in listed for decoded in page}):
+        for key in self._store.keys_except({decoded.key for page in listed for decoded in page}):
             self._store.remove(key)
 
     async def _watch(self) -> None:

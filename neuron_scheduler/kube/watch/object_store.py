@@ -32,23 +32,23 @@ class Handler(Protocol[T_contra]):
     """
     Handles what happens to objects; called synchronously and in order.
 
-    `malformed` may come again for a key, with other contents; exactly one `no_longer_malformed` with the last of them
-    follows when the object can be read again (after its `added` or `updated`) or is gone.
+    `on_malformed` may come again for a key, with other contents; exactly one `on_malformed_gone` with the last of them
+    follows when the object can be read again (after its `on_added` or `on_updated`) or is gone.
     """
 
-    def added(self, new: T_contra, /) -> None:
+    def on_added(self, new: T_contra, /) -> None:
         """Add a new object."""
 
-    def updated(self, old: T_contra, new: T_contra, /) -> None:
+    def on_updated(self, old: T_contra, new: T_contra, /) -> None:
         """Replace an object by its new state, in which a part that we read has changed."""
 
-    def deleted(self, old: T_contra, /) -> None:
+    def on_deleted(self, old: T_contra, /) -> None:
         """Remove an object; this is its last known state."""
 
-    def malformed(self, malformed: Malformed, /) -> None:
+    def on_malformed(self, malformed: Malformed, /) -> None:
         """Add an object that cannot be read; its last known state, if there is one, stays."""
 
-    def no_longer_malformed(self, malformed: Malformed, /) -> None:
+    def on_malformed_gone(self, malformed: Malformed, /) -> None:
         """Remove a malformed object."""
 
 
@@ -63,13 +63,13 @@ class ObjectStore(Generic[T]):
     Attributes:
         kind: of the objects, such as `Pod`, for reports.
         same: whether two states differ in nothing that the handler has to know.
-        failed: called whenever the handler has raised.
+        on_failure: called whenever the handler has raised.
     """
 
     handler: Handler[T]
     kind: str
     same: Callable[[T, T], bool]
-    failed: Callable[[], None]
+    on_failure: Callable[[], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
     _objects: dict[str, T] = attrs.field(factory=dict, init=False)
     _malformed: dict[str, Malformed] = attrs.field(factory=dict, init=False)
@@ -111,7 +111,7 @@ class ObjectStore(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as above
             self._log(key, error)
 
-    def missing(self, seen: set[str]) -> Iterable[str]:
+    def keys_except(self, seen: set[str]) -> Iterable[str]:
         """Return the keys that are here and not among those seen."""
         return [key for key in (self._objects | self._malformed) if key not in seen]
 
@@ -122,11 +122,11 @@ class ObjectStore(Generic[T]):
             old = None
         if old is None:
             self._objects[key] = value
-            self.handler.added(value)
+            self.handler.on_added(value)
         elif old != value:
             self._objects[key] = value
             if not self.same(old, value):
-                self.handler.updated(old, value)
+                self.handler.on_updated(old, value)
         self._forget_malformed(key)
 
     def _put_malformed(self, malformed: Malformed) -> None:
@@ -138,14 +138,14 @@ class ObjectStore(Generic[T]):
 
     def _report(self, malformed: Malformed) -> None:
         self._malformed[malformed.key] = malformed
-        self.handler.malformed(malformed)
+        self.handler.on_malformed(malformed)
 
     def _forget_malformed(self, key: str) -> None:
         if self._malformed and (malformed := self._malformed.pop(key, None)) is not None:
-            self.handler.no_longer_malformed(malformed)
+            self.handler.on_malformed_gone(malformed)
 
     def _delete(self, key: str, old: T) -> None:
-        self.handler.deleted(old)
+        self.handler.on_deleted(old)
         del self._objects[key]
         self._doubtful.discard(key)
 
@@ -167,6 +167,6 @@ class ObjectStore(Generic[T]):
                 self._log(key, again)
 
     def _log(self, key: str, error: Exception) -> None:
-        self.failed()
+        self.on_failure()
         if self._warned(key, type(error).__name__):
             log.error("Skipping object that could not be handled", key=key, exc=error, traceback=True)

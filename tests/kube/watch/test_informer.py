@@ -58,24 +58,24 @@ class Log:
     lines: list[str] = attrs.field(factory=list)
     informer: Informer[Pod] | None = None
 
-    def added(self, new: Pod | Node) -> None:
+    def on_added(self, new: Pod | Node) -> None:
         """Record it."""
         self.lines.append(f"+{new.name}")
 
-    def updated(self, old: Pod | Node, new: Pod | Node) -> None:
+    def on_updated(self, old: Pod | Node, new: Pod | Node) -> None:
         """Record it."""
         assert old.uid == new.uid
         self.lines.append(f"~{new.name}")
 
-    def deleted(self, old: Pod | Node) -> None:
+    def on_deleted(self, old: Pod | Node) -> None:
         """Record it, with the version in which it has happened."""
         self.lines.append(f"-{old.name}" + (f" at {self.informer.version}" if self.informer else ""))
 
-    def malformed(self, malformed: Malformed) -> None:
+    def on_malformed(self, malformed: Malformed) -> None:
         """Record it."""
         self.lines.append(f"?{malformed.key}")
 
-    def no_longer_malformed(self, malformed: Malformed) -> None:
+    def on_malformed_gone(self, malformed: Malformed) -> None:
         """Record it."""
         self.lines.append(f"!{malformed.key}")
 

@@ -32,11 +32,11 @@ from neuron_scheduler.kube.watch.informer import Informer
 
 class Counting:
     kept = {}
-    def added(self, new): self.kept[new.key] = new
-    def updated(self, old, new): self.kept[new.key] = new
-    def deleted(self, old): del self.kept[old.key]
-    def malformed(self, malformed): raise AssertionError(malformed)
-    def no_longer_malformed(self, malformed): pass
+    def on_added(self, new): self.kept[new.key] = new
+    def on_updated(self, old, new): self.kept[new.key] = new
+    def on_deleted(self, old): del self.kept[old.key]
+    def on_malformed(self, malformed): raise AssertionError(malformed)
+    def on_malformed_gone(self, malformed): pass
 
 async def main():
     async with Client(connection=Connection(sys.argv[1], "test", NOBODY)) as client:

@@ -23,29 +23,29 @@ class Log:
     pods: dict[str, Pod] = attrs.field(factory=dict)
     bad: dict[str, Malformed] = attrs.field(factory=dict)
 
-    def added(self, new: Pod) -> None:
+    def on_added(self, new: Pod) -> None:
         """Add a pod."""
         assert new.key not in self.pods
         self.pods[new.key] = new
         self.calls.append(f"added {new.uid}")
 
-    def updated(self, old: Pod, new: Pod) -> None:
+    def on_updated(self, old: Pod, new: Pod) -> None:
         """Replace a pod."""
         assert self.pods[new.key] == old
         self.pods[new.key] = new
         self.calls.append(f"updated {new.uid}")
 
-    def deleted(self, old: Pod) -> None:
+    def on_deleted(self, old: Pod) -> None:
         """Remove a pod."""
         assert self.pods.pop(old.key) == old
         self.calls.append(f"deleted {old.uid}")
 
-    def malformed(self, malformed: Malformed) -> None:
+    def on_malformed(self, malformed: Malformed) -> None:
         """Add a malformed object."""
         self.bad[malformed.key] = malformed
         self.calls.append(f"malformed {malformed.uid}")
 
-    def no_longer_malformed(self, malformed: Malformed) -> None:
+    def on_malformed_gone(self, malformed: Malformed) -> None:
         """Remove it."""
         assert self.bad.pop(malformed.key) == malformed
         self.calls.append(f"no longer malformed {malformed.uid}")
@@ -64,7 +64,9 @@ def broken(uid: str = "u1", *, name: str = "a", reason: str = "r", node: str = "
 
 def store_of(handler: Any, **options: Any) -> ObjectStore[Pod]:
     """Return a store of pods."""
-    return ObjectStore(**({"handler": handler, "kind": PODS.kind, "same": PODS.same, "failed": lambda: None} | options))
+    return ObjectStore(
+        **({"handler": handler, "kind": PODS.kind, "same": PODS.same, "on_failure": lambda: None} | options)
+    )
 
 
 ENDED: Decoded[Pod] = Decoded("d/a", "u1", "2", None)
@@ -145,24 +147,24 @@ class Failing:
         if step == "after":
             raise KeyError(step)
 
-    def added(self, new: Pod) -> None:
+    def on_added(self, new: Pod) -> None:
         """Add a pod."""
         self._do(lambda: self.pods.update({new.key: new}))
 
-    def updated(self, old: Pod, new: Pod) -> None:
+    def on_updated(self, old: Pod, new: Pod) -> None:
         """Replace a pod."""
         assert old.key == new.key
         self._do(lambda: self.pods.update({new.key: new}))
 
-    def deleted(self, old: Pod) -> None:
+    def on_deleted(self, old: Pod) -> None:
         """Remove a pod."""
         self._do(lambda: self.pods.pop(old.key, None))
 
-    def malformed(self, malformed: Malformed) -> None:
+    def on_malformed(self, malformed: Malformed) -> None:
         """Add a malformed object."""
         self._do(lambda: self.bad.update({malformed.key: malformed}))
 
-    def no_longer_malformed(self, malformed: Malformed) -> None:
+    def on_malformed_gone(self, malformed: Malformed) -> None:
         """Remove it."""
         self._do(lambda: self.bad.pop(malformed.key, None))
 
@@ -170,7 +172,7 @@ class Failing:
 def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
     """The handler may have stored it in part, so it is removed, and reported as malformed with its node."""
     handler, failures = Failing(["after"]), list[int]()
-    store = store_of(handler, failed=lambda: failures.append(1))
+    store = store_of(handler, on_failure=lambda: failures.append(1))
     store.put(seen(node_name="n1"))
 
     assert handler.pods == {}
@@ -220,7 +222,7 @@ def test_a_failing_handler_ends_nothing(states: list[Decoded[Pod] | str], plan: 
     now = [seen("u3", name="a", node_name="n1"), seen("u4", name="c")]
     for pod in now:
         store.put(pod)
-    for key in store.missing({pod.key for pod in now}):
+    for key in store.keys_except({pod.key for pod in now}):
         store.remove(key)
 
     assert handler.pods == {pod.key: pod.value for pod in now}

@@ -39,13 +39,13 @@ def test_members_wait_for_their_pod_group(object_first: bool) -> None:
     world = Fed()
     handler = watching(world)
     if object_first:
-        handler.added(needing(2))
+        handler.on_added(needing(2))
     world.see("a", group=NO_COUNT)
     assert held(world)
     world.see("b", group=NO_COUNT)
     assert held(world) is not object_first
     if not object_first:
-        handler.added(needing(2))
+        handler.on_added(needing(2))
     assert not held(world)
     assert len(world.trial(0.0)) == 2
 
@@ -54,17 +54,17 @@ def test_a_count_that_changes() -> None:
     """A larger one holds them, a smaller one lets a refused group be tried again, and without it they wait."""
     world = Fed()
     handler = watching(world)
-    handler.added(needing(2))
+    handler.on_added(needing(2))
     for name in "abc":
         world.see(name, group=NO_COUNT)
-    handler.updated(needing(2), needing(4))
+    handler.on_updated(needing(2), needing(4))
     assert held(world)
-    handler.updated(needing(4), needing(3))
+    handler.on_updated(needing(4), needing(3))
     world.refuse(0.0)
     assert world.queue.pop(BACKOFF) is None
-    handler.updated(needing(3), needing(2))
+    handler.on_updated(needing(3), needing(2))
     world.refuse(BACKOFF)
-    handler.deleted(needing(2))
+    handler.on_deleted(needing(2))
     assert held(world)
 
 
@@ -76,7 +76,7 @@ def test_a_count_on_the_pods_needs_no_pod_group() -> None:
     world.see("a", **two)
     world.see("b", **two)
     assert not held(world)
-    handler.added(needing(3))
+    handler.on_added(needing(3))
     assert held(world)
-    handler.updated(needing(3), needing(1))
+    handler.on_updated(needing(3), needing(1))
     assert not held(world)

@@ -27,14 +27,14 @@ from tests.support.handlers import World
 def world() -> World:
     """Return a world where one pod waits for a label, another for devices, a third for cpu."""
     world = World()
-    world.nodes.added(node("a", "trn1.32xlarge", cpu=4000))
+    world.nodes.on_added(node("a", "trn1.32xlarge", cpu=4000))
     for index in range(4):
-        world.pods.added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
-    world.pods.added(pod("c", cpu=3000, on="a"))
-    world.pods.added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
-    world.pods.added(pod("devices", scheduler_name="two", devices=8))
-    world.pods.added(pod("cpu", scheduler_name="one", cpu=2000))
-    world.pods.added(pod("theirs", scheduler_name="three", cpu=2000))
+        world.pods.on_added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
+    world.pods.on_added(pod("c", cpu=3000, on="a"))
+    world.pods.on_added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
+    world.pods.on_added(pod("devices", scheduler_name="two", devices=8))
+    world.pods.on_added(pod("cpu", scheduler_name="one", cpu=2000))
+    world.pods.on_added(pod("theirs", scheduler_name="three", cpu=2000))
     assert world.settle() == ["label", "devices", "cpu"]
     return world
 
@@ -52,15 +52,15 @@ def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
     def happens(prefix: str) -> list[str]:
         woken.clear()
         world.queue.on_change = lambda: woken.append(prefix)
-        world.nodes.added(node(f"n{prefix}", cpu=1000))
+        world.nodes.on_added(node(f"n{prefix}", cpu=1000))
         there = pod(f"p{prefix}", on=f"n{prefix}", cpu=1000)
-        world.pods.added(there)
-        world.pods.updated(there, attrs.evolve(there, labels={"a": "b"}))
-        world.pods.deleted(there)
+        world.pods.on_added(there)
+        world.pods.on_updated(there, attrs.evolve(there, labels={"a": "b"}))
+        world.pods.on_deleted(there)
         return woken
 
     assert happens("first") == []
-    world.pods.added(pod("big", scheduler_name="one", cpu=9000))
+    world.pods.on_added(pod("big", scheduler_name="one", cpu=9000))
     assert woken == ["first"]
     assert world.settle() == ["big"]
     assert happens("second")
@@ -68,12 +68,12 @@ def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
 
 def test_a_nomination_wakes_others_once_its_pod_is_elsewhere(world: World) -> None:
     """Whichever scheduler bound it, its nominated space is free for pods of its priority or lower."""
-    world.nodes.added(node("b", cpu=4000, created=1))
+    world.nodes.on_added(node("b", cpu=4000, created=1))
     nominated = pod("nominated", scheduler_name="one", cpu=4000, priority=5)
     world.cluster.nominate("b", Nomination(nominated))
-    world.pods.added(pod("lower", scheduler_name="one", cpu=4000))
+    world.pods.on_added(pod("lower", scheduler_name="one", cpu=4000))
     assert "lower" in world.settle()
-    world.pods.added(attrs.evolve(nominated, node_name="elsewhere"))
+    world.pods.on_added(attrs.evolve(nominated, node_name="elsewhere"))
     assert "lower: placed" in world.settle()
 
 
@@ -81,14 +81,14 @@ def test_a_nomination_wakes_others_once_its_pod_is_elsewhere(world: World) -> No
 def test_a_nomination_ends_with_a_binding_that_cannot_be_read(world: World, bound_to: str) -> None:
     """Others are tried for the nominated space, and the pod counts once: on its node."""
     for name in ("b", "c"):
-        world.nodes.added(node(name, cpu=4000, created=1))
+        world.nodes.on_added(node(name, cpu=4000, created=1))
     world.cluster.put_pod(pod("there", on="c", cpu=4000))
     nominated = pod("nominated", scheduler_name="one", cpu=4000, priority=5)
-    world.pods.added(nominated)
+    world.pods.on_added(nominated)
     world.cluster.nominate("b", Nomination(nominated))
-    world.pods.added(pod("lower", scheduler_name="one", cpu=3000))
+    world.pods.on_added(pod("lower", scheduler_name="one", cpu=3000))
     assert "lower" in world.settle()
-    world.pods.malformed(Malformed("Pod", nominated.key, "bad", uid=nominated.uid, node_name=bound_to))
+    world.pods.on_malformed(Malformed("Pod", nominated.key, "bad", uid=nominated.uid, node_name=bound_to))
     assert world.cluster.nomination(nominated.uid) is None
     assert world.cluster.node_of(nominated.uid) == bound_to
     assert "lower: placed" in world.settle()
@@ -97,32 +97,32 @@ def test_a_nomination_ends_with_a_binding_that_cannot_be_read(world: World, boun
 def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:
     """Too little free space wakes no pod; enough devices in pieces do so once; then only a block does."""
     idle = pod("idle", on="a", cpu=500)
-    world.pods.added(idle)
-    world.pods.deleted(idle)
+    world.pods.on_added(idle)
+    world.pods.on_deleted(idle)
     assert world.settle() == []
-    world.pods.deleted(pod("d1", devices=4, on="a"))
+    world.pods.on_deleted(pod("d1", devices=4, on="a"))
     assert world.settle() == []
-    world.pods.deleted(pod("d2", devices=4, on="a"))
+    world.pods.on_deleted(pod("d2", devices=4, on="a"))
     assert world.settle() == ["devices"]
-    world.pods.added(idle)
-    world.pods.deleted(idle)
+    world.pods.on_added(idle)
+    world.pods.on_deleted(idle)
     assert world.settle() == []
-    world.pods.deleted(pod("d3", devices=4, on="a"))
+    world.pods.on_deleted(pod("d3", devices=4, on="a"))
     assert world.settle() == ["devices: placed"]
-    world.pods.deleted(pod("c", cpu=3000, on="a"))
+    world.pods.on_deleted(pod("c", cpu=3000, on="a"))
     assert world.settle() == ["cpu: placed"]
 
 
 def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: World) -> None:
     """A finalizer may keep the pod for ever; its space is kept until the outcome of its Binding is known."""
-    world.nodes.added(node("n1", devices=4))
+    world.nodes.on_added(node("n1", devices=4))
     waiting = pod("p", devices=1, scheduler_name="one", priority=1)
-    world.pods.added(waiting)
+    world.pods.on_added(waiting)
     queued = world.queue.pop(world.now)
     assert queued is not None
     assert queued.pod is waiting
     world.cluster.assume(attrs.evolve(waiting, node_name="n1"), CoreMask(0b11))
-    world.pods.updated(waiting, attrs.evolve(waiting, terminating=True))
+    world.pods.on_updated(waiting, attrs.evolve(waiting, terminating=True))
     assert world.cluster.is_assumed(waiting.uid)
     world.queue.failed(queued, world.now)  # the server has refused
     assert waiting.uid not in world.queue
@@ -148,9 +148,9 @@ def test_a_heartbeat_wakes_nobody(world: World) -> None:
         return decoded.value
 
     first, second = reported("2026-11-21T08:00:00Z"), reported("2026-11-21T08:05:00Z", "web:1")
-    world.nodes.added(attrs.evolve(first, unschedulable=True))
+    world.nodes.on_added(attrs.evolve(first, unschedulable=True))
     world.settle()
-    world.nodes.updated(attrs.evolve(first, unschedulable=True), attrs.evolve(second, unschedulable=True))
+    world.nodes.on_updated(attrs.evolve(first, unschedulable=True), attrs.evolve(second, unschedulable=True))
     assert world.settle() == []
 
 
@@ -159,7 +159,7 @@ def test_a_label_wakes_the_pod_that_waits_for_it(world: World) -> None:
     before = node("a", "trn1.32xlarge", cpu=4000, labels={})
     for labels, want in (({"a": "b"}, []), ({"team": "blue"}, ["label"]), ({"team": "blue", "c": "d"}, [])):
         after = attrs.evolve(before, labels={**node("a", "trn1.32xlarge").labels, **labels}, unschedulable=True)
-        world.nodes.updated(before, after)
+        world.nodes.on_updated(before, after)
         tried = world.settle()
         assert [name for name in tried if name != "cpu"] == want
         before = after
@@ -168,23 +168,23 @@ def test_a_label_wakes_the_pod_that_waits_for_it(world: World) -> None:
 def test_a_node_that_can_be_read_again_wakes_pods_by_what_has_changed(world: World) -> None:
     """The change is computed from the last good state, by which pods were refused."""
     good = node("a", "trn1.32xlarge", cpu=4000, taints=(Taint("dedicated", Effect.NO_SCHEDULE),))
-    world.nodes.updated(node("a", "trn1.32xlarge", cpu=4000), good)
-    world.pods.added(pod("tainted", scheduler_name="one"))
+    world.nodes.on_updated(node("a", "trn1.32xlarge", cpu=4000), good)
+    world.pods.on_added(pod("tainted", scheduler_name="one"))
     assert world.settle() == ["tainted"]
     broken = Node(uid=good.uid, name="a", refusal="cannot be read")
-    world.nodes.updated(good, broken)
+    world.nodes.on_updated(good, broken)
     assert world.settle() == []
-    world.nodes.updated(broken, attrs.evolve(good, taints=()))
+    world.nodes.on_updated(broken, attrs.evolve(good, taints=()))
     assert "tainted: placed" in world.settle()
 
 
 def test_a_deleted_node_wakes_pods_with_anti_affinity_to_its_pods(world: World) -> None:
     """Its pods do not count any more, even before they are deleted themselves."""
-    world.nodes.added(node("b", labels={ZONE_LABEL: "x"}, created=1))
-    world.nodes.added(node("c", labels={ZONE_LABEL: "x"}, created=2))
+    world.nodes.on_added(node("b", labels={ZONE_LABEL: "x"}, created=1))
+    world.nodes.on_added(node("c", labels={ZONE_LABEL: "x"}, created=2))
     apart = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
-    world.pods.added(pod("there", on="b"))
-    world.pods.added(pod("apart", scheduler_name="one", anti_affinity=(apart,), required_terms=in_zone("x")))
+    world.pods.on_added(pod("there", on="b"))
+    world.pods.on_added(pod("apart", scheduler_name="one", anti_affinity=(apart,), required_terms=in_zone("x")))
     assert "apart: placed" not in world.settle()
-    world.nodes.deleted(node("b"))
+    world.nodes.on_deleted(node("b"))
     assert world.settle() == ["apart: placed"]
