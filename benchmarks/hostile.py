@@ -32,7 +32,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.preemption.search import search
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from tests.support.queueing import new_queue
 
 
 def largest(shape: Shape, size: int) -> int:
@@ -119,7 +119,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
 
 def _wake(cluster: Cluster, hostile: Pod, plugins: frozenset[str]) -> None:
     """Queue a refused pod, evaluate its hints for a node and for a pod, and pop it."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(hostile, 0.0)
     queued = queue.pop(0.0)
     if queued is None:  # gated

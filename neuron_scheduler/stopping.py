@@ -26,7 +26,7 @@ class StopRequests:
 
     def __init__(self) -> None:
         self._received: deque[signal.Signals] = deque()
-        self._notify: Callable[[], object] = _exit
+        self._notify: Callable[[], object] | None = _exit
 
     def install(self) -> None:
         """Handle the signals from now on; call it in the main thread only."""
@@ -41,7 +41,8 @@ class StopRequests:
     def receive(self, number: int, _frame: FrameType | None = None) -> None:
         """Accept a signal; called by Python between any two steps of the main thread."""
         self._received.append(signal.Signals(number))
-        self._notify()
+        if self._notify is not None:
+            self._notify()
 
     @contextmanager
     def listening(self) -> Iterator[AsyncIterator[signal.Signals]]:
@@ -53,7 +54,7 @@ class StopRequests:
         try:
             yield self._arriving(arrived)
         finally:
-            self._notify = _ignore
+            self._notify = None  # the process is about to end
 
     async def _arriving(self, arrived: "asyncio.Event") -> AsyncIterator[signal.Signals]:
         while True:
@@ -65,10 +66,6 @@ class StopRequests:
 
 def _exit() -> None:
     os._exit(0)
-
-
-def _ignore() -> None:
-    """Do nothing: the process is about to end."""
 
 
 REQUESTS: Final = StopRequests()

@@ -25,6 +25,7 @@ from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run
+from tests.support.queueing import new_queue
 
 WARM_UP = 0.25
 """The share of the time that is not looked at: what the run begins with was put together without any churn."""
@@ -59,7 +60,7 @@ class Simulation:
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = SchedulingQueue(row=self.cluster.node, groups=GroupWaits(self.cluster.groups))
+        self.queue = new_queue(row=self.cluster.node, groups=GroupWaits(self.cluster.groups))
         self._by_uid = {arrival.pod.uid: arrival for arrival in self.workload.arrivals}
         for node in self.workload.nodes:
             self.cluster.put_node(node)

@@ -23,6 +23,8 @@ from neuron_scheduler.kube.writes.binder import Binder, Bound
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 CONCURRENCY = 48
 POLICY_LEARNS = 0.5  # seconds until the admission policy has the Lease; nothing is measured before
@@ -53,7 +55,9 @@ async def main(kubeconfig: str, port: int) -> None:
         leader = LeaderElector(leases=LeaseClient(client=client), lease_duration=15, renew_deadline=10, retry_period=2)
         await leader.acquire()
         await anyio.sleep(POLICY_LEARNS)
-        binder = Binder(client=client, may_send=lambda: True, timeout=4.0)
+        binder = Binder(
+            client=client, may_send=lambda: True, timeout=4.0, errors=UnexpectedErrors(Metrics().unexpected)
+        )
 
         async def bind_each() -> None:
             for pod, node in work:

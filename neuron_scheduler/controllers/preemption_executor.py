@@ -125,7 +125,7 @@ class PreemptionExecutor:
     pod_list: PodList
     fence: AllocateFence
     clock: Callable[[], float]
-    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    errors: UnexpectedErrors
     _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _victims: DelayingQueue[_Victim] = attrs.field(init=False)
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)

@@ -92,7 +92,7 @@ class Rejections:
     scheduler_names: Container[str]
     clock: Callable[[], float]
     may_ask: Callable[[], bool]
-    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    errors: UnexpectedErrors
     _until: dict[str, float] = attrs.field(factory=dict, init=False)  # by the name of the node that is set aside
     _departed: asyncio.Queue[tuple[PodInfo, str]] = attrs.field(  # with the version at which each left the watch
         factory=lambda: asyncio.Queue(READS_AT_ONCE), init=False

@@ -158,7 +158,7 @@ class Bind:
     own_names: Container[str]
     clock: Callable[[], float]
     counted: Callable[[str], None]
-    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    errors: UnexpectedErrors
     longest_call: float = LONGEST_CALL
     longest_unseen: float = LONGEST_UNSEEN
     _calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)  # those without an outcome, by the pod's uid

@@ -106,7 +106,7 @@ class Verbs:
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     forward: Forward | None = None
-    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    errors: UnexpectedErrors
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
     _one_at_a_time: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)  # so that heartbeats come in between
     _one_preemption: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)  # many take no more turns than one

@@ -248,7 +248,7 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
-    def ask(self, state: Callable[[], State], prepared: Callable[[], Iterable[None]] = tuple) -> None:
+    def ask(self, state: Callable[[], State], prepared: Callable[[], Iterable[None]]) -> None:
         """
         Ask this function for the state at every scrape.
 

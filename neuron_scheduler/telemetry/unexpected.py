@@ -16,10 +16,6 @@ MOST_SHOWN: Final = 300  # characters of an exception's text, which may quote an
 log = logs.logger(__name__)
 
 
-def _ignore(_task: str) -> None:
-    """Do nothing."""
-
-
 @attrs.define(eq=False)
 class UnexpectedErrors:
     """
@@ -29,7 +25,7 @@ class UnexpectedErrors:
         on_report: called with the task for each of them (`neuron_scheduler_unexpected_errors_total`).
     """
 
-    on_report: Callable[[str], None] = _ignore
+    on_report: Callable[[str], None]
     _first: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def report(self, error: Exception, *, task: str, pod: str) -> str:

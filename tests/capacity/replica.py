@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from tests.support.queueing import new_queue
 
 SEEN: Final = PodCondition("False", "Unschedulable")
 PROFILE: Final = default_profile("my-scheduler")
@@ -46,7 +47,7 @@ class Scheduler:
     asks: bool = True
     leads: bool = True
     cluster: Cluster = attrs.field(factory=Cluster)
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    queue: SchedulingQueue = attrs.field(factory=new_queue)
     told: list[tuple[str, str, str]] = attrs.field(factory=list)
     ended: list[str] = attrs.field(factory=list)
     sent: list[Commitment] = attrs.field(factory=list)

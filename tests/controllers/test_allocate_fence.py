@@ -21,12 +21,12 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.queue.places import Place
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
 from tests.support.builders import node, pod
 from tests.support.device_plugin import NodeAgent
 from tests.support.loops import watches_of
 from tests.support.patience import PATIENCE
+from tests.support.queueing import new_queue
 
 SECOND = 1_000_000_000
 TURNS = 60  # of the event loop, more than anything here takes
@@ -373,7 +373,7 @@ async def test_no_device_is_used_by_two_pods(fenced: bool) -> None:
 
 async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> NodeAgent:
     """Add pods, let them start in any order and end; return what the plugin did."""
-    async with at_work(fenced=fenced, queue=SchedulingQueue(initial_backoff=0.001, max_backoff=0.001)) as site:
+    async with at_work(fenced=fenced, queue=new_queue(initial_backoff=0.001, max_backoff=0.001)) as site:
         site.cluster.remove_node("n")
         site.cluster.put_node(node("n", "inf2.48xlarge", pods=1000))
         agent, seen, came = NodeAgent(12), 0, 0

@@ -27,6 +27,7 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
 from tests.support.loops import loop_of
 from tests.support.patience import PATIENCE
+from tests.support.queueing import new_queue
 from tests.support.storage import claim, stored
 
 IN_DOUBT = "in doubt"
@@ -64,7 +65,7 @@ class World:
     cluster: Cluster = attrs.field(
         factory=lambda: stored([node("n", "trn1.32xlarge", pods=1000)], claim(class_name="gp3"))
     )
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    queue: SchedulingQueue = attrs.field(factory=new_queue)
     pod_list: PodList = attrs.field(factory=PodList)
     scheduler: SchedulingLoop = attrs.field(init=False)
 

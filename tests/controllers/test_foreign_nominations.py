@@ -26,10 +26,12 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_po
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.loops import Watches, watches_of
 from tests.support.patience import PATIENCE
+from tests.support.queueing import new_queue
 
 OURS = default_profile("my-scheduler")
 
@@ -45,7 +47,7 @@ class World:
             [pod(f"p{i}", on="n", devices=4, ids=range(4 * i, 4 * i + 4)) for i in range(4)],
         )
     )
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    queue: SchedulingQueue = attrs.field(factory=new_queue)
     kept: ForeignNominations = attrs.field(init=False)
     watches: Watches = attrs.field(init=False)
     handler: WatchHandler[Pod] = attrs.field(init=False)
@@ -55,9 +57,10 @@ class World:
     def __attrs_post_init__(self) -> None:
         world: Any = self
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "clock": lambda: self.now}
+        errors = UnexpectedErrors(Metrics().unexpected)
         self.kept = ForeignNominations(profile=extender_profile(), own_names={"my-scheduler"}, **shared)
         executor = PreemptionExecutor(
-            evictor=world, reporter=world, metrics=Metrics(), pod_list=PodList(), fence=world, **shared
+            evictor=world, reporter=world, metrics=Metrics(), pod_list=PodList(), fence=world, errors=errors, **shared
         )
         self.watches = watches = watches_of(self.cluster, self.queue, executor, self.kept, clock=lambda: self.now)
         self.handler, self.nodes = watches.of(PODS), watches.of(NODES)

@@ -20,10 +20,10 @@ from neuron_scheduler.scheduling.groups.plan import planned
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.controllers.test_binding_cycle import World, pending, running, until
 from tests.support.builders import node
 from tests.support.harness import cluster_of
+from tests.support.queueing import new_queue
 
 KEY = GroupKey(Dialect.COSCHEDULING, "default", "train")
 FOUR = PodGroup(KEY, least=4, expected=4)
@@ -87,7 +87,7 @@ class Jobs(World):
 def jobs_on(count: int, *names: str, group: PodGroup = FOUR, **fields: Any) -> Jobs:
     """Return a world of so many machines, with members that wait."""
     cluster = cluster_of([node(f"n{number}", "trn1.32xlarge") for number in range(count)])
-    queue = SchedulingQueue(groups=GroupWaits(cluster.groups), row=cluster.node)
+    queue = new_queue(groups=GroupWaits(cluster.groups), row=cluster.node)
     world = Jobs(cluster=cluster, queue=queue, **fields)
     for name in names:
         world.see(name, group=group)

@@ -19,6 +19,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
 from tests.support.patience import PATIENCE
 from tests.telemetry.test_metrics import samples
@@ -51,6 +52,7 @@ class World:
             scheduler_names={"my-scheduler"},
             clock=lambda: self.now,
             may_ask=lambda: self.leads,
+            errors=UnexpectedErrors(self.metrics.unexpected),
         )
 
     async def read(self, pod: Pod, version: str) -> Failure | None:

@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.control_plane.objects import pod_manifest
 from tests.support.builders import node, pod
+from tests.support.queueing import new_queue
 from tests.support.wired_scheduler import WiredScheduler
 
 PROFILE = default_profile("my-scheduler")
@@ -76,7 +77,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, compared: list[int]) -> None:
     """No step compares more than a few dozen pods; the decision is as it would be, and compares hardly anything."""
-    queue, longest = SchedulingQueue(), 0
+    queue, longest = new_queue(), 0
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
@@ -102,7 +103,7 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
 
 async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
     """Changes during the preparation are applied too."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
@@ -119,7 +120,7 @@ async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
 
 async def test_a_pod_that_is_ready_wakes_the_loop(cluster: Cluster) -> None:
     """The loop is woken when it can take the pod, for nothing else changes the queue."""
-    queue, taken = SchedulingQueue(), list[QueuedPod | None]()
+    queue, taken = new_queue(), list[QueuedPod | None]()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
@@ -131,7 +132,7 @@ async def test_a_pod_that_is_ready_wakes_the_loop(cluster: Cluster) -> None:
 
 async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
     """A pod that was deleted during its preparation is not returned."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
@@ -145,7 +146,7 @@ async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
 
 async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod for which changes come too fast is tried again after its backoff."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
@@ -164,7 +165,7 @@ async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
 
 async def test_an_error_is_the_pod_s_own(cluster: Cluster) -> None:
     """After an error the pod is tried again after its backoff, and the lane continues."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(attrs.evolve(hostile(), scheduler_name="nobody"), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
@@ -211,7 +212,7 @@ async def test_the_number_of_tasks_does_not_depend_on_that_of_pods() -> None:
 
 def test_others_do_not_come_here(cluster: Cluster) -> None:
     """A pod with usual terms, or one that is refused anyway, does not come here."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     few = attrs.evolve(hostile("few"), constraints=Constraints(anti_affinity=hostile().constraints.anti_affinity[:3]))
     for ordinary in (pod("a"), few, attrs.evolve(hostile("b"), refusal="no")):
         queue.add(ordinary, 0.0)

@@ -20,7 +20,7 @@ from neuron_scheduler.steps import run
 from tests.support import random_objects
 from tests.support.builders import node, pod, request
 from tests.support.harness import cluster_of
-from tests.support.queueing import FIT, popped
+from tests.support.queueing import FIT, new_queue, popped
 from tests.support.thoroughness import examples
 
 
@@ -37,7 +37,7 @@ def _refused(queue: SchedulingQueue, cause: Cause, now: float) -> None:
 
 def test_pods_are_counted_by_cause_and_size() -> None:
     """Pods without Neuron count by cause alone; the oldest wait of a size is that of the first pod that came."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(pod("a", devices=8), 10.0)
     queue.add(pod("b", devices=(4, 4)), 20.0)
     queue.add(pod("c", cores=12), 30.0)
@@ -85,7 +85,7 @@ def test_requests_have_few_labels() -> None:
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_the_oldest_wait_is_that_of_the_queue(seed: int) -> None:
     """On a random queue, the counts are those of a plain loop over its pods."""
-    dice, queue = random.Random(seed), SchedulingQueue()
+    dice, queue = random.Random(seed), new_queue()
     for number in range(dice.randint(0, 60)):
         name, gates = f"p{number}", ("g",) if dice.random() < 0.2 else ()
         asks = dice.choice((0, 1, 4, 8, 12))
@@ -107,7 +107,7 @@ def test_the_oldest_wait_is_that_of_the_queue(seed: int) -> None:
 
 def test_many_pods_are_counted_in_steps() -> None:
     """No step looks at more than a thousand pods."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for number in range(3500):
         queue.add(pod(f"p{number}", devices=1), 0.0)
     assert len([*waiting_pods(queue)]) == 3

@@ -107,7 +107,7 @@ def _longer(at: int, since: dict[str, int], wait: re.Match[str]) -> str:
 def counted(count: Callable[[Metrics], object] = lambda _: None, state: State | None = None) -> str:
     """Return what a leader answers that counts these events, or has this state."""
     metrics = Metrics()
-    metrics.ask(lambda: state or State(leader=True))
+    metrics.ask(lambda: state or State(leader=True), tuple)
     count(metrics)
     return metrics.exposition()[0].decode()
 

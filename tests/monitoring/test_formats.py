@@ -20,6 +20,7 @@ def busy() -> Metrics:
     metrics = Metrics(profiles=("p", 'q"'), api_host="[::1]:6443")
     metrics.ask(
         lambda: State(leader=True, unknown_holders_by_node={"(others)": 2, 'a"\\\n': 1}, log_lines_dropped=3),
+        tuple,
     )
     metrics.request_took("POST", 0.02)
     metrics.malformed("pods")

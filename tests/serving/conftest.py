@@ -19,6 +19,7 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
 from neuron_scheduler.serving.pages import Page
 from neuron_scheduler.serving.questions import question_pages
+from tests.support.queueing import new_queue
 from tests.support.reviews import FakeReviews
 from tests.support.web_requests import answer, body_of, request
 
@@ -40,7 +41,7 @@ class Desk:
     queued: bool = True
     budgets: tuple[DisruptionBudget, ...] = ()
     cluster: Cluster = attrs.field(factory=Cluster)
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    queue: SchedulingQueue = attrs.field(factory=new_queue)
     reviews: FakeReviews = attrs.field(factory=FakeReviews)
     missing: str | None = None
     leads: bool = True

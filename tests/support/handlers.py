@@ -19,6 +19,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_po
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.loops import Recorder, Watches, watches_of
+from tests.support.queueing import new_queue
 
 BACKOFF = 11.0  # seconds: longer than any backoff, short of the time after which all are tried again
 
@@ -35,7 +36,7 @@ class World:
 
     now: float = 0.0
     cluster: Cluster = attrs.field(factory=Cluster)
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    queue: SchedulingQueue = attrs.field(factory=new_queue)
     told: Recorder = attrs.field(factory=Recorder)
     pod_list: PodList = attrs.field(factory=PodList)
     watches: Watches = attrs.field(init=False)

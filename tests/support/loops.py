@@ -78,7 +78,8 @@ def loop_of(
     fenced: bool = True,
 ) -> SchedulingLoop:
     """Return a loop; `parts` stands in for the binder, the volumes and the reporter."""
-    metrics, errors, wake_up, warmup = Metrics(), errors or UnexpectedErrors(), WakeUp(), IndexWarmup()
+    metrics, wake_up, warmup = Metrics(), WakeUp(), IndexWarmup()
+    errors = errors or UnexpectedErrors(metrics.unexpected)
     queue.on_change = wake_up.ring
     shared: dict[str, Any] = {"cluster": cluster, "queue": queue, "clock": clock}
     cycle = BindingCycle(
@@ -124,4 +125,5 @@ def watches_of(
 ) -> Watches:
     """Return what watches are handed to."""
     first = QueueObserver(cluster=cluster, queue=queue, scheduler_names=frozenset(scheduler_names), clock=clock)
-    return Watches(cluster, Observers((first, *observers), pod_list or PodList(), UnexpectedErrors()))
+    errors = UnexpectedErrors(Metrics().unexpected)
+    return Watches(cluster, Observers((first, *observers), pod_list or PodList(), errors))

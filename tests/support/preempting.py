@@ -20,10 +20,11 @@ from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.errors import FencedError
 from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal
 from tests.support.patience import PATIENCE
-from tests.support.queueing import FIT, popped
+from tests.support.queueing import FIT, new_queue, popped
 
 PROFILE = default_profile("my-scheduler")
 BIG = pod("big", devices=16, priority=9)
@@ -48,7 +49,7 @@ class World:
     """A node with both halves in use, a pending pod, and a stand-in for the evictor."""
 
     cluster: Cluster
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    queue: SchedulingQueue = attrs.field(factory=new_queue)
     refusing: set[str] = attrs.field(factory=set)
     asked: list[str] = attrs.field(factory=list)
     waiting: set[str] = attrs.field(factory=set)
@@ -156,6 +157,7 @@ async def preempting(*pods: Pod, client: Requests | None = None) -> AsyncIterato
         pod_list=PodList(),
         fence=cast(Any, world),
         clock=lambda: world.now,
+        errors=UnexpectedErrors(world.metrics.unexpected),
     )
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:

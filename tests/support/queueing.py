@@ -1,6 +1,10 @@
 """Short forms for a queue in tests: fill it, pop from it, count its pods."""
 
+from typing import Any
+
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
@@ -10,9 +14,23 @@ AFFINITY = frozenset({"NodeAffinity"})
 GONE = ClusterEvent.ASSIGNED_POD_GONE
 
 
+def new_queue(**settings: Any) -> SchedulingQueue:
+    """Return an empty queue; without a cluster, nodes are taken as they were at the event."""
+    usual: dict[str, Any] = {
+        "initial_backoff": 1.0,
+        "max_backoff": 10.0,
+        "max_unschedulable": 300.0,
+        "entered": lambda _queue, _event: None,
+        "row": lambda _name: None,
+        "groups": GroupWaits(Groups()),
+        "on_change": lambda: None,
+    }
+    return SchedulingQueue(**usual | settings)
+
+
 def queue_of(*names: str, now: float = 0.0) -> SchedulingQueue:
     """Return a queue of plain pods."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for name in names:
         queue.add(pod(name), now)
     return queue

@@ -37,7 +37,9 @@ from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.loops import loop_of, watches_of
+from tests.support.queueing import new_queue
 
 BACKOFF = 11.0
 """Seconds: longer than any backoff."""
@@ -62,7 +64,7 @@ class World:
     uids: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.queue = SchedulingQueue(max_unschedulable=1e18, row=self.cluster.node)
+        self.queue = new_queue(max_unschedulable=1e18, row=self.cluster.node)
         fake: Any = self
         pod_list = PodList()
         self.scheduler = loop_of(
@@ -70,7 +72,7 @@ class World:
             pod_list=pod_list,
             executor=lambda fence: PreemptionExecutor(
                 cluster=self.cluster, queue=self.queue, evictor=fake, reporter=fake, metrics=Metrics(),
-                clock=self.clock, pod_list=pod_list, fence=fence,
+                clock=self.clock, pod_list=pod_list, fence=fence, errors=UnexpectedErrors(Metrics().unexpected),
             ),
         )  # fmt: skip
         watches = watches_of(

@@ -82,7 +82,8 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
             unknown_holders=7,
             neuron_pods_waiting={("capacity", "device", "16"): 18},
             log_lines_dropped=13,
-        )
+        ),
+        tuple,
     )
     assert {
         'leader_election_master_status{name="l"}': 1,

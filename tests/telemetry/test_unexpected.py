@@ -41,5 +41,5 @@ def test_once_for_a_pod_and_kind(stream: io.StringIO) -> None:
 
 def test_what_the_owner_is_told() -> None:
     """The message has the type and the text, cut because it may quote a whole object."""
-    message = UnexpectedErrors().report(raised("x" * 5000), task="scheduling", pod="d/p")
+    message = UnexpectedErrors(list[str]().append).report(raised("x" * 5000), task="scheduling", pod="d/p")
     assert message == f"unexpected error in scheduling: ValueError: {'x' * MOST_SHOWN}"

@@ -106,10 +106,6 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.method} {self.target.partition('?')[0]}"
 
 
-def _ignore(*_: object) -> None:
-    """Count nothing."""
-
-
 @attrs.define(eq=False, kw_only=True)
 class Client:
     """
@@ -127,8 +123,8 @@ class Client:
     """
 
     connection: Connection
-    on_request: Callable[[str, str], None] = _ignore
-    on_answer: Callable[[str, float], None] = _ignore
+    on_request: Callable[[str, str], None] | None = None
+    on_answer: Callable[[str, float], None] | None = None
     qps: float = 0.0
     burst: int = 1
     bind_concurrency: int = 0
@@ -260,11 +256,16 @@ class Client:
         except Exception as error:  # as `translated`, which takes longer
             raise unreachable(error, str(request)) from error
         finally:
-            self.on_request(code, request.method)
-            self.on_answer(request.method, time.monotonic() - started)
+            self._count(request, code, time.monotonic() - started)
         if not 200 <= answer.status < 300:
             raise api_error(answer.status, answer.headers, answer.body)
         return Response(answer.status, answer.body)
+
+    def _count(self, request: _Request, code: str, seconds: float) -> None:
+        if self.on_request is not None:
+            self.on_request(code, request.method)
+        if self.on_answer is not None and request.read_timeout is None:
+            self.on_answer(request.method, seconds)
 
     def _encoded(self, request: _Request, authorization: str | None) -> bytes:
         fields = _common_fields(
@@ -308,9 +309,7 @@ class Client:
                 )
             code = str(answer.status)
         finally:
-            self.on_request(code, request.method)
-            if request.read_timeout is None:
-                self.on_answer(request.method, time.monotonic() - started)
+            self._count(request, code, time.monotonic() - started)
         if 200 <= answer.status < 300:
             return answer
         async with answer:

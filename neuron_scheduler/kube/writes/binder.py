@@ -158,7 +158,7 @@ class Binder:
     lease: str = ""
     on_stale: Callable[[], None] | None = None
     clock: Callable[[], float] = anyio.current_time
-    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    errors: UnexpectedErrors
     random: Callable[[], float] = randomness.random
     first_pause: float = 0.2
     most_pause: float = 5.0

@@ -141,7 +141,7 @@ class ConditionWriter:
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = randomness.random
-    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    errors: UnexpectedErrors
     writers: int = WRITERS
     written: int = attrs.field(default=0, init=False)
     _entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)

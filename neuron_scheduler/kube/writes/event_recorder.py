@@ -94,7 +94,7 @@ class EventRecorder:
     hostname: str = attrs.field(factory=socket.gethostname)
     wall_clock: Callable[[], int] = time.time_ns
     clock: Callable[[], float] = time.monotonic
-    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    errors: UnexpectedErrors
     capacity: int = CAPACITY
     writers: int = WRITERS
     pause: float = PAUSE

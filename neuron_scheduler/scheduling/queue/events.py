@@ -175,10 +175,6 @@ RowOf = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
 
-def unknown_row(_name: str) -> None:
-    """Return None: without a cluster, nodes are taken as they were at the event."""
-
-
 @attrs.frozen(cache_hash=True)
 class Group:
     """

@@ -22,7 +22,6 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.cycle.signature import signature_of
@@ -34,7 +33,6 @@ from neuron_scheduler.scheduling.queue.events import (
     PendingEvents,
     RowOf,
     group_of,
-    unknown_row,
 )
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
@@ -45,14 +43,6 @@ BINDER = "DefaultBinder"
 _FLUSH_PERIOD = 30.0
 _FIRST: Final = (-1.0,)
 """What the order of arrival begins with for members of half-bound groups."""
-
-
-def _ignore_entry(_queue: str, _event: str) -> None:
-    """Do nothing."""
-
-
-def _ignore_change() -> None:
-    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -71,13 +61,13 @@ class SchedulingQueue:
         _looks: at members of groups that have changed, by group and whether it has `turned`; `pop` goes on with them.
     """
 
-    initial_backoff: float = 1.0
-    max_backoff: float = 10.0
-    max_unschedulable: float = 300.0
-    _entered: Callable[[str, str], None] = _ignore_entry
-    _row: RowOf = unknown_row
-    groups: GroupWaits = attrs.field(factory=lambda: GroupWaits(Groups()))
-    on_change: Callable[[], None] = _ignore_change
+    initial_backoff: float
+    max_backoff: float
+    max_unschedulable: float
+    _entered: Callable[[str, str], None]
+    _row: RowOf
+    groups: GroupWaits
+    on_change: Callable[[], None]
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)

@@ -31,12 +31,14 @@ from neuron_scheduler.kube.writes.binder import (
     too_many,
 )
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 MANIFEST = Path(__file__).parents[3] / "manifests" / "base" / "admission_bindings.yaml"
 REFUSAL = "this scheduler does not hold the Lease kube-system/my-scheduler"
+ERRORS = UnexpectedErrors(Metrics().unexpected)
 POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
 SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}
 CREATED = answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
@@ -78,6 +80,7 @@ async def bound(
             may_send=may_send,
             random=lambda: 0.0,
             timeout=4.0,
+            errors=ERRORS,
             first_pause=0.001,
             most_pause=0.002,
         )
@@ -177,7 +180,7 @@ async def test_fenced_with_an_unknown_outcome() -> None:
     """What was sent stays in doubt, so the Lease must not be released."""
     answers = iter([True, True, False])
     async with scripted(reset) as (_, client):
-        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0)
+        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0, errors=ERRORS)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
         assert isinstance(await binder.again(tried.binding), InDoubt)
@@ -189,7 +192,7 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
     """A refused connection has committed nothing."""
     async with Client(connection=Connection(f"http://127.0.0.1:{free_tcp_port}", "a test")) as client:
         answers = iter([True, False])
-        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0)
+        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0, errors=ERRORS)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
         assert binder.resolved
@@ -200,7 +203,7 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
 async def test_cancelled_on_the_way(script: list[Answer]) -> None:
     """A stop leaves an unknown outcome, which is counted: a write that conflicts with ours may still succeed."""
     async with scripted(*script) as (server, client), anyio.create_task_group() as tasks:
-        binder = Binder(client=client, may_send=lambda: True, timeout=4.0)
+        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, errors=ERRORS)
         tasks.start_soon(binder.bind, POD, "n1", SENT)
         with anyio.fail_after(PATIENCE):
             while len(server.seen) < len(script):
@@ -214,7 +217,7 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
     """429 with Retry-After slows us down, up to a limit."""
     busy = [refuse(429, headers={"Retry-After": seconds}) for seconds in ("3", "9999")]
     async with scripted(*busy) as (_, client):
-        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, first_pause=0.001)
+        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, first_pause=0.001, errors=ERRORS)
         first = await binder.bind(POD, "n1", SENT)
         assert isinstance(first, InDoubt)
         second = await binder.again(first.binding)
@@ -245,6 +248,7 @@ async def test_a_leader_that_the_policy_refuses_is_told_the_cause(
             client=client,
             may_send=lambda: may[0],
             timeout=4.0,
+            errors=ERRORS,
             lease=lease,
             on_stale=lambda: stale.append(True),
             clock=lambda: now[0],
@@ -361,7 +365,9 @@ async def test_too_many_annotations() -> None:
     assert not too_many({"a": "x" * ((256 << 10) - 11)}, already=10)
     annotations = {"a": "x" * ((256 << 10) - 10)}
     async with scripted() as (server, client):
-        outcome = await Binder(client=client, may_send=lambda: True, timeout=4.0).bind(POD, "n1", annotations)
+        outcome = await Binder(client=client, may_send=lambda: True, timeout=4.0, errors=ERRORS).bind(
+            POD, "n1", annotations
+        )
 
     assert isinstance(outcome, Refused)
     assert "are allowed" in outcome.message

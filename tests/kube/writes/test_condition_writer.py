@@ -20,6 +20,8 @@ from neuron_scheduler.kube.writes.condition_writer import (
 )
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod, PodCondition
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.clock import Clock
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
@@ -47,6 +49,7 @@ async def writing(
             clock=clock or Clock(),
             wall_clock=lambda: 1_795_248_000.5,
             random=lambda: random,
+            errors=UnexpectedErrors(Metrics().unexpected),
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run)

@@ -11,6 +11,8 @@ import pytest
 
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder, cut, micro_time
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
@@ -39,7 +41,8 @@ START = 1_795_248_000_123_456_789
 async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, EventRecorder, list[str]]]:
     """Run a recorder against the script; `dropped` has an entry for each event that was lost."""
     dropped: list[str] = []
-    options = {"wall_clock": lambda: START, "pause": 0.0, "on_retry": lambda _write: None, **options}
+    errors = UnexpectedErrors(Metrics().unexpected)
+    options = {"wall_clock": lambda: START, "pause": 0.0, "on_retry": lambda _write: None, "errors": errors, **options}
     async with scripted(*script) as (server, client):
         recorder = EventRecorder(
             client=client, hostname="host", on_dropped=lambda: dropped.append("x"), writers=1, **options

@@ -23,7 +23,7 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support import queueing, random_objects
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
-from tests.support.queueing import drain, popped
+from tests.support.queueing import drain, new_queue, popped
 from tests.support.thoroughness import examples
 
 FIT, NEURON, PORTS = "NodeResourcesFit", "NeuronTopology", "NodePorts"
@@ -142,7 +142,7 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
 
 def waiting(*pods: Pod, plugins: frozenset[str]) -> SchedulingQueue:
     """Return a queue of refused pods."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for pending in pods:
         queue.add(pending, 0.0)
     for _ in pods:
@@ -187,7 +187,7 @@ BLUE_NODE, RED_NODE = node("n", labels={"team": "blue"}), node("n", labels={"tea
 
 def test_a_change_before_the_refusal_hides_none_after_it() -> None:
     """The node was blue, is red when the pod is decided, and is blue again before anybody looks at what was noted."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(pod("listens", cpu=1), 0.0)
     queue.unschedulable(popped(queue, 0.0), queueing.FIT, 0.0)
     queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
@@ -201,7 +201,7 @@ def test_a_change_before_the_refusal_hides_none_after_it() -> None:
 def test_all_who_refused_must_accept_the_node() -> None:
     """A blue node that is full is no help, nor is a red one with room; it is once it is both."""
     full, want = attrs.evolve(BLUE_NODE, allocatable={}), pod("wants", cpu=1, node_selector={"team": "blue"})
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(want, 0.0)
     queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY | queueing.FIT, 0.0)
     queue.note(ClusterEvent.NODE_LABELS, on=changed(full))

@@ -23,9 +23,8 @@ from neuron_scheduler.scheduling.queue.events import (
     pod_change,
     pods_may_help,
 )
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
-from tests.support.queueing import drain, refuse_all
+from tests.support.queueing import drain, new_queue, refuse_all
 
 E = ClusterEvent
 
@@ -103,7 +102,7 @@ def test_a_pod_that_changes_matters_as_it_was_and_as_it_is(
     before: Mapping[str, str], after: Mapping[str, str], *, want: bool
 ) -> None:
     """It may be counted now, or no more."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(pod("waits", spread=COUNTING.constraints.spread), 0.0)
     refuse_all(queue, 0.0, SPREAD)
     queue.note(E.ASSIGNED_POD_LABELS, pod("other", labels=before), pod("other", labels=after))
@@ -134,7 +133,7 @@ def test_only_pods_with_volumes_give_volumes_up(plugin: str) -> None:
 def test_other_plugins_do_not_ask_which_pod() -> None:
     """A pod that also lacks cpu is helped by any pod that goes, and one without a refusal by every event."""
     for plugins in (SPREAD | {"NodeResourcesFit"}, frozenset[str]()):
-        queue = SchedulingQueue()
+        queue = new_queue()
         queue.add(COUNTING, 0.0)
         refuse_all(queue, 0.0, plugins)
         queue.note(E.ASSIGNED_POD_ADDED, pod("x", namespace="o"))
@@ -152,7 +151,7 @@ def test_a_crowd_is_not_looked_through() -> None:
 
 def test_a_pod_wakes_those_that_count_it() -> None:
     """A pod of one application does not wake the pods of other applications."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for app in ("web", "db"):
         selector = LabelSelector((Requirement("app", Operator.IN, (app,)),))
         spread = (SpreadConstraint("zone", 1, hard=True, selector=selector),)

@@ -20,7 +20,7 @@ from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.steps import run
 from tests.support.builders import pod
-from tests.support.queueing import FIT, GONE, apply_events, counts, drain, popped
+from tests.support.queueing import FIT, GONE, apply_events, counts, drain, new_queue, popped
 
 TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
 THREE = PodGroup(TRAIN, least=3, expected=3)
@@ -39,7 +39,7 @@ class Fed:
     told: dict[str, Pod] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = SchedulingQueue(groups=GroupWaits(self.groups))
+        self.queue = new_queue(groups=GroupWaits(self.groups))
 
     def see(self, name: str, now: float = 0.0, group: PodGroup | None = THREE, **rest: Any) -> None:
         """A pod comes or changes; bound and other schedulers' pods do not wait."""

@@ -9,14 +9,25 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
-from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, popped, queue_of, refuse_all
+from tests.support.queueing import (
+    AFFINITY,
+    FIT,
+    GONE,
+    apply_events,
+    counts,
+    drain,
+    new_queue,
+    popped,
+    queue_of,
+    refuse_all,
+)
 
 # Order
 
 
 def test_priority_then_time() -> None:
     """Higher priority first, then the earlier time, then the earlier call."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for name, priority, now in (
         ("late", 0, 2.0),
         ("high", 10, 3.0),
@@ -48,7 +59,7 @@ def test_an_error_does_not_cost_a_pod_its_place() -> None:
 
 def test_pods_from_before_the_first_pop_are_ordered_by_age() -> None:
     """A list is ordered by name: after a restart, the pod that waits longest must not come last."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for name, created in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
         queue.add(pod(name, created=created), 0.0)
     queue.unschedulable(popped(queue, 1.0), FIT, 1.0)
@@ -108,7 +119,7 @@ def test_the_first_refusal_costs_no_backoff() -> None:
 
 def refused_in_vain(names: str, times: int, now: float) -> SchedulingQueue:
     """Return a queue of different pods that were refused several times in a row."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for cpu, name in enumerate(names):
         queue.add(pod(name, cpu=cpu), now)
     for _ in range(times):
@@ -149,7 +160,7 @@ def test_a_refusal_long_after_the_last_begins_a_new_row() -> None:
 
 def test_backoffs_that_end_within_a_second_end_together() -> None:
     """The higher priority comes first, although the lower one was refused earlier."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for name, priority, now in (("low", 0, 10.1), ("high", 5, 10.7)):
         queue.add(pod(name, priority=priority), now)
         queue.failed(popped(queue, now), now)
@@ -159,7 +170,7 @@ def test_backoffs_that_end_within_a_second_end_together() -> None:
 
 def test_of_backoffs_that_end_together_the_highest_priority_is_cut_short_first() -> None:
     """By the second, then by priority: no pod is tried again and again while others wait."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for name, priority, refusals in (("low", 0, 4), ("late", 9, 5), ("high", 5, 4)):
         queue.add(pod(name, priority=priority), 10.0)
         queued = popped(queue, 10.0)
@@ -212,7 +223,7 @@ def test_no_number_of_refusals_overflows(refusals: int) -> None:
 
 def test_without_a_maximum_there_is_no_backoff() -> None:
     """`podMaxBackoffSeconds: 0` as upstream."""
-    queue = SchedulingQueue(max_backoff=0.0)
+    queue = new_queue(max_backoff=0.0)
     queue.add(pod("a"), 0.0)
     queue.failed(popped(queue, 0.0), 0.0)
     assert drain(queue, 0.0) == ["a"]
@@ -232,7 +243,7 @@ def test_without_a_maximum_there_is_no_backoff() -> None:
 )
 def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]) -> None:
     """A pod waits for an event that concerns a plugin that refused it; without a refusing plugin any event wakes it."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for cpu, name in enumerate(("affinity", "both", "fit", "nobody")):
         queue.add(pod(name, cpu=cpu), 0.0)
     for plugins in (AFFINITY, AFFINITY | FIT, FIT, frozenset[str]()):
@@ -247,7 +258,7 @@ def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]
 def test_a_burst_of_events_moves_each_pod_once() -> None:
     """Events are noted when they happen and take effect at the next pop."""
     entered: list[tuple[str, str]] = []
-    queue = SchedulingQueue(entered=lambda place, event: entered.append((place, event)))
+    queue = new_queue(entered=lambda place, event: entered.append((place, event)))
     for cpu, name in enumerate("abc"):
         queue.add(pod(name, devices=4, cpu=cpu), 0.0)
     refuse_all(queue, 0.0)
@@ -310,7 +321,7 @@ def causes(queue: SchedulingQueue) -> Counter[Cause]:
 
 def test_each_waiting_pod_has_one_cause() -> None:
     """The cause of its last attempt; gated and new pods have causes of their own, and pods in flight have none."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(pod("gated", gates=("g",)), 0.0)
     for name in ("a", "b", "c"):
         queue.add(pod(name), 0.0)
@@ -331,7 +342,7 @@ def test_each_waiting_pod_has_one_cause() -> None:
 
 def test_a_pod_is_found_by_its_uid() -> None:
     """While it waits and while it is in flight; not before it came, and not after it was bound or is gone."""
-    queue, waiting = SchedulingQueue(), pod("p")
+    queue, waiting = new_queue(), pod("p")
     assert queue.get(waiting.uid) is None
     queue.add(waiting, 0.0)
     queued = queue.get(waiting.uid)

@@ -11,7 +11,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from tests.support.builders import pod
-from tests.support.queueing import AFFINITY, FIT, GONE, queue_of, refuse_all
+from tests.support.queueing import AFFINITY, FIT, GONE, new_queue, queue_of, refuse_all
 
 PLUGINS = (FIT, AFFINITY, frozenset({BINDER}), frozenset({"VolumeBinding"}))
 
@@ -21,7 +21,7 @@ class Waiting:
     """A queue, and whether it has signalled since it was last popped empty."""
 
     dice: Random
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    queue: SchedulingQueue = attrs.field(factory=new_queue)
     now: float = 0.0
     signalled: bool = False
     in_flight: list[QueuedPod] = attrs.field(factory=list)

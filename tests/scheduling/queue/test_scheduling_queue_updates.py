@@ -8,7 +8,7 @@ from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
-from tests.support.queueing import FIT, GONE, apply_events, counts, drain, popped, queue_of, refuse_all
+from tests.support.queueing import FIT, GONE, apply_events, counts, drain, new_queue, popped, queue_of, refuse_all
 
 
 def refused(now: float = 0.0) -> SchedulingQueue:
@@ -71,7 +71,7 @@ def test_a_pod_in_flight_takes_its_new_state() -> None:
 
 def test_a_gated_pod_waits_for_its_gates() -> None:
     """Its time begins when the last gate is removed; nothing else wakes it."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     gated = pod("a", gates=("one", "two"))
     queue.add(gated, 0.0)
     queue.update(attrs.evolve(gated, gates=("two",), labels={"x": "y"}), 1.0)
@@ -89,7 +89,7 @@ def test_a_gated_pod_waits_for_its_gates() -> None:
 @pytest.mark.parametrize("place", ["active", "in_flight", "backoff", "error", "unschedulable", "gated"])
 def test_a_removed_pod_is_gone_from_everywhere(place: str) -> None:
     """Deleted, bound, or no longer ours: wherever it waited, it is never popped."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(pod("a", gates=("g",) if place == "gated" else ()), 0.0)
     if place not in ("active", "gated"):
         queued = popped(queue, 0.0)

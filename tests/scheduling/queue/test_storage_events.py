@@ -19,6 +19,7 @@ from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, storage_events, taken_back
 from tests.support.builders import node, pod
+from tests.support.queueing import new_queue
 from tests.support.storage import MADE, claim, stored, volume
 
 E = ClusterEvent
@@ -72,7 +73,7 @@ def test_what_is_taken_back(storage: tuple[Storage, ...], want: list[StorageEven
 
 def waiting(*claims: str, plugin: str = "VolumeBinding") -> SchedulingQueue:
     """Return a queue in which a pod with these claims was refused."""
-    queue = SchedulingQueue(initial_backoff=0)
+    queue = new_queue(initial_backoff=0)
     queue.add(pod(volume_claims=claims), 0)
     queued = queue.pop(0)
     assert queued is not None

@@ -15,7 +15,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_po
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
-from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, refuse_all
+from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, new_queue, popped, refuse_all
 
 PROFILE = default_profile("default-scheduler")
 
@@ -31,7 +31,7 @@ class World:
     there: dict[str, Pod] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = SchedulingQueue(row=self.cluster.node)
+        self.queue = new_queue(row=self.cluster.node)
 
     def settle(self) -> list[str]:
         """Try all ready pods; return those that were placed."""
@@ -95,7 +95,7 @@ def test_a_node_that_comes_free_costs_one_attempt_and_not_a_thousand() -> None:
 
 def test_an_event_that_does_not_help_costs_one_attempt() -> None:
     """Only the first pod of a line finds out that a hint is wrong, and only after its backoff."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for job in jobs(1_000):
         queue.add(job, 0.0)
     refuse_all(queue, 0.0)
@@ -154,7 +154,7 @@ def test_a_pod_that_waits_is_not_overtaken_for_its_backoff() -> None:
 
 def test_the_next_follows_one_that_goes_away() -> None:
     """The pod that is ahead of its line may be deleted before it is tried."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for job in jobs(3):
         queue.add(job, 0.0)
     refuse_all(queue, 0.0)
@@ -169,7 +169,7 @@ def test_the_next_follows_one_that_goes_away() -> None:
 @pytest.mark.parametrize("change", ["its spec", "a wish to try it"])
 def test_one_that_is_ahead_is_tried_whatever_becomes_of_its_line(change: str) -> None:
     """It is not like the others any more, so their refusal says nothing about it."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for job in (*jobs(2), pod("new", devices=16, priority=9)):
         queue.add(job, 0.0)
     new = popped(queue, 0.0)
@@ -192,7 +192,7 @@ def test_one_that_is_ahead_is_tried_whatever_becomes_of_its_line(change: str) ->
 
 def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
     """What refused a pod refuses like pods too, so they wait for the next event."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for job in jobs(2):
         queue.add(job, 0.0)
     refuse_all(queue, 0.0)
@@ -211,7 +211,7 @@ def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
 @pytest.mark.parametrize("apart", ["held", "nominated", "alone", "missed", "too large"])
 def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     """A nomination, a change during the decision, a hold: the rest of the line is tried all the same."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for job in jobs(3):
         queue.add(job, 0.0)
     refuse_all(queue, 0.0)
@@ -238,7 +238,7 @@ def test_pods_of_other_labels_are_tried_where_labels_may_matter() -> None:
         (FIT | {"InterPodAffinity"}, frozenset[str](), 3),
         (FIT, frozenset({"InterPodAffinity"}), 3),
     ):
-        queue, tried = SchedulingQueue(), []
+        queue, tried = new_queue(), []
         for job in jobs(3):
             queue.add(job, 0.0)
             queue.unschedulable(popped(queue, 0.0), plugins, 0.0, against_preemption=against)
@@ -251,7 +251,7 @@ def test_pods_of_other_labels_are_tried_where_labels_may_matter() -> None:
 
 def test_a_line_waits_for_what_refused_the_latest_of_it() -> None:
     """The latest refusal of any pod of a signature counts for all pods of the line."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     for job in jobs(2):
         queue.add(job, 0.0)
     queue.unschedulable(popped(queue, 0.0), FIT, 0.0)
@@ -286,7 +286,7 @@ def test_an_event_during_a_backoff_is_heard() -> None:
 
 def test_a_standby_keeps_nothing_of_pods_that_are_gone() -> None:
     """Pods that the leader binds are added and removed here, and none is ever popped."""
-    queue = SchedulingQueue()
+    queue = new_queue()
     queue.add(pod("waits"), 0.0)
 
     def churn(count: int) -> None:

@@ -9,7 +9,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE
 from tests.support.builders import pod
-from tests.support.queueing import AFFINITY, FIT, GONE, drain, popped, refuse_all
+from tests.support.queueing import AFFINITY, FIT, GONE, drain, new_queue, popped, refuse_all
 
 MANY = 3 * AT_ONCE + 1
 
@@ -21,7 +21,7 @@ def queue_of_many(entered: Counter[str] | None = None) -> SchedulingQueue:
     def count(_queue: str, event: str) -> None:
         counted[event] += 1
 
-    queue = SchedulingQueue(entered=count)
+    queue = new_queue(entered=count)
     for number in range(MANY):
         queue.add(pod(f"p{number}", cpu=number + 1, priority=int(number == MANY - 1)), 0.0)
     refuse_all(queue, 0.0)
@@ -85,7 +85,7 @@ def test_an_event_before_a_refusal_does_not_wake_the_pod() -> None:
 def test_pods_that_wait_too_long_are_woken_a_few_at_a_time(held: int) -> None:
     """Pods that are held keep neither the others from it nor the queue busy."""
     entered: Counter[str] = Counter()
-    queue = SchedulingQueue(entered=lambda _queue, event: entered.update((event,)))
+    queue = new_queue(entered=lambda _queue, event: entered.update((event,)))
     for number in range(held + MANY):
         queue.add(pod(f"p{number}", cpu=number + 1), 0.0)
         queue.unschedulable(popped(queue, 0.0), FIT, 0.0, held=number < held)
