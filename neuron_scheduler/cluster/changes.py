@@ -41,13 +41,18 @@ class PodPending:
     A pod without a node has come or changed.
 
     Attributes:
-        is_assumed: this process has decided its node.
         freed: the node where space was kept for it that it does not need any more, or not all of it; empty for none.
     """
 
     pod: Pod
-    is_assumed: bool
     freed: str = ""
+
+
+@attrs.frozen(eq=False)
+class AssumedPodChanged:
+    """A pod whose node this process has decided has changed before its Binding was seen."""
+
+    pod: Pod
 
 
 @attrs.frozen(eq=False)
@@ -145,6 +150,7 @@ class StorageChanged:
 Change: TypeAlias = (
     GroupChanged
     | PodPending
+    | AssumedPodChanged
     | PodBound
     | PodGone
     | SpaceChanged

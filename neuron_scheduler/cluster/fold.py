@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from neuron_scheduler.cluster.changes import (
+    AssumedPodChanged,
     Change,
     GroupChanged,
     NamespaceChanged,
@@ -120,23 +121,27 @@ def _put_pod(cluster: Cluster, old: Pod | None, new: Pod) -> Sequence[Change]:
 
 def _pending(cluster: Cluster, old: Pod | None, new: Pod) -> tuple[Change, ...]:
     """A pod that waits keeps as much space as it asks for now; upstream: `UpdateNominatedPod`."""
+    if cluster.is_assumed(new.uid):
+        return (AssumedPodChanged(new),)
     node_name, nomination = cluster.nomination(new.uid) or ("", None)
     if nomination is not None and new.terminating:
         cluster.clear_nomination(new.uid)
-        return (PodPending(new, is_assumed=False, freed=node_name),)
+        return (PodPending(new, node_name),)
     if nomination is None or old is None or nomination.pod.requests != old.requests or old.requests == new.requests:
-        return (PodPending(new, cluster.is_assumed(new.uid)),)
+        return (PodPending(new),)
     cluster.nominate(node_name, attrs.evolve(nomination, pod=new))
-    return (PodPending(new, is_assumed=False, freed=node_name), SpaceChanged(node_name))
+    return (PodPending(new, node_name), SpaceChanged(node_name))
 
 
 def _bound(cluster: Cluster, before: PodInfo | None, after: PodInfo, freed: str) -> list[Change]:
     changes: list[Change] = [PodBound(before, after, freed)]
-    is_news = before is None or _holdings_of(before) != _holdings_of(after)
-    if is_news and after.cores != 0 and (after.problem or cluster.conflicts(after.pod.uid)):
-        changes.append(PodDoubted(after.pod.uid))
-    if before is None or is_news or after.takes_more_than(before):
-        changes.append(SpaceChanged(after.pod.node_name))
+    pod, is_news = after.pod, True
+    if before is not None and before.pod.node_name == pod.node_name:
+        is_news = before.cores != after.cores or before.problem != after.problem
+    if is_news and after.cores != 0 and (after.problem or cluster.conflicts(pod.uid)):
+        changes.append(PodDoubted(pod.uid))
+    if before is None or is_news or (before.pod.requests is not pod.requests and after.takes_more_than(before)):
+        changes.append(SpaceChanged(pod.node_name))
     return changes
 
 
@@ -153,11 +158,6 @@ def _remove_pod(cluster: Cluster, old: Pod) -> tuple[Change, ...]:
 def _nominated_node(cluster: Cluster, pod: Pod) -> str:
     nominated = cluster.nomination(pod.uid) if cluster.has_nominations else None
     return "" if nominated is None else nominated[0]
-
-
-def _holdings_of(pod_info: PodInfo) -> tuple[object, ...]:
-    """Return what is known of what a pod holds, and where."""
-    return pod_info.pod.node_name, pod_info.cores, pod_info.problem
 
 
 def _put_node(cluster: Cluster, old: Node | None, new: Node) -> tuple[Change, ...]:

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.cluster.changes import Change, Kinds, NodeGone, PodBound, PodGone, PodPending, SpaceChanged
+from neuron_scheduler.cluster.changes import AssumedPodChanged, Change, Kinds, NodeGone, PodBound, PodGone, SpaceChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.controllers.commitment import Commitment, obstacle, refused_by
@@ -172,7 +172,7 @@ class AllocateFence:
         errors: reports unexpected exceptions.
     """
 
-    OBSERVES: ClassVar[Kinds] = (PodPending, PodBound, PodGone, SpaceChanged, NodeGone)
+    OBSERVES: ClassVar[Kinds] = (AssumedPodChanged, PodBound, PodGone, SpaceChanged, NodeGone)
 
     cluster: Cluster
     clock: Callable[[], float]
@@ -238,7 +238,7 @@ class AllocateFence:
                 return
             case SpaceChanged(name):
                 self._withdraw_misfits(name)
-            case PodPending(pod):
+            case AssumedPodChanged(pod):
                 self.recheck(pod.uid)
             case PodBound(after=pod_info):
                 self._look_at_pod(pod_info.pod.uid, pod_info.pod.node_name)

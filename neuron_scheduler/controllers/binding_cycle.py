@@ -192,7 +192,9 @@ class BindingCycle:
             self.reporter.withdraw(pod.uid)
             if AWS_NEURON_IDS in annotations:
                 annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
-            extension_log.executing(self.cluster, pod, commitment.decision, annotations, commitment.requester.lines)
+            lines = commitment.requester.lines
+            if lines.steps.enabled:
+                extension_log.executing(self.cluster, pod, commitment.decision, annotations, lines)
             return await self.binder.bind(pod, commitment.node_name, annotations)
         except Exception as error:  # noqa: BLE001 - nothing was sent: after that the binder raises no exception
             return refused_by(error, commitment, self.errors, task="binding")
@@ -274,7 +276,9 @@ class BindingCycle:
             feasibleNodes=decision.feasible,
             **ids,
         )
-        extension_log.executed(self.cluster, pod, decision, commitment.requester.lines)
+        lines = commitment.requester.lines
+        if lines.steps.enabled:
+            extension_log.executed(self.cluster, pod, decision, lines)
 
     def _forget(self, commitment: Commitment) -> None:
         """Free what was assumed, and notify the queue: other pods may be waiting for it."""

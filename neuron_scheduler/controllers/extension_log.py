@@ -62,7 +62,7 @@ def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> 
         profile: the filters.
         chosen: the node that the pod gets; empty if none.
     """
-    if not _filters.enabled or pod.neuron is None:
+    if pod.neuron is None:
         return
     fitting, failed = first_reasons(cluster, pod, profile)
     view = cluster.view
@@ -120,7 +120,7 @@ def executing(
 ) -> None:
     """Write that a Binding is about to be sent, with the ids in it and the usage map without them."""
     steps = lines.steps
-    if not steps.enabled or pod.neuron is None or decision.placement is None:
+    if pod.neuron is None or decision.placement is None:
         return
     resource, node_name = pod.neuron.resource, decision.node_name
     steps.info("Executing Bind Request!")
@@ -143,7 +143,7 @@ def executing(
 def executed(cluster: Cluster, pod: Pod, decision: Decision, lines: Lines = OF_OUR_QUEUE) -> None:
     """Write which ids a bound pod got, with the usage maps of its node without it and with it."""
     steps, maps = lines.steps, lines.maps
-    if not steps.enabled or pod.neuron is None or decision.placement is None:
+    if pod.neuron is None or decision.placement is None:
         return
     placement, resource, node_name = decision.placement, pod.neuron.resource, decision.node_name
     unit, usage = pod.neuron.unit, _usage(cluster, node_name, lines)

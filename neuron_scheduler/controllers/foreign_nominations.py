@@ -71,7 +71,7 @@ class ForeignNominations:
     def observe(self, change: Change) -> None:
         """Look at the nominations again that a pod or a node may have changed."""
         match change:
-            case PodPending(pod, is_assumed=False) if pod.scheduler_name not in self.own_names:
+            case PodPending(pod) if pod.scheduler_name not in self.own_names:
                 self._look_at_status(pod)
             case PodGone(pod, _, freed):
                 self._wishes.pop(pod.uid, None)  # the cluster has dropped its nomination

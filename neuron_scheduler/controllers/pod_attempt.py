@@ -189,7 +189,8 @@ class PodAttempts:
         decided = self.clock()
         self.metrics.decided(decided - started)
         chosen = "" if isinstance(decision, FitError) else decision.node_name
-        extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: its lines show what is free
+        if OF_OUR_QUEUE.steps.enabled:
+            extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: it shows what is free
         for listener in self.listeners:
             listener(pod, decision)
         if isinstance(decision, FitError):

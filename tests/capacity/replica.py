@@ -106,7 +106,7 @@ class Scheduler:
     def show(self, placeholder: Pod) -> None:
         """Show a placeholder as it is, or was."""
         bound = placeholder.node_name
-        self.tell(fold.put(self.cluster, None, placeholder) if bound else [PodPending(placeholder, is_assumed=False)])
+        self.tell(fold.put(self.cluster, None, placeholder) if bound else [PodPending(placeholder)])
 
     def pod_went(self, uid: str) -> None:
         """Do what the handler does with a pod that is gone."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.cluster.changes import (
+    AssumedPodChanged,
     Change,
     GroupChanged,
     Kinds,
@@ -38,7 +39,7 @@ from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 EVERY_KIND: Final[Kinds] = (
-    *(GroupChanged, PodPending, PodBound, PodGone, SpaceChanged, PodDoubted),
+    *(GroupChanged, PodPending, AssumedPodChanged, PodBound, PodGone, SpaceChanged, PodDoubted),
     *(NodeChanged, NodeGone, NamespaceChanged, StorageChanged),
 )
 

@@ -264,7 +264,7 @@ def _bounds(cluster: Cluster, priority: int) -> list[int]:
 
 def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask every filter, whatever the others answer."""
-    for filter_nodes in profile.filters:
+    for filter_nodes in profile.plan(pod).filters:
         filter_nodes(view, pod, view.live)
 
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 import attrs
 
 from neuron_scheduler.cluster.changes import (
+    AssumedPodChanged,
     Change,
     GroupChanged,
     Kinds,
@@ -41,7 +42,7 @@ class QueueObserver:
     """
 
     OBSERVES: ClassVar[Kinds] = (
-        *(GroupChanged, PodPending, PodBound, PodGone),
+        *(GroupChanged, PodPending, AssumedPodChanged, PodBound, PodGone),
         *(NodeChanged, NodeGone, NamespaceChanged, StorageChanged),
     )
 
@@ -55,8 +56,11 @@ class QueueObserver:
         match change:
             case PodBound():
                 self._remove_bound(change)
-            case PodPending():
-                self._put_pending(change)
+            case PodPending(pod, freed):
+                self._put_pending(pod)
+                self._note_freed(pod, freed)
+            case AssumedPodChanged(pod) if pod.uid in self.queue:
+                self._put_pending(pod)  # one that is being deleted is not tried again if its Binding fails
             case PodGone(pod, _, freed):
                 self.queue.remove(pod.uid)
                 self._note_freed(pod, freed)
@@ -73,14 +77,11 @@ class QueueObserver:
                 for storage_event in storage_events(before_it, after_it):
                     self.queue.note(storage_event.event, claim=storage_event.claim)
 
-    def _put_pending(self, change: PodPending) -> None:
-        """An assumed pod that is being deleted is not tried again if its Binding fails."""
-        pod = change.pod
+    def _put_pending(self, pod: Pod) -> None:
         if pod.terminating or pod.scheduler_name not in self.scheduler_names:
             self.queue.remove(pod.uid)
-        elif not change.is_assumed or pod.uid in self.queue:
+        else:
             self.queue.add(pod, self.clock())
-        self._note_freed(pod, change.freed)
 
     def _remove_bound(self, change: PodBound) -> None:
         pod, before = change.after.pod, change.before
