@@ -210,6 +210,14 @@ def test_the_map_has_each_room() -> None:
     assert sorted(listed) == sorted(f"`{room}`" for room in rooms)
 
 
+def test_the_recipes_name_what_exists() -> None:
+    """Each name in backticks that only code can have is in a module of the package or of the tests."""
+    sources = "\n".join(path.read_text() for folder in (MAP.parent, ROOT / "tests") for path in folder.rglob("*.py"))
+    names = re.findall(r"`(?:\w+\.)?(_?[A-Z]\w+|_[a-z]\w*|\w+_\w+)(?:\(.*?\))?`", section("Recipes"))
+    assert len(names) > 30
+    assert [name for name in names if name != "_total" and not re.search(rf"\b{name}\b", sources)] == []
+
+
 def test_where_to_look() -> None:
     """Each row of the table names a file of the package."""
     rows = re.findall(r"^\| (?!looking for)(.*?) \| (.*) \|$", section("Where is ..."), re.MULTILINE)
