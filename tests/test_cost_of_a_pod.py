@@ -116,7 +116,7 @@ async def test_a_change_of_a_known_pod_is_read_by_what_has_changed() -> None:
 
     with (
         mock.patch.object(pod_spec, "_KEY", wraps=pod_spec._KEY) as specs,
-        mock.patch.object(pod_info, "read") as allocations,
+        mock.patch.object(pod_info, "allocation_of") as allocations,
         counted_index_work() as work,
     ):
         world.deliver(world.parts.pods, "MODIFIED", world.pods["p0"])

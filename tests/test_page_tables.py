@@ -17,7 +17,7 @@ from neuron_scheduler.cli import COMMANDS
 from neuron_scheduler.explain.answers import ChangeKind
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
-from neuron_scheduler.neuron.topology import INVALID_TOGETHER, served
+from neuron_scheduler.neuron.topology import INVALID_TOGETHER, served_counts
 from neuron_scheduler.scheduling.cycle.schedule_pod import ALIAS_HINT, NO_NODES_AVAILABLE
 from neuron_scheduler.scheduling.plugins import dynamic_resources, volume_zone
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -121,7 +121,13 @@ def test_the_counts_are_those_of_the_catalog() -> None:
         Machine(k.name, k.shape, k.devices, cores) for k in INSTANCE_TYPES.values() for cores in k.cores_per_device
     ]
     assert sorted(shown) == sorted(
-        (each.instance_type, each.devices, served(each, Unit.DEVICE), each.cores_per_device, served(each, Unit.CORE))
+        (
+            each.instance_type,
+            each.devices,
+            served_counts(each, Unit.DEVICE),
+            each.cores_per_device,
+            served_counts(each, Unit.CORE),
+        )
         for each in machines
     )
 

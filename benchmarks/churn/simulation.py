@@ -13,7 +13,7 @@ import attrs
 
 from benchmarks.churn.workload import Arrival, Workload
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -140,7 +140,7 @@ class Simulation:
         found = run(planned(self.cluster, gang, self.profile, self._warmup))
         if isinstance(found, Plan):
             for taken in found.taken:
-                self._placed(placed(taken.pod, taken.decision.node_name, taken.allocation))
+                self._placed(assigned_pod(taken.pod, taken.decision.node_name, taken.allocation))
         else:
             refused = found.fit_error(gang)
             for member in members:
@@ -154,7 +154,7 @@ class Simulation:
         return queued
 
     def _place(self, queued: QueuedPod, decision: Decision) -> None:
-        assumed = placed(queued.pod, decision.node_name, {})
+        assumed = assigned_pod(queued.pod, decision.node_name, {})
         self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
         self._placed(assumed)
 

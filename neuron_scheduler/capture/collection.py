@@ -21,7 +21,7 @@ from neuron_scheduler.kube.objects.watched import OTHER_KINDS
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.preemption.nominations import rebuilt
 
@@ -160,15 +160,15 @@ class Collection:
         nodes = [node for node in values if isinstance(node, Node) and node.refusal]
         if nodes:
             named = _named(f"{node.name}: {node.refusal}" for node in nodes)
-            yield f"{counted(len(nodes), 'node')} cannot be read, and no pod is placed there ({named})"
+            yield f"{count_text(len(nodes), 'node')} cannot be read, and no pod is placed there ({named})"
         for resource in self._lists:
             found = {malformed.key or malformed.reason: malformed for malformed in self._malformed(resource)}
             if found:
                 meaning = "what they use of their nodes counts as unknown" if resource is PODS else "they are left out"
                 named = _named(f"{malformed.key or '(no name)'}: {malformed.reason}" for malformed in found.values())
-                yield f"{counted(len(found), resource.kind)} cannot be read; {meaning} ({named})"
+                yield f"{count_text(len(found), resource.kind)} cannot be read; {meaning} ({named})"
         if self._failed:
-            yield f"{counted(self._failed, 'object')} could not be taken in because of a mistake in this program"
+            yield f"{count_text(self._failed, 'object')} could not be taken in because of a mistake in this program"
 
 
 def _latest(decoded: list[Decoded[Any]]) -> list[Decoded[Any]]:

@@ -278,7 +278,7 @@ class Cluster:
         Raises:
             ValueError: there is a node of that name.
         """
-        with self._table.added(node_info) as slot:
+        with self._table.row_added(node_info) as slot:
             yield slot
 
     def _settle(self, pod_info: PodInfo) -> None:

@@ -95,7 +95,7 @@ def put_unreadable(cluster: Cluster, pod: Pod) -> Sequence[Change]:
         return ()
     freed = _nominated_node(cluster, pod)
     cluster.remove_pod(pod.uid)  # another scheduler may have bound it: what was assumed does not count
-    return _bound(cluster, before, cluster.put_unreadable_pod(pod), freed)
+    return _changes_of_bound(cluster, before, cluster.put_unreadable_pod(pod), freed)
 
 
 def remove_unreadable(cluster: Cluster, uid: str) -> Sequence[Change]:
@@ -109,9 +109,9 @@ def remove_unreadable(cluster: Cluster, uid: str) -> Sequence[Change]:
 def _put_pod(cluster: Cluster, old: Pod | None, new: Pod) -> Sequence[Change]:
     if new.node_name:
         before, freed = cluster.pod_info(new.uid), _nominated_node(cluster, new)
-        changes: Sequence[Change] = _bound(cluster, before, cluster.put_pod(new), freed)
+        changes: Sequence[Change] = _changes_of_bound(cluster, before, cluster.put_pod(new), freed)
     else:
-        changes = _pending(cluster, old, new)
+        changes = _changes_of_pending(cluster, old, new)
     if new.group is None and (old is None or old.group is None):
         return changes
     cluster.groups.put(new)
@@ -119,7 +119,7 @@ def _put_pod(cluster: Cluster, old: Pod | None, new: Pod) -> Sequence[Change]:
     return (*map(GroupChanged, dict.fromkeys(group.key for group in groups if group is not None)), *changes)
 
 
-def _pending(cluster: Cluster, old: Pod | None, new: Pod) -> tuple[Change, ...]:
+def _changes_of_pending(cluster: Cluster, old: Pod | None, new: Pod) -> tuple[Change, ...]:
     """A pod that waits keeps as much space as it asks for now; upstream: `UpdateNominatedPod`."""
     if cluster.is_assumed(new.uid):
         return (AssumedPodChanged(new),)
@@ -133,7 +133,7 @@ def _pending(cluster: Cluster, old: Pod | None, new: Pod) -> tuple[Change, ...]:
     return (PodPending(new, node_name), SpaceChanged(node_name))
 
 
-def _bound(cluster: Cluster, before: PodInfo | None, after: PodInfo, freed: str) -> list[Change]:
+def _changes_of_bound(cluster: Cluster, before: PodInfo | None, after: PodInfo, freed: str) -> list[Change]:
     changes: list[Change] = [PodBound(before, after, freed)]
     pod, is_news = after.pod, True
     if before is not None and before.pod.node_name == pod.node_name:

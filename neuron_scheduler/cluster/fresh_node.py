@@ -84,21 +84,21 @@ def fresh_nodes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
     Return the shapes of a new node of a type, the most frequent first: one for each zone, node group and so on.
 
     `instance_type` is without `ml.`. Empty for a type that neither the cluster nor the catalog has. It asks for the
-    indexes of the labels of instance types and zones (`View.prepared` builds them in steps).
+    indexes of the labels of instance types and zones (`View.prepare` builds them in steps).
     """
-    return _like_existing(view, instance_type) or tuple(_from_catalog(view, instance_type))
+    return _existing_shapes(view, instance_type) or tuple(_catalog_shapes(view, instance_type))
 
 
 def known_types(view: View) -> tuple[str, ...]:
     """Return the types with Neuron of which `fresh_nodes` knows a shape: those of the cluster, then the catalog's."""
-    by_type = view.labelled(INSTANCE_TYPE_LABEL)
-    present = (str(value) for value in by_type.values if _with_neuron(view, by_type.get(value)))
+    by_type = view.label_postings(INSTANCE_TYPE_LABEL)
+    present = (str(value) for value in by_type.values if _has_neuron(view, by_type.get(value)))
     return tuple(dict.fromkeys((*sorted(name.removeprefix("ml.") for name in present), *INSTANCE_TYPES)))
 
 
 def join(cluster: Cluster, fresh: FreshNode, number: int = 1) -> str:
     """Add a new node to a fork, with its daemon pods, and return its name; `number` tells several of a type apart."""
-    node, daemons = _named(fresh, number)
+    node, daemons = _with_own_names(fresh, number)
     cluster.put_storage(
         CSINode(f"csi-{node.name}", node.name, fresh.storage.limits, fresh.storage.migrated, fresh.storage.drivers)
     )
@@ -110,13 +110,13 @@ def join(cluster: Cluster, fresh: FreshNode, number: int = 1) -> str:
 
 def row_of(fresh: FreshNode) -> NodeInfo:
     """Return the row of a new node with its daemon pods, for `Cluster.row_added`: no fork is needed for one node."""
-    node, daemons = _named(fresh, 1)
+    node, daemons = _with_own_names(fresh, 1)
     machine = machine_of(node)
     row = on_node(node, {pod.uid: pod_info_of(pod, machine) for pod in daemons})
     return attrs.evolve(row, storage=fresh.storage)
 
 
-def _named(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...]]:
+def _with_own_names(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...]]:
     """Return the node and its daemon pods under names of their own."""
     name = f"new-{fresh.node.instance_type}-{number:03}"
     own = {key: name for key, value in fresh.node.labels.items() if value == fresh.node.name}
@@ -126,19 +126,19 @@ def _named(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...]]:
     )
 
 
-def _like_existing(view: View, instance_type: str) -> tuple[FreshNode, ...]:
+def _existing_shapes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
     groups: dict[object, list[NodeInfo]] = {}
-    for node_info in islice(_youngest(view, _of_type(view, instance_type)), _MOST_READ):
+    for node_info in islice(_youngest(view, _nodes_of_type(view, instance_type)), _MOST_READ):
         node = node_info.node
         if node_info.machine is not None and not node.refusal:
             labels, taints = _lasting_labels(node), _lasting_taints(node)
             groups.setdefault((frozenset(labels.items()), taints), []).append(node_info)
     in_order = sorted(groups.values(), key=len, reverse=True)
-    return tuple(_shaped_like(max(alike, key=_soundness)) for alike in in_order[:_MOST_SHAPES])
+    return tuple(_shape_of(max(alike, key=_soundness)) for alike in in_order[:_MOST_SHAPES])
 
 
-def _of_type(view: View, instance_type: str) -> NodeSet:
-    return view.labelled(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
+def _nodes_of_type(view: View, instance_type: str) -> NodeSet:
+    return view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
 
 
 def _youngest(view: View, nodes: NodeSet) -> Iterator[NodeInfo]:
@@ -149,7 +149,7 @@ def _youngest(view: View, nodes: NodeSet) -> Iterator[NodeInfo]:
         yield view.row(highest)
 
 
-def _with_neuron(view: View, nodes: NodeSet) -> bool:
+def _has_neuron(view: View, nodes: NodeSet) -> bool:
     return any(node_info.machine is not None for node_info in islice(_youngest(view, nodes), _MOST_READ))
 
 
@@ -159,7 +159,7 @@ def _soundness(node_info: NodeInfo) -> tuple[bool, bool, int]:
     return not node.neuron_fault, doubts(node) is None, sum(1 for _ in _daemons(node_info))
 
 
-def _shaped_like(node_info: NodeInfo) -> FreshNode:
+def _shape_of(node_info: NodeInfo) -> FreshNode:
     node = node_info.node
     whole = {resource: amount for resource, amount in node.capacity.items() if amount}  # no device of it is sick
     fresh = attrs.evolve(
@@ -173,13 +173,13 @@ def _shaped_like(node_info: NodeInfo) -> FreshNode:
         images=(),
     )
     storage = attrs.evolve(node_info.storage, attachments=frozenset())
-    fresh = attrs.evolve(fresh, labels={**fresh.labels, **dict.fromkeys(_named_after(node), node.name)})
+    fresh = attrs.evolve(fresh, labels={**fresh.labels, **dict.fromkeys(_keys_named_after(node), node.name)})
     return FreshNode(fresh, node.name, tuple(_daemons(node_info)), storage)
 
 
 def _lasting_labels(node: Node) -> dict[str, str]:
     """Return the labels that a new node of the group would have, too, without its own name."""
-    named = _named_after(node)
+    named = _keys_named_after(node)
     return {
         key: value
         for key, value in node.labels.items()
@@ -187,7 +187,7 @@ def _lasting_labels(node: Node) -> dict[str, str]:
     }
 
 
-def _named_after(node: Node) -> frozenset[str]:
+def _keys_named_after(node: Node) -> frozenset[str]:
     """Return the keys of the labels whose value is the node's own name."""
     names = (node.name, node.labels.get(HOSTNAME_LABEL, node.name))
     return frozenset(key for key, value in node.labels.items() if value in names)
@@ -210,14 +210,14 @@ def _daemons(node_info: NodeInfo) -> Iterator[Pod]:
             yield pod
 
 
-def _from_catalog(view: View, instance_type: str) -> Iterable[FreshNode]:
+def _catalog_shapes(view: View, instance_type: str) -> Iterable[FreshNode]:
     row = INSTANCE_TYPES.get(instance_type)
     if row is None:
         return
     silicon: Resources = {NEURON_DEVICE: row.devices, NEURON_CORE: row.devices * row.cores_per_device[0]}
     host: Resources = {CPU: _PLENTY, MEMORY: _PLENTY, EPHEMERAL_STORAGE: _PLENTY, PODS: _PODS_ON_ANY_NODE}
     labels = {INSTANCE_TYPE_LABEL: instance_type, HOSTNAME_LABEL: "new", "kubernetes.io/os": "linux"}
-    zones = sorted(str(zone) for zone in view.labelled(ZONE_LABEL).values)[:_MOST_SHAPES]
+    zones = sorted(str(zone) for zone in view.label_postings(ZONE_LABEL).values)[:_MOST_SHAPES]
     for zone in ({ZONE_LABEL: zone} for zone in zones) if zones else ({},):
         node = Node("", "new", _LATER, {**labels, **zone}, allocatable={**host, **silicon}, capacity=silicon)
         yield FreshNode(node)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.indexes import Derived
+from neuron_scheduler.cluster.index.indexes import DerivedIndex
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
@@ -24,7 +24,7 @@ from neuron_scheduler.cluster.tables.nodes import NodeTable
 from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import Volumes
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
@@ -60,7 +60,7 @@ class _Overlaid:
         return self.definition(self.overlay(node_info))
 
 
-overlaid = memoised(maxsize=4096)(_Overlaid)
+overlaid = memoise(maxsize=4096)(_Overlaid)
 """The only definition for an overlay and a definition, since indexes are looked up by identity."""
 
 
@@ -81,7 +81,7 @@ class IndexRequests:
     of_rows: dict[Callable[[NodeInfo], Any], None] = attrs.field(factory=dict)
     lacking: dict[Hashable, Callable[[], Iterator[None]]] = attrs.field(factory=dict)
 
-    def prepared(self) -> Generator[None, None, None]:
+    def prepare(self) -> Generator[None, None, None]:
         """Prepare what is lacking; yields when other tasks may run."""
         for prepare in self.lacking.values():
             yield from prepare()
@@ -173,7 +173,7 @@ class View:
         """Return whether any node has one of these labels."""
         return not self._table.offered.labels.keys().isdisjoint(keys)
 
-    def labelled(self, key: str) -> Postings:
+    def label_postings(self, key: str) -> Postings:
         """Return the nodes by their value of a label; a key that no node has costs no index."""
         return self.node_postings(label(key)) if key in self._table.offered.labels else Postings()
 
@@ -181,7 +181,7 @@ class View:
         """Return the nodes by their domain of a label."""
         return self.node_postings(domain(key)) if key in self._table.offered.labels else Postings()
 
-    def numbered(self, key: str) -> Postings:
+    def integer_postings(self, key: str) -> Postings:
         """Return the nodes by the integer value of a label, for Gt and Lt; others are left out."""
         return self.node_postings(integer_label(key)) if key in self._table.offered.labels else Postings()
 
@@ -203,11 +203,11 @@ class View:
         table = self._table
         return table.of_rows.column(number_of, table.slots)
 
-    def changed(self, overlay: Overlay) -> NodeSet:
+    def changed_nodes(self, overlay: Overlay) -> NodeSet:
         """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
-        return _changed(self._table, overlay)
+        return _changed_nodes(self._table, overlay)
 
-    def prepared(self, ask: "Callable[[View], object]") -> Iterator[None]:
+    def prepare(self, ask: "Callable[[View], object]") -> Iterator[None]:
         """
         Build the indexes that a question needs, a few rows at a time; yields when other tasks may run.
 
@@ -217,10 +217,10 @@ class View:
         requests = self.index_requests(ask)
         if requests.lacking:
             yield
-        yield from requests.prepared()
+        yield from requests.prepare()
 
     def index_requests(self, ask: "Callable[[View], object]") -> IndexRequests:
-        """Return the indexes that a question uses; `ask` is called as in `prepared`."""
+        """Return the indexes that a question uses; `ask` is called as in `prepare`."""
         requests = IndexRequests()
         ask(RecordingView(self.workloads, self.namespaces, self.volumes, self._table, self._overlay, requests))
         return requests
@@ -254,7 +254,7 @@ class View:
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
         """Yield each term of placed pods that matches a pod, with how many pods have it in each node's domain."""
         table = self._table
-        for term, pods_with_term in table.terms.matching(kind, pod, self.namespaces.labels(pod.namespace)):
+        for term, pods_with_term in table.terms.matching_terms(kind, pod, self.namespaces.labels(pod.namespace)):
             yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
 
     def has_terms(self, *kinds: TermKind) -> bool:
@@ -269,7 +269,7 @@ class View:
 
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
-        return self._table.images.named(name, self._table.slot_of)
+        return self._table.images.sizes_of(name, self._table.slot_of)
 
     def with_overlay(self, overlay: Overlay) -> Self:
         """
@@ -282,7 +282,7 @@ class View:
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         """Return an index of rows under an overlay."""
         table = self._table
-        return cast(_Data, table.of_rows.derived(_derived(table, overlay, definition, index_type), table.slots))
+        return cast(_Data, table.of_rows.derive(_derived_index(table, overlay, definition, index_type), table.slots))
 
 
 @attrs.define(eq=False)
@@ -345,14 +345,14 @@ class RecordingView(View):
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
         """Record the requests, and leave out the terms whose domains are not ready."""
         table = self._table
-        for term, pods_with_term in table.terms.matching(kind, pod, self.namespaces.labels(pod.namespace)):
+        for term, pods_with_term in table.terms.matching_terms(kind, pod, self.namespaces.labels(pod.namespace)):
             if not self._lacks_domains(term.topology_key):
                 yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         """Record the request, with the indexes that the one under the overlay derives from."""
         table = self._table
-        derived = _derived(table, overlay, definition, index_type)
+        derived = _derived_index(table, overlay, definition, index_type)
         if table.of_rows.is_ready(derived.definition):
             return super()._overlaid(overlay, definition, index_type)
         self._lacks_of_rows(overlay.marks, Postings)
@@ -386,14 +386,14 @@ class RecordingView(View):
         return key in self._table.offered.labels and self._lacks_of_nodes(domain(key), Postings)
 
 
-def _derived(
+def _derived_index(
     table: NodeTable, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]
-) -> Derived[NodeInfo]:
+) -> DerivedIndex[NodeInfo]:
     """Return how an index under an overlay derives from the one without it."""
-    return Derived(overlaid(overlay, definition), definition, index_type, lambda: _changed(table, overlay))
+    return DerivedIndex(overlaid(overlay, definition), definition, index_type, lambda: _changed_nodes(table, overlay))
 
 
-def _changed(table: NodeTable, overlay: Overlay) -> NodeSet:
+def _changed_nodes(table: NodeTable, overlay: Overlay) -> NodeSet:
     """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
     marked = table.of_rows.postings(overlay.marks, table.slots)
     return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES

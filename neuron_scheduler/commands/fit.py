@@ -20,7 +20,7 @@ from neuron_scheduler.commands.reading import Reading, answering, read
 from neuron_scheduler.explain.answers import Fit
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.replicated import Replicated
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.steps import run as finished
 from neuron_scheduler.telemetry.errors import ConfigurationError
@@ -116,7 +116,7 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
     waiting = sum(pod.neuron is not None for pod in reading.capture.waiting)
     if waiting:
         verb = "wait" if waiting > 1 else "waits"
-        yield f"{counted(waiting, 'pod')} with Neuron {verb} already, and may get the space first."
+        yield f"{count_text(waiting, 'pod')} with Neuron {verb} already, and may get the space first."
 
 
 def _asked(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.explain.answers import Fit, PlacedPod
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import GREEN, INDENT, RED, YELLOW, Paragraphs
@@ -68,12 +68,12 @@ class FitText:
             yield from self.paragraphs.wrapped(_given(pods), first=first, rest=INDENT * 2)
         hidden = len(by_node) - len(shown)
         if hidden:
-            yield from self.paragraphs.indented(f"and {counted(hidden, 'more node')} (-o wide lists all)")
+            yield from self.paragraphs.indented(f"and {count_text(hidden, 'more node')} (-o wide lists all)")
 
 
 def headline(fit: Fit) -> str:
     """Return the answer in a sentence, such as `12 of 16 replicas of Job train fit now (8 Neuron devices each).`."""
-    replicas = counted(fit.asked or fit.total, "replica" if fit.pods_per_replica == 1 else "group")
+    replicas = count_text(fit.asked or fit.total, "replica" if fit.pods_per_replica == 1 else "group")
     number = f"{fit.fitting} of {replicas}" if fit.asked else f"{replicas}{'' if fit.limit else ' or more'}"
     of_workload = f" of {fit.name}" if fit.name else ""
     each = f" ({fit.asks} each)" if fit.asks else ""
@@ -93,7 +93,7 @@ def _given(pods: Sequence[PlacedPod]) -> str:
     parts = []
     for part, of_part in groupby(pods, key=attrgetter("part")):
         given = list(of_part)
-        number = counted(len(given), part or "pod")
+        number = count_text(len(given), part or "pod")
         ids = " | ".join(runs_of(pod.ids) for pod in given if pod.ids)
         units = f"{given[0].unit}s" if sum(len(pod.ids) for pod in given) > 1 else given[0].unit
         parts.append(f"{number}: {units} {ids}" if ids else number)

@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
 from neuron_scheduler.explain.fleet import with_machine
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import BOLD, GREEN, RED, YELLOW, Paragraphs
 
@@ -296,8 +296,8 @@ class MapText:
             yield _GAP + _GAP.join((cut(machine.node_name, name_width).ljust(name_width), *cells)).rstrip()
         rest = machines[len(shown) :]
         if rest:
-            devices = counted(sum(machine.free_devices for machine in rest), "free device")
-            more = f"{_GAP}and {counted(len(rest), 'more node')} with {devices} (-o wide lists all)"
+            devices = count_text(sum(machine.free_devices for machine in rest), "free device")
+            more = f"{_GAP}and {count_text(len(rest), 'more node')} with {devices} (-o wide lists all)"
             yield self._rendered([(more, LINK)])
 
     def _figures(self, machine: MachinePicture) -> list[Segments]:
@@ -341,7 +341,7 @@ def grouped(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:
 def sums(name: str, machines: Sequence[MachinePicture]) -> str:
     """Return how many devices some machines have, and how many of them are free, used and withheld."""
     of = reduce(with_machine, machines, TypeSummary(name))
-    total = f"{name}: {counted(of.nodes, 'node')}, {counted(of.devices, 'device')}"
+    total = f"{name}: {count_text(of.nodes, 'node')}, {count_text(of.devices, 'device')}"
     return f"{total}: {of.free} free (largest block {of.largest_block}), {of.used} used, {of.withheld} withheld"
 
 

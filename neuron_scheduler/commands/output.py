@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.explain.answers import to_json
-from neuron_scheduler.model.wording import clipped
+from neuron_scheduler.model.wording import clip
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import write_out
 
@@ -59,7 +59,7 @@ def age(seconds: float) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield aligned lines, the columns three blanks apart; the last one may be long."""
-    shown = [[printable(clipped(cell)) for cell in row[:-1]] + [printable(row[-1])] for row in rows]
+    shown = [[printable(clip(cell)) for cell in row[:-1]] + [printable(row[-1])] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

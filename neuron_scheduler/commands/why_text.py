@@ -20,7 +20,7 @@ from neuron_scheduler.explain.answers import (
     Verdict,
     Waiting,
 )
-from neuron_scheduler.model.wording import clipped, counted, few_names
+from neuron_scheduler.model.wording import clip, count_text, few_names
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import GREEN, INDENT, RED, YELLOW, Paragraphs
@@ -81,7 +81,7 @@ class WhyText:
             yield from self.paragraphs.wrapped(explanation.capacity_request)
         if explanation.groups:
             alone = ", for this pod alone" if explanation.pod.group else ""
-            yield from self.paragraphs.section(f"Nodes by reason ({counted(explanation.nodes, 'node')}{alone})")
+            yield from self.paragraphs.section(f"Nodes by reason ({count_text(explanation.nodes, 'node')}{alone})")
             yield from self._groups(explanation.groups)
         if explanation.changes:
             yield from self.paragraphs.section("What would let it in")
@@ -91,7 +91,7 @@ class WhyText:
 
     def _title(self, pod: PodSummary, verdict: Verdict) -> Iterator[str]:
         about = [*filter(None, [pod.asks]), f"priority {pod.priority}"]
-        about += [f"group {clipped(pod.group)}"] if pod.group else []
+        about += [f"group {clip(pod.group)}"] if pod.group else []
         old = age(self.now - pod.created) if pod.created and self.now else ""
         states = {
             Verdict.FITS: ("fits", GREEN),
@@ -113,16 +113,18 @@ class WhyText:
             yield from self._reason(of_reason)
         left = sum(group.nodes for of_reason in [*by_reason.values()][len(shown) :] for group in of_reason)
         if left:
-            yield from self.paragraphs.indented(f"{counted(left, 'more node')} for other reasons (-o wide shows all)")
+            yield from self.paragraphs.indented(
+                f"{count_text(left, 'more node')} for other reasons (-o wide shows all)"
+            )
 
     def _reason(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
         first, count = groups[0], sum(group.nodes for group in groups)
         if not first.plugin:
-            line, colour = f"{counted(count, 'node')}: would take the pod", GREEN
+            line, colour = f"{count_text(count, 'node')}: would take the pod", GREEN
         elif first.kept_for:
-            line, colour = f"{counted(count, 'node')}: would take the pod, but the space is kept for others", YELLOW
+            line, colour = f"{count_text(count, 'node')}: would take the pod, but the space is kept for others", YELLOW
         else:
-            line, colour = f"{counted(count, 'node')}: {first.reason} [{first.plugin}]", RED
+            line, colour = f"{count_text(count, 'node')}: {first.reason} [{first.plugin}]", RED
         yield from self._coloured(line, colour)
         shown = groups if self.wide else groups[:MOST_GROUPS]
         for group in shown:
@@ -130,14 +132,14 @@ class WhyText:
         left = sum(group.nodes for group in groups[len(shown) :])
         if left:
             yield from self.paragraphs.indented(
-                f"{counted(left, 'more node')} with other figures (-o wide shows all)", 2
+                f"{count_text(left, 'more node')} with other figures (-o wide shows all)", 2
             )
 
     def _group(self, group: NodeGroup) -> Iterator[str]:
         names = group.names if self.wide else group.names[:MOST_LISTED]
         more = group.nodes - len(names)
-        listed = f"{', '.join(map(clipped, names))}{f' and {more} more' if more else ''}"
-        kind = f" ({clipped(group.instance_type)})" if group.instance_type else ""
+        listed = f"{', '.join(map(clip, names))}{f' and {more} more' if more else ''}"
+        kind = f" ({clip(group.instance_type)})" if group.instance_type else ""
         yield from self.paragraphs.wrapped(f"{listed}{kind}", first=INDENT * 2, rest=INDENT * 3)
         if group.arithmetic:
             yield from self.paragraphs.indented(group.arithmetic, 3)

@@ -18,7 +18,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.extension_log import Lines
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.model.annotations import OUR_LEADER
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.trial import Taken
@@ -130,7 +130,9 @@ class Assumptions:
 
     def announce(self, taken: Taken) -> None:
         """Let the others know that a pod has been assumed."""
-        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed(taken.pod, taken.decision.node_name, taken.allocation))
+        self.queue.note(
+            ClusterEvent.ASSIGNED_POD_ADDED, assigned_pod(taken.pod, taken.decision.node_name, taken.allocation)
+        )
         node_info = self.cluster.node(taken.decision.node_name)
         if node_info is not None and node_info.nominations:
             self.recheck(taken.decision.node_name)

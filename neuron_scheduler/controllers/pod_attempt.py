@@ -75,7 +75,7 @@ class QueuedAttempt:
         group, waits = self.queued.pod.group, self._attempts.queue.groups
         if self.queued.pod.uid not in self._attempts.queue:
             return Gone()
-        is_held = group is not None and waits.is_held(group.key) and not waits.groups.placed(group.key)
+        is_held = group is not None and waits.is_held(group.key) and not waits.groups.placed_count(group.key)
         return Fenced() if is_held else None
 
     @property

@@ -25,7 +25,7 @@ from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import shape
-from neuron_scheduler.neuron.annotations import numbered
+from neuron_scheduler.neuron.annotations import ids_in_words
 from neuron_scheduler.neuron.topology import Placement
 
 REPEATED_PAUSE: Final = 300.0  # seconds between Events with the same message
@@ -176,4 +176,4 @@ def _with_ids(pod: Pod, placement: Placement | None) -> str:
 
 def _ids(pod: Pod, placement: Placement) -> str:
     """Return `devices 4-7`, `core 5` or `devices 0-3, 8`."""
-    return numbered(placement.ids, "" if pod.neuron is None else pod.neuron.unit)
+    return ids_in_words(placement.ids, "" if pod.neuron is None else pod.neuron.unit)

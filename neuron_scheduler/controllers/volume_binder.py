@@ -108,7 +108,7 @@ class VolumeBinder:
         """Return the names of the claims that are waited for."""
         stored = self.cluster.volumes.stored_claims
         claims = (*(kept.claim for kept in plan.keep), *plan.provision)
-        return [claim.name for claim in claims if (now := stored.get(claim.key)) is None or not now.fully_bound]
+        return [claim.name for claim in claims if (now := stored.get(claim.key)) is None or not now.is_fully_bound]
 
     async def _write(self, plan: VolumePlan) -> dict[str, int] | BindOutcome:
         """Write until a write fails, so that no claim is tied to a node needlessly; return the versions by name."""
@@ -181,7 +181,7 @@ class VolumeBinder:
             raise _UnbindableError(
                 f'persistentvolumeclaim "{claim.name}" was bound to another pv, "{claim.volume_name}"'
             )
-        return set() if claim.fully_bound else {name, key}
+        return set() if claim.is_fully_bound else {name, key}
 
     def _provisioned(self, plan: VolumePlan, decided: PersistentVolumeClaim, version: int) -> set[str]:
         """Return the names of what must change before the claim is bound to a provisioned volume."""
@@ -196,7 +196,7 @@ class VolumeBinder:
         if volume is None:
             return {claim.key, claim.volume_name}
         self._check_fit(plan, volume)
-        return set() if claim.fully_bound else {claim.key, claim.volume_name}
+        return set() if claim.is_fully_bound else {claim.key, claim.volume_name}
 
     def _check_fit(self, plan: VolumePlan, volume: PersistentVolume) -> None:
         slot = self.cluster.view.slot(plan.node_name)

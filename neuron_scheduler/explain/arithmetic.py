@@ -15,13 +15,13 @@ from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.changes.refused_pod import requirement_text, taint_text
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Taint, Toleration
-from neuron_scheduler.model.wording import clipped, counted, few, few_names, first_of, listed, quantity
+from neuron_scheduler.model.wording import clip, count_text, few, few_names, first_of, list_of, quantity
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import free_blocks
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked, serves, unknown_holder
@@ -55,7 +55,7 @@ def _of_node(text: Callable[[Pod, NodeInfo, Sequence[str]], str]) -> Arithmetic:
 def cordon(_pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
     """Return what keeps a node closed."""
     if node_unschedulable.UNREADABLE in reasons:
-        return f"its object could not be read: {clipped(node_info.node.refusal)}"
+        return f"its object could not be read: {clip(node_info.node.refusal)}"
     return "it is cordoned (spec.unschedulable)"
 
 
@@ -64,7 +64,7 @@ def taints(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     return _untolerated(pod.tolerations, node_info.node.taints)
 
 
-@memoised(maxsize=1 << 10)
+@memoise(maxsize=1 << 10)
 def _untolerated(tolerations: tuple[Toleration, ...], node_taints: tuple[Taint, ...]) -> str:
     untolerated = [
         taint_text(taint)
@@ -85,7 +85,7 @@ def _unmet(pod: Pod, node: Node) -> Iterator[str]:
     """Yield what the pod requires and a node does not have, each when it is needed: there may be very many."""
     for key, value in pod.constraints.node_selector.items():
         if node.labels.get(key) != value:
-            yield f"the pod selects {clipped(key)}={clipped(value)}, {_here(key, node.labels)}"
+            yield f"the pod selects {clip(key)}={clip(value)}, {_here(key, node.labels)}"
     terms = pod.constraints.required_terms
     if terms is not None and not any(term.matches(node.labels, node.name) for term in terms):
         yield from (_missed(term, node) for term in terms)
@@ -95,7 +95,7 @@ def _unmet(pod: Pod, node: Node) -> Iterator[str]:
 
 def _here(key: str, labels: Mapping[str, str]) -> str:
     """Return what a node has of a label."""
-    return f"here it is {clipped(labels[key]) or 'empty'}" if key in labels else "which is not here"
+    return f"here it is {clip(labels[key]) or 'empty'}" if key in labels else "which is not here"
 
 
 def _missed(term: NodeSelectorTerm, node: Node) -> str:
@@ -133,9 +133,9 @@ def spread(view: View, pod: Pod) -> Sentence:
                 return _no_domain(key, node_info)
             count = totals.value(slot)
             if count > most and not missing:
-                value = clipped(node_info.node.labels.get(key, ""))
+                value = clip(node_info.node.labels.get(key, ""))
                 return (
-                    f"{clipped(key)}={value} has {counted(count, 'matching pod')}, and may have at most"
+                    f"{clip(key)}={value} has {count_text(count, 'matching pod')}, and may have at most"
                     f" {max(0, most)} before this one (maxSkew {constraint.max_skew})"
                 )
         return ""
@@ -151,7 +151,7 @@ def other_pods(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
 
 def _no_domain(key: str, node_info: NodeInfo) -> str:
     has_label = key in node_info.node.labels
-    return f"its label {clipped(key)} names no UltraServer" if has_label else f"it has no label {clipped(key)}"
+    return f"its label {clip(key)} names no UltraServer" if has_label else f"it has no label {clip(key)}"
 
 
 _TOO_FEW: Final = (*neuron_topology.UNHEALTHY.values(), neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
@@ -177,7 +177,7 @@ def resources(view: View, pod: Pod) -> Sentence:
         for reason in reasons:
             name = PODS if reason == node_resources_fit.TOO_MANY_PODS else reasons_of[reason]
             if name in unknown:
-                parts.append(f"needs {quantity(name, pod.requests[name])} {clipped(name)}; no node has any")
+                parts.append(f"needs {quantity(name, pod.requests[name])} {clip(name)}; no node has any")
                 continue
             allocatable, used = node_info.node.allocatable.get(name, 0), node_info.used.get(name, 0)
             parts.append(resource_text(name, pod.requests.get(name, 0) if name != PODS else 1, allocatable, used))
@@ -193,14 +193,14 @@ def _by_ids(request: NeuronRequest, node_info: NodeInfo, free: int) -> str:
     really = free_units_of(request.resource)(node_info)
     if node_info.machine is None or really == free:
         return ""
-    units = counted(really, f"whole {Unit.DEVICE}" if request.unit is Unit.DEVICE else Unit.CORE)
+    units = count_text(really, f"whole {Unit.DEVICE}" if request.unit is Unit.DEVICE else Unit.CORE)
     return f"; by the ids that pods hold, {units} {'is' if really == 1 else 'are'} free"
 
 
-@memoised(maxsize=1 << 12)
+@memoise(maxsize=1 << 12)
 def resource_text(name: str, needed: int, allocatable: int, used: int) -> str:
     """Return how much of a resource is needed and free on a node."""
-    needs = f"needs {quantity(name, needed)} {clipped(name)}" if name != PODS else "needs room for 1 pod"
+    needs = f"needs {quantity(name, needed)} {clip(name)}" if name != PODS else "needs room for 1 pod"
     if allocatable <= 0:
         return f"{needs}; the node has none"
     free = max(0, allocatable - used)
@@ -227,7 +227,7 @@ def neuron(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
 
 def _unknown(node_info: NodeInfo) -> str:
     holders = node_info.neuron_usage.unknown_holders
-    return f"{counted(holders, 'pod')} with unknown ids may hold some of them: {unknown_holder(node_info)}"
+    return f"{count_text(holders, 'pod')} with unknown ids may hold some of them: {unknown_holder(node_info)}"
 
 
 def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
@@ -242,7 +242,7 @@ def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
     return free_text(request, free, machine.size(request.unit), blocks)
 
 
-@memoised(maxsize=1 << 12)
+@memoise(maxsize=1 << 12)
 def free_text(request: NeuronRequest, free: int, size: int, blocks: tuple[int, ...]) -> str:
     """Return how many devices or cores of a machine are free, and in which blocks; of cores, the largest one."""
     needs = f"needs {asked(request)}; {free} of {size} free"
@@ -253,12 +253,14 @@ def free_text(request: NeuronRequest, free: int, size: int, blocks: tuple[int, .
 
 def in_blocks(blocks: Iterable[int]) -> str:
     """Return `, in 1 block of 8 and 4 blocks of 1`; empty without blocks."""
-    counts = [f"{counted(count, 'block')} of {size}" for size, count in sorted(Counter(blocks).items(), reverse=True)]
-    return f", in {listed(counts)}" if counts else ""
+    counts = [
+        f"{count_text(count, 'block')} of {size}" for size, count in sorted(Counter(blocks).items(), reverse=True)
+    ]
+    return f", in {list_of(counts)}" if counts else ""
 
 
 def _illegal(machine: Machine, request: NeuronRequest) -> str:
-    kind = clipped(machine.instance_type) or "this machine"
+    kind = clip(machine.instance_type) or "this machine"
     if not request.units <= machine.units:
         return f"needs {asked(request)}; {kind} serves no {request.unit}s: its capacity does not say which it has"
     return f"needs {asked(request)}; {kind} {serves(machine, request)}"
@@ -279,9 +281,9 @@ def free_on(node_info: NodeInfo) -> str:
         name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
         free = free_units_of(name)(node_info)
         blocks = in_blocks(free_blocks(machine, node_info.free_cores, free))
-        parts.append(f"{free} of {counted(machine.devices, 'device')} free{blocks}")
+        parts.append(f"{free} of {count_text(machine.devices, 'device')} free{blocks}")
     if Unit.CORE in machine.units:
-        parts.append(f"{free_units_of(NEURON_CORE)(node_info)} of {counted(machine.core_count, 'core')} free")
+        parts.append(f"{free_units_of(NEURON_CORE)(node_info)} of {count_text(machine.core_count, 'core')} free")
     if node_info.neuron_usage.unknown_holders:
         parts.append(_unknown(node_info))
     return "; ".join(parts)

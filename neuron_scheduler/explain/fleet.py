@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain import inventory
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import BETA_ZONE_LABEL, ULTRASERVER_2, ULTRASERVER_4, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -110,7 +110,7 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int
     return (_WITHHELD if withheld else _UNCLEAR if unclear or usage.double_booked else -outside), picture
 
 
-@memoised(maxsize=4096)
+@memoise(maxsize=4096)
 def _states(count: int, free: CoreMask, double_booked: CoreMask, kept: CoreMask, *, unclear: bool) -> str:
     """Return the letters of the cores."""
     unheld = CoreState.UNKNOWN if unclear else CoreState.FREE

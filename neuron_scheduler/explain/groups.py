@@ -44,7 +44,7 @@ def with_its_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None,
         ours = member.scheduler_name == pod.scheduler_name
         if ours and uid != pod.uid and not member.node_name and fork.node_of(uid) is None:
             waiting.append(member)
-    if group.awaits and len(members) < group.least:
+    if group.has_to_wait and len(members) < group.least:
         return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, group), Cause.GROUP))
     gang = gang_of(fork, waiting)
     found = yield from planned(fork, gang, profile, IndexWarmup())

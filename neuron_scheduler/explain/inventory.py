@@ -18,14 +18,14 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES, PODS
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.topology import free_blocks, served, whole_free_devices
+from neuron_scheduler.neuron.topology import free_blocks, served_counts, whole_free_devices
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
@@ -181,10 +181,10 @@ def _with_devices(stock: Stock, node_info: NodeInfo, machine: Machine) -> Stock:
     )
 
 
-@memoised(maxsize=256)
+@memoise(maxsize=256)
 def _sizes(machine: Machine) -> tuple[tuple[int, NeuronRequest], ...]:
     """Return the sizes that are counted for a machine, each with the request of one container for it."""
-    legal = served(machine, Unit.DEVICE)
+    legal = served_counts(machine, Unit.DEVICE)
     return tuple(
         (size, NeuronRequest(Unit.DEVICE, (size,), size)) for size in legal if size <= MOST_SIZES or size == legal[-1]
     )
@@ -222,7 +222,7 @@ def prepared(cluster: Cluster) -> Iterator[None]:
         view.postings(stock_of)
         closed_nodes(view)
 
-    return cluster.view.prepared(ask)
+    return cluster.view.prepare(ask)
 
 
 def devices(cluster: Cluster, *, waiting: Collection[int] = ()) -> Devices:

@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Waiting, WaitingPod
 from neuron_scheduler.explain.groups import Waits, with_its_group
 from neuron_scheduler.explain.why import summary_of
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.capability import size_of
@@ -87,7 +87,7 @@ def waiting_pods(queue: SchedulingQueue) -> Generator[None, None, WaitingPods]:
     return WaitingPods(+by_cause, +by_size, oldest, frozenset(blocks))
 
 
-@memoised(maxsize=1 << 10)
+@memoise(maxsize=1 << 10)
 def size_labels(request: NeuronRequest) -> SizeLabels:
     """Return the labels of a request: its total in its unit; more than 8 cores are rounded up to a power of two."""
     total = request.total
@@ -117,7 +117,7 @@ def waiting_list(
     lines = []
     for pod in pods:
         profile = profile_of(pod)
-        if cluster.groups.of(pod) is not None:
+        if cluster.groups.group_of(pod) is not None:
             if pod.uid not in grouped:
                 grouped |= yield from with_its_group(cluster.fork(), pod, profile)
             cause, message = _said(grouped[pod.uid])

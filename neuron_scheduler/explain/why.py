@@ -29,8 +29,8 @@ from neuron_scheduler.explain.groups import Waits, with_its_group
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import clipped, few_names
-from neuron_scheduler.neuron.annotations import numbered
+from neuron_scheduler.model.wording import clip, few_names
+from neuron_scheduler.neuron.annotations import ids_in_words
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -82,7 +82,7 @@ def _of_pending_pod(
     fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
 ) -> Generator[None, None, Explanation]:
     result: Decision | NoNode | Waits
-    if fork.groups.of(pod) is None:
+    if fork.groups.group_of(pod) is None:
         result = select_node(fork, pod, profile)
     else:
         result = (yield from with_its_group(fork.fork(), pod, profile))[pod.uid]
@@ -142,7 +142,7 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
     notes = [] if node_info is not None else [f"There is no node {name}."]
     if known is not None and known.cores is None and node_info is not None:
         notes.append(
-            f"The ids of its Neuron are unknown: {clipped(known.problem)}. Until it ends, its node gets no pod that"
+            f"The ids of its Neuron are unknown: {clip(known.problem)}. Until it ends, its node gets no pod that"
             " asks for more than one device or core, but fewer than all."
         )
     if node_info is not None and node_info.machine is not None:
@@ -232,13 +232,13 @@ def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
     """Yield what a reader must know to read the answer about a pending pod."""
     if profile.scheduler_name not in ("", pod.scheduler_name):
         yield (
-            f"The pod's schedulerName is {clipped(pod.scheduler_name)}, so another scheduler decides it. This is what"
+            f"The pod's schedulerName is {clip(pod.scheduler_name)}, so another scheduler decides it. This is what"
             f" {profile.scheduler_name} would decide."
         )
     if pod.gates:
         yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
     if pod.group is not None:
-        yield f"It is in group {clipped(pod.group.key.name)}: enough members get a node at once, or none does."
+        yield f"It is in group {clip(pod.group.key.name)}: enough members get a node at once, or none does."
 
 
 def ids_in(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:
@@ -251,7 +251,7 @@ def ids_in(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[i
 
 def ids_text(ids: tuple[int, ...], pod: Pod) -> str:
     """Return ` (devices 0-3)`; empty without ids."""
-    return f" ({numbered(ids, pod.neuron.unit)})" if ids and pod.neuron is not None else ""
+    return f" ({ids_in_words(ids, pod.neuron.unit)})" if ids and pod.neuron is not None else ""
 
 
 MOST_NAMED: Final = 5
@@ -322,7 +322,7 @@ def _largest(cluster: Cluster, figures: dict[_Figures, list[Slot]]) -> Iterator[
         text, kept_for = example = order[MOST_ALIKE]
         name = cluster.view.row(figures[example][0]).node.name
         others = [slot for each in figures.keys() - {*order[:MOST_ALIKE]} for slot in figures[each]]
-        yield (f"different figures, such as on {clipped(name)}: {text}", kept_for), others
+        yield (f"different figures, such as on {clip(name)}: {text}", kept_for), others
 
 
 def _group(cluster: Cluster, pod: Pod, kind: _Kind, figures: _Figures, slots: list[Slot]) -> NodeGroup:

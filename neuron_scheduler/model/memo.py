@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
             """Return the result."""
 
-    def memoised(maxsize: int) -> Callable[[Callable[_P, _T]], Memoised[_P, _T]]:
+    def memoise(maxsize: int) -> Callable[[Callable[_P, _T]], Memoised[_P, _T]]:
         """Keep up to `maxsize` results of a pure function, by its arguments."""
 
 else:
-    memoised = functools.lru_cache
+    memoise = functools.lru_cache

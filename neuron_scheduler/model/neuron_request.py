@@ -96,7 +96,7 @@ class MixedNeuronRequestError(ValueError):
     """The pod asks for Neuron under more than one resource name."""
 
 
-def mixed(names: Iterable[str]) -> str:
+def mixed_names_refusal(names: Iterable[str]) -> str:
     """Return why a pod that asks for Neuron under these names is refused."""
     return (
         f"pod asks for {' and '.join(sorted(names))}: a pod's Neuron ids are either devices or cores; "
@@ -117,7 +117,7 @@ def neuron_request(containers: Sequence[Container], init_containers: Sequence[Co
     name = min(names - {NEURON_CORE}, default=NEURON_CORE)
     cores_each = _cores_each((*init_containers, *containers), name) if 1 < len(names) < len(NEURON_NAMES) else 0
     if len(names) > 1 and not cores_each:
-        raise MixedNeuronRequestError(mixed(names))
+        raise MixedNeuronRequestError(mixed_names_refusal(names))
     sidecars = [c for c in init_containers if c.sidecar]
     counts = tuple(c.requests[name] for c in (*sidecars, *containers) if c.requests.get(name))
     inits: list[tuple[int, int]] = []
@@ -129,7 +129,7 @@ def neuron_request(containers: Sequence[Container], init_containers: Sequence[Co
         elif amount:
             inits.append((amount, started))
     unit = Unit.DEVICE if name in (NEURON_DEVICE, NEURON_DEVICE_ALIAS) else Unit.CORE
-    return _interned(
+    return _intern(
         unit=unit,
         counts=counts,
         total=sum(widest_phase(counts, inits)),
@@ -147,7 +147,7 @@ def _cores_each(containers: Sequence[Container], name: str) -> int:
     return each if all(cores == devices * each for devices, cores in asked) else 0
 
 
-_interned = lru_cache(maxsize=4096)(NeuronRequest)
+_intern = lru_cache(maxsize=4096)(NeuronRequest)
 """Equal requests of many pods are one object, so that a lookup by request compares identities."""
 
 

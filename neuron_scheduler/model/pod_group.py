@@ -72,7 +72,7 @@ class PodGroup:
     topology: str = ""
 
     @property
-    def awaits(self) -> bool:
+    def has_to_wait(self) -> bool:
         """Whether members wait for those that do not exist yet."""
         return self.least > 1
 

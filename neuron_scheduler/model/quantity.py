@@ -29,7 +29,7 @@ def whole(text: str) -> int:
     Raises:
         QuantityError: the text is no quantity.
     """
-    return _scaled(text, 0)
+    return _parse(text, 0)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -40,10 +40,10 @@ def milli(text: str) -> int:
     Raises:
         QuantityError: the text is no quantity.
     """
-    return _scaled(text, 3)
+    return _parse(text, 3)
 
 
-def _scaled(text: str, scale: int) -> int:
+def _parse(text: str, scale: int) -> int:
     parts = _QUANTITY.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if parts is None:
         raise QuantityError(f"{text[:64]!r} is not a quantity; write a number such as 4, 500m, 2.5 or 16Gi")

@@ -111,7 +111,7 @@ class PersistentVolumeClaim:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def fully_bound(self) -> bool:
+    def is_fully_bound(self) -> bool:
         """Whether it names a volume and its controller has finished binding it."""
         return bool(self.volume_name) and self.bind_completed
 

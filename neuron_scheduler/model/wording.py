@@ -15,12 +15,12 @@ _NAMES: Final = " Unknown ids: "  # the pods that are named after it change ofte
 _ENDS: Final = re.compile(r"[,.:;]\s*")
 
 
-def counted(number: int, singular: str, plural: str = "") -> str:
+def count_text(number: int, singular: str, plural: str = "") -> str:
     """Return `1 node` or `2 nodes`."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
-def listed(words: Sequence[str]) -> str:
+def list_of(words: Sequence[str]) -> str:
     """Return `a`, `a and b`, or `a, b and c`."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
@@ -28,21 +28,21 @@ def listed(words: Sequence[str]) -> str:
 def few(words: Sequence[str], most: int = 3) -> str:
     """Return `a, b, c and 4 more`: the first of the words."""
     rest = len(words) - most
-    return listed([*words[:most], *([f"{rest} more"] if rest > 0 else [])])
+    return list_of([*words[:most], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def first_of(words: Iterable[str], most: int = 3) -> str:
     """Return `a, b, c and more`: only so many of the words are made as are needed, since each may take some time."""
     some = list(islice(words, most + 1))
-    return listed(some if len(some) <= most else [*some[:most], "more"])
+    return list_of(some if len(some) <= most else [*some[:most], "more"])
 
 
 def few_names(names: Sequence[str]) -> str:
     """Return the same of names from the cluster, which may be of any length."""
-    return few([clipped(name) for name in names])
+    return few([clip(name) for name in names])
 
 
-def clipped(text: str) -> str:
+def clip(text: str) -> str:
     """Return a text from the cluster, cut where it is longer than names are."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 

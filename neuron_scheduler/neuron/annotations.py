@@ -25,7 +25,7 @@ from neuron_scheduler.model.annotations import (
     OUR_ALLOCATION,
     PLUGIN_ID_KEYS,
 )
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
@@ -34,7 +34,7 @@ from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement, core_mask
 
 
-def numbered(ids: Collection[int], unit: str) -> str:
+def ids_in_words(ids: Collection[int], unit: str) -> str:
     """Return `devices 4-7`, `core 5` or `devices 0-3, 8`; the ids ascend."""
     return f"{unit}{'' if len(ids) == 1 else 's'} {runs_of(ids)}"
 
@@ -81,7 +81,7 @@ class _UnreadableError(ValueError):
     """Annotations that do not say for certain which ids the pod holds."""
 
 
-def read(pod: Pod, machine: Machine | None) -> Allocation:
+def allocation_of(pod: Pod, machine: Machine | None) -> Allocation:
     """
     Return what a bound pod holds on its node's machine, no matter which scheduler bound it.
 
@@ -113,7 +113,7 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
     request = pod.neuron
     if request is None:
         raise ValueError(f"pod {pod.key} asks for no Neuron: there is nothing to allocate")
-    written = _written(machine, request, placement, pod.neuron_containers)
+    written = _texts_of(machine, request, placement, pod.neuron_containers)
     if written is None:
         raise ValueError(f"pod {pod.key} asks for {request}, which {placement} on {machine} is not")
     csv, cores, own = written
@@ -126,8 +126,8 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
     }
 
 
-@memoised(maxsize=4096)
-def _written(
+@memoise(maxsize=4096)
+def _texts_of(
     machine: Machine, request: NeuronRequest, placement: Placement, containers: tuple[str, ...]
 ) -> tuple[str, str, str] | None:
     """Return ids with commas, their cores if asked for, and our annotation after its node; None if that is illegal."""
@@ -144,7 +144,7 @@ def _written(
     return csv, csv_of_cores, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
 
 
-@memoised(maxsize=4096)
+@memoise(maxsize=4096)
 def lookup_amounts(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit, int]]:
     """
     Return the amounts by which the device plugin may identify this pod among the pods of its node.
@@ -184,7 +184,7 @@ def _cores_of(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> C
         raise _UnreadableError(f"it asks for {request.cores_each} cores per device, which its node does not have")
     if request.total == machine.size(request.unit):
         return machine.all_cores
-    return _legal(_ids(pod, request), request=request, machine=machine)
+    return _cores_of_ids(_ids(pod, request), request=request, machine=machine)
 
 
 def _ids(pod: Pod, request: NeuronRequest) -> tuple[int, ...]:
@@ -192,19 +192,19 @@ def _ids(pod: Pod, request: NeuronRequest) -> tuple[int, ...]:
     resource = pod.allocation.get(NEURON_RESOURCE_TYPE)
     if resource and resource not in _UNIT_NAMES[request.unit]:
         raise _UnreadableError(f"annotation {NEURON_RESOURCE_TYPE} is {resource!r}, but it asks for {request.resource}")
-    own = _own(pod, request)
-    listed = _listed(pod, AWS_NEURON_IDS)
+    own = _read_own(pod, request)
+    listed = _read_list(pod, AWS_NEURON_IDS)
     if own is not None and listed is not None and set(own) != set(listed):
         raise _UnreadableError(f"annotations {OUR_ALLOCATION} and {AWS_NEURON_IDS} name different ids")
     if own is not None or listed is not None:
         return own or listed or ()
-    documented = _listed(pod, DOCUMENTED[request.unit])
+    documented = _read_list(pod, DOCUMENTED[request.unit])
     if documented is None:
         raise _UnreadableError("no annotation names its ids")
     return documented
 
 
-def _own(pod: Pod, request: NeuronRequest) -> tuple[int, ...] | None:
+def _read_own(pod: Pod, request: NeuronRequest) -> tuple[int, ...] | None:
     """Return the ids of our own annotation; None if there is none for the node that the pod is on."""
     text = pod.allocation.get(OUR_ALLOCATION)
     if text is None:
@@ -225,7 +225,7 @@ def _own(pod: Pod, request: NeuronRequest) -> tuple[int, ...] | None:
     return tuple(ids)
 
 
-def _listed(pod: Pod, key: str) -> tuple[int, ...] | None:
+def _read_list(pod: Pod, key: str) -> tuple[int, ...] | None:
     """Return the ids of an annotation with numbers and commas; blanks, signs and leading zeros are refused."""
     text = pod.allocation.get(key)
     if text is None:
@@ -235,7 +235,7 @@ def _listed(pod: Pod, key: str) -> tuple[int, ...] | None:
     return tuple(int(number) for number in text.split(","))
 
 
-def _legal(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) -> CoreMask:
+def _cores_of_ids(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) -> CoreMask:
     """Return the cores of the ids, if these are in range, distinct, and as many as asked for."""
     if len(ids) != request.total:
         raise _UnreadableError(f"its annotations name {len(ids)} ids, but it asks for {request.total}")

@@ -8,7 +8,7 @@ the block that is cut does not compare machines of different kinds.
 from collections.abc import Mapping
 from typing import Final
 
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.catalog import Machine, machine_of_kind
@@ -26,7 +26,7 @@ DEVICE: Final = 1 << 32
 """One device in the numbers that `losses` returns; integers, so that sums do not depend on the order."""
 
 
-@memoised(maxsize=4096)
+@memoise(maxsize=4096)
 def size_of(request: NeuronRequest) -> NeuronRequest:
     """Return a request for the largest of the containers alone, which needs one block."""
     largest = max((*request.counts, *request.init_counts))
@@ -41,7 +41,7 @@ def cost(kind: int, level: int, request: NeuronRequest, weights: Weights) -> int
     return sum(weight * lost.get(size, 0) for of_kind, size, weight in weights if of_kind in (ANY_KIND, kind))
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def losses(
     kind: int, level: int, request: NeuronRequest, sizes: frozenset[NeuronRequest]
 ) -> Mapping[NeuronRequest, int]:
@@ -76,7 +76,7 @@ def _cores(machine: Machine, size: NeuronRequest) -> int:
     return size.total * (machine.cores_per_device if size.unit is Unit.DEVICE else 1)
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def how_many(machine: Machine, free: CoreMask, size: NeuronRequest) -> int:
     """Return how many pods of a size, which has one container, fit, placed one after the other."""
     if illegal_count(machine, size) is not None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
@@ -223,7 +223,7 @@ def _devices(node: Node) -> int:
     return _amount(node, NEURON_DEVICE) or _amount(node, NEURON_DEVICE_ALIAS)
 
 
-@memoised(maxsize=4096)
+@memoise(maxsize=4096)
 def _machine(instance_type: str, devices: int, cores: int) -> Machine | None:
     if (not devices and not cores) or max(devices, cores) > MOST_CORES:
         return None

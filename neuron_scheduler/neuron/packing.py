@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 
 MOST_REMEMBERED = 1 << 11
 """Answers that a memo of free cores keeps, of up to 700 bytes: full within minutes, also where few pods come and go."""
@@ -26,7 +26,7 @@ def ones(count: int) -> int:
     return (1 << count) - 1
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def runs(mask: int) -> tuple[tuple[int, int], ...]:
     """Return (start, length) of each maximal run of set bits, ascending."""
     listed = []
@@ -120,7 +120,7 @@ def _harm(free_ids: FreeIds, start: int, count: int, *, bin_: tuple[int, int]) -
     levels = free_ids.levels[start // free_ids.width : (start + count - 1) // free_ids.width + 1]
     whole = len(levels) - levels.count(0)
     inside = first < start < first + length - count
-    return max(levels), whole, length, not _aligned(free_ids, start, count), inside, start
+    return max(levels), whole, length, not _is_aligned(free_ids, start, count), inside, start
 
 
 def fit(free_ids: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
@@ -134,7 +134,7 @@ def fit(free_ids: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
         start = best_start(free_ids, free_ids.free, parts[0])
         return None if start is None else (start,)
     total = sum(parts)
-    for lay in (_ascending, _packed):
+    for lay in (_lay_in_order, _lay_packed):
         for extent in (free_ids.cell, *free_ids.blocks):
             fitting: list[tuple[int, int, tuple[int, ...]]] = []
             for base in range(0, free_ids.size if extent >= total else 0, extent):
@@ -156,7 +156,7 @@ def _align(free_ids: FreeIds, start: int, count: int, *, up: bool = True) -> int
     return (start + grain - 1 if up else start) // grain * grain
 
 
-def _aligned(free_ids: FreeIds, start: int, count: int) -> bool:
+def _is_aligned(free_ids: FreeIds, start: int, count: int) -> bool:
     """Return whether a run stays within one aligned power of two inside its device; True for longer runs."""
     if count > free_ids.width:
         return True
@@ -165,7 +165,7 @@ def _aligned(free_ids: FreeIds, start: int, count: int) -> bool:
     return offset // grain == (offset + count - 1) // grain and offset + count <= free_ids.width
 
 
-def _ascending(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+def _lay_in_order(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
     """Place the parts in ascending order, at aligned starts if all fit so, else each at the first start that fits."""
     bins = free_ids.bins(free)
     for aligned in (True, False):
@@ -196,7 +196,7 @@ def _next_start(
     return None
 
 
-def _packed(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+def _lay_packed(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
     """Place the parts where they fit, the largest first; parts of one size ascend in their order."""
     order = sorted(range(len(parts)), key=lambda i: (-parts[i], i))
     starts: dict[int, int] = {}

@@ -39,28 +39,28 @@ def arrange(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits) -> tuple[S
     if total <= free_ids.cell or counts == (total,):
         start = best_start(free_ids, free_ids.free, total)
         if start is not None:
-            return _side_by_side(start, counts, inits)
+            return _place_side_by_side(start, counts, inits)
         if counts == (total,):
             return None
-    apart = _apart(counts, inits)
-    division = _Search().divided(free_ids, counts, [inits[i] for i in apart], room=total)
+    apart = _inits_to_carry(counts, inits)
+    division = _Search().divide(free_ids, counts, [inits[i] for i in apart], room=total)
     if division is None:
         return None
     starts, carried = division
     known = dict(zip(apart, carried, strict=True))
     return starts, tuple(
-        known[i] if i in known else _within(inits[i], counts, starts, [(inits[j], known[j]) for j in apart])
+        known[i] if i in known else _start_inside(inits[i], counts, starts, [(inits[j], known[j]) for j in apart])
         for i in range(len(inits))
     )
 
 
-def _side_by_side(start: int, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts]:
+def _place_side_by_side(start: int, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts]:
     """Place the containers in one run, in their order; an init container starts after those that run beside it."""
     starts = tuple(itertools.accumulate(counts, initial=start))
     return starts[:-1], tuple(starts[beside] for _, beside in inits)
 
 
-def _apart(counts: tuple[int, ...], inits: Inits) -> list[int]:
+def _inits_to_carry(counts: tuple[int, ...], inits: Inits) -> list[int]:
     """Return the init containers that fit into no set of a later container or of another one; largest first."""
     apart: list[int] = []
     for i in sorted(range(len(inits)), key=lambda i: inits[i], reverse=True):
@@ -70,7 +70,7 @@ def _apart(counts: tuple[int, ...], inits: Inits) -> list[int]:
     return apart
 
 
-def _within(
+def _start_inside(
     init: tuple[int, int], counts: tuple[int, ...], starts: Starts, carried: Sequence[tuple[tuple[int, int], int]]
 ) -> int:
     """Return the start of an init container's set inside another set: legal sets of all sizes nest."""
@@ -103,7 +103,7 @@ class _Search:
 
     _left: int = MOST_DIVISIONS
 
-    def divided(
+    def divide(
         self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, room: int
     ) -> tuple[Starts, Starts] | None:
         """
@@ -118,12 +118,12 @@ class _Search:
             if not self._left:
                 break
             self._left -= 1
-            division = self._placed(free_ids, counts, inits, sharing=sharing, room=room)
+            division = self._place(free_ids, counts, inits, sharing=sharing, room=room)
             if division is not None:
                 return division
         return None
 
-    def _placed(
+    def _place(
         self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, room: int
     ) -> tuple[Starts, Starts] | None:
         """Place the carrier beside the containers that do not share it, and those that share it inside it."""
@@ -136,11 +136,11 @@ class _Search:
         rest = [(inits[j][0], beside + 1) for j, beside in zip(later, before, strict=True)]
         if sum(widest_phase(tuple(parts), rest)) > room:
             return None
-        placed = self.divided(free_ids, tuple(parts), rest, room=room)
+        placed = self.divide(free_ids, tuple(parts), rest, room=room)
         if placed is None:
             return None
         first = placed[0][place]
-        shared = self._shared(free_ids, counts, inits, sharing=sharing, first=first)
+        shared = self._place_sharers(free_ids, counts, inits, sharing=sharing, first=first)
         if shared is None:
             return None
         starts = dict(zip(outside, placed[0][:place] + placed[0][place + 1 :], strict=True))
@@ -150,15 +150,15 @@ class _Search:
         )
         return tuple(starts[i] for i in range(len(counts))), tuple(carried[j] for j in range(len(inits)))
 
-    def _shared(
+    def _place_sharers(
         self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
     ) -> tuple[Starts, Starts] | None:
         """Place the containers that share a carrier inside it."""
         parts, along = _sharers(counts, inits, sharing.inside, sharing.along)
         if sharing.carrier <= free_ids.cell:
-            return _side_by_side(first, parts, along)
+            return _place_side_by_side(first, parts, along)
         inner = attrs.evolve(free_ids, free=ones(sharing.carrier) << first)
-        return self.divided(inner, parts, along, room=sharing.carrier)
+        return self.divide(inner, parts, along, room=sharing.carrier)
 
 
 def _sharers(

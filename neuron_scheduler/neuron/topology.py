@@ -13,8 +13,8 @@ from itertools import chain
 
 import attrs
 
-from neuron_scheduler.model.memo import memoised
-from neuron_scheduler.model.neuron_request import NeuronRequest, Unit, mixed
+from neuron_scheduler.model.memo import memoise
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit, mixed_names_refusal
 from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -61,7 +61,7 @@ class Placement:
     inits: tuple[tuple[int, ...], ...] = ()
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     """
     Return why the machine never serves the request, however empty it is; None if it may.
@@ -73,7 +73,7 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     if not request.units <= machine.units:
         return UNEVEN
     if request.cores_each not in (0, machine.cores_per_device):
-        return mixed((request.resource, NEURON_CORE))
+        return mixed_names_refusal((request.resource, NEURON_CORE))
     machine = machine.with_pairs() if request.pairs else machine
     _, cell, blocks = _geometry(machine, request.unit)
     longest = 1 if machine.shape is Shape.FLAT else cell
@@ -88,7 +88,7 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     return None
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement | None:
     """
     Return the best set for a request within the free cores, or None if there is none.
@@ -114,7 +114,7 @@ def _sets(starts: Iterable[int], counts: Iterable[int]) -> tuple[tuple[int, ...]
     return tuple(tuple(range(start, start + count)) for start, count in zip(starts, counts, strict=True))
 
 
-@memoised(maxsize=1024)
+@memoise(maxsize=1024)
 def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[CoreMask, ...] | None:
     """
     Return every set of cores that a request could get on an empty machine, ascending; None if over `MOST_LISTED`.
@@ -136,8 +136,8 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[CoreMask, ...]
     return tuple(sorted((cores for cores in sets if place(machine, cores, request) is not None), key=int))
 
 
-@memoised(maxsize=256)
-def served(machine: Machine, unit: Unit, *, pairs: bool = False) -> tuple[int, ...]:
+@memoise(maxsize=256)
+def served_counts(machine: Machine, unit: Unit, *, pairs: bool = False) -> tuple[int, ...]:
     """Return the counts that one container can have on an empty machine, ascending."""
     return tuple(
         count
@@ -170,10 +170,10 @@ def core_mask(machine: Machine, *, ids: tuple[int, ...], unit: Unit) -> CoreMask
 
 def whole_free_devices(machine: Machine, free: CoreMask) -> int:
     """Return how many devices have all their cores free; 0 where devices are not served."""
-    return _whole(machine, free).bit_count() if Unit.DEVICE in machine.units else 0
+    return _whole_devices(machine, free).bit_count() if Unit.DEVICE in machine.units else 0
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def largest_free_block(machine: Machine, free: CoreMask, unit: Unit) -> int:
     """Return the largest count that one container could get now, in the unit asked for."""
     if unit not in machine.units:
@@ -194,7 +194,7 @@ def sets_side_by_side(machine: Machine, free: CoreMask, devices: int) -> int:
     return sum(length // devices for _, length in free_ids.bins(free_ids.free))
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def free_blocks(machine: Machine, free: CoreMask, most: int) -> tuple[int, ...]:
     """
     Return the sizes in devices of the free blocks, the largest first; each is a legal count, and they do not overlap.
@@ -213,10 +213,10 @@ def free_blocks(machine: Machine, free: CoreMask, most: int) -> tuple[int, ...]:
             left ^= ones(count) << start
             sizes.append(count)
     sizes += sorted((length for _, length in free_ids.bins(left)), reverse=True)
-    return tuple(sizes) if sum(sizes) <= most else _limited(sizes, most, served(machine, Unit.DEVICE))
+    return tuple(sizes) if sum(sizes) <= most else _cut_to(sizes, most, served_counts(machine, Unit.DEVICE))
 
 
-def _limited(sizes: Iterable[int], most: int, legal: tuple[int, ...]) -> tuple[int, ...]:
+def _cut_to(sizes: Iterable[int], most: int, legal: tuple[int, ...]) -> tuple[int, ...]:
     """Return legal parts of the blocks that have `most` devices in all."""
     parts: list[int] = []
     for size in sizes:
@@ -227,7 +227,7 @@ def _limited(sizes: Iterable[int], most: int, legal: tuple[int, ...]) -> tuple[i
     return tuple(parts)
 
 
-@memoised(maxsize=4096)
+@memoise(maxsize=4096)
 def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
     """Return ids per device, ids per cell, and the sizes of aligned blocks (see `packing`)."""
     width = machine.cores_per_device if unit is Unit.CORE else 1
@@ -243,7 +243,7 @@ def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
 
 def _free_ids(machine: Machine, free: CoreMask, unit: Unit) -> FreeIds:
     width, cell, blocks = _geometry(machine, unit)
-    whole, levels = _levels(machine, _whole(machine, free))
+    whole, levels = _levels(machine, _whole_devices(machine, free))
     return FreeIds(
         free=whole if unit is Unit.DEVICE else int(free & machine.all_cores),
         size=machine.size(unit),
@@ -254,7 +254,7 @@ def _free_ids(machine: Machine, free: CoreMask, unit: Unit) -> FreeIds:
     )
 
 
-def _whole(machine: Machine, free: CoreMask) -> CoreMask:
+def _whole_devices(machine: Machine, free: CoreMask) -> CoreMask:
     """Return the first core of each device whose cores are all free."""
     whole = free & _first_cores(machine)
     for offset in range(1, machine.cores_per_device):
@@ -262,12 +262,12 @@ def _whole(machine: Machine, free: CoreMask) -> CoreMask:
     return whole
 
 
-@memoised(maxsize=4096)
+@memoise(maxsize=4096)
 def _first_cores(machine: Machine) -> CoreMask:
     return CoreMask(sum(1 << core for core in range(0, machine.core_count, machine.cores_per_device)))
 
 
-@memoised(maxsize=MOST_REMEMBERED)
+@memoise(maxsize=MOST_REMEMBERED)
 def _levels(machine: Machine, starts: CoreMask) -> tuple[int, tuple[int, ...]]:
     """Return the mask of whole devices, and for each device the size of the free block it is in (0: not whole)."""
     per_device = machine.cores_per_device

@@ -26,7 +26,7 @@ from neuron_scheduler.explain.answers import (
     Waiting,
     WaitingPod,
 )
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
@@ -90,7 +90,7 @@ def as_seen(value: Any, names: Names) -> Any:
             silent = silent or (value.plugin == neuron_topology.NAME and value.cause not in _NAME_NONE)
             seen = attrs.evolve(value, arithmetic="" if silent else value.arithmetic, kept_for=kept_for)
         case Change() if any(pod.namespace not in names for pod in value.pods):
-            ending = f"{counted(len(value.pods), 'pod')} of {value.node_name or 'one node'} end"
+            ending = f"{count_text(len(value.pods), 'pod')} of {value.node_name or 'one node'} end"
             sentence = f"{ending}; you may not see all of them."
             seen = attrs.evolve(value, sentence=sentence, command="", pods=as_seen(value.pods, names))
     return seen

@@ -73,7 +73,7 @@ class World:
         if slot is None:
             return ()
         by_label = tuple(view.counts(_labelled(label)).value(slot) for label in LABELS)
-        hosts = tuple(host for host in "xy" if view.labelled(HOSTNAME_LABEL).get(host) >> slot & 1)
+        hosts = tuple(host for host in "xy" if view.label_postings(HOSTNAME_LABEL).get(host) >> slot & 1)
         images = tuple(image.size for image in IMAGES for _, nodes in view.images(image.names[0]) if nodes >> slot & 1)
         return by_label, hosts, images, self.cluster.volumes.storage_of(name).attachments
 

@@ -85,12 +85,12 @@ def test_a_question_is_prepared() -> None:
         asked.append(of.column(CPU).value(Slot(0)) + of.postings(ports).keyed.bit_count())
 
     came = 0
-    for came, _ in enumerate(view.prepared(ask), start=1):
+    for came, _ in enumerate(view.prepare(ask), start=1):
         cluster.put_pod(pod(f"new{came}", on="a", cpu=250, priority=3))
     assert came
     assert asked == [0]
     built = []
-    assert list(view.prepared(lambda of: built.append(of.column(CPU).value(Slot(0))))) == []
+    assert list(view.prepare(lambda of: built.append(of.column(CPU).value(Slot(0))))) == []
     assert built == [view.column(CPU).value(Slot(0))] == [3000 - 250 * came]
 
 

@@ -20,7 +20,7 @@ from neuron_scheduler.cluster.tables import nodes, pods as pod_table
 from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityTerm, Taint
-from neuron_scheduler.neuron.annotations import annotations_for, read
+from neuron_scheduler.neuron.annotations import allocation_of, annotations_for
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import place
@@ -348,7 +348,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def _cores(self, bound: Pod) -> CoreMask | None:
         on = self.nodes.get(bound.node_name)
-        return read(bound, machine_of(on) if on else None).cores
+        return allocation_of(bound, machine_of(on) if on else None).cores
 
     def _held(self, name: str) -> CoreMask:
         held = NO_CORES

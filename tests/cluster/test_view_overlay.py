@@ -103,7 +103,7 @@ def test_an_index_under_an_overlay_is_correct_when_it_is_used(seed: int) -> None
                 check(cluster, overlay, definition)
             case 1:
                 view = cluster.view.with_overlay(overlay)
-                preparations.append(view.prepared(lambda view, definition=definition: ask(view, definition)))  # type: ignore[misc]  # mypy cannot type the default
+                preparations.append(view.prepare(lambda view, definition=definition: ask(view, definition)))  # type: ignore[misc]  # mypy cannot type the default
             case _:
                 for preparation in preparations:
                     next(preparation, None)

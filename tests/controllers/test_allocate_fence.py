@@ -18,7 +18,7 @@ from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.queue.places import Place
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
@@ -397,7 +397,7 @@ async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> Node
                 seen += 1
                 pod_info = site.cluster.pod_info(f"uid-{name}")
                 assert pod_info is not None
-                bound = placed(pod_info.pod, "n", sent)
+                bound = assigned_pod(pod_info.pod, "n", sent)
                 agent.bind(bound)
                 site.handler.on_updated(pending("any"), bound)
         return agent

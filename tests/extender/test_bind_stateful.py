@@ -21,7 +21,7 @@ from neuron_scheduler.kube.objects.base import Decoded
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.annotations import read
+from neuron_scheduler.neuron.annotations import allocation_of
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.queue.places import Place
@@ -107,7 +107,7 @@ class Chaos(Road):
         for known in NODES:
             used = NO_CORES
             for bound in self.on(known.name):
-                cores = read(bound, machine_of(known)).cores
+                cores = allocation_of(bound, machine_of(known)).cores
                 assert cores is not None, bound
                 assert not cores & used, f"{bound.key} has cores of another pod on {known.name}"
                 used = used | cores

@@ -16,7 +16,7 @@ from neuron_scheduler.model.annotations import AWS_NEURON_IDS, OUR_ALLOCATION
 from neuron_scheduler.model.neuron_request import Unit, neuron_container_names, neuron_request
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import effective_requests
-from neuron_scheduler.neuron.annotations import annotations_for, read
+from neuron_scheduler.neuron.annotations import allocation_of, annotations_for
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import illegal_count, legal_sets, place
@@ -66,7 +66,7 @@ def check(machine: Machine, free: int, unit: Unit, spec: Spec) -> bool:
     bound = Pod(
         uid="u", namespace="n", name="p", node_name="n", neuron=request, neuron_containers=names, allocation=written
     )
-    assert read(bound, machine).cores == placement.cores, case
+    assert allocation_of(bound, machine).cores == placement.cores, case
     return True
 
 

@@ -25,7 +25,7 @@ from neuron_scheduler.neuron.topology import (
     illegal_count,
     largest_free_block,
     place,
-    served,
+    served_counts,
     whole_free_devices,
 )
 from tests.support.neuron_oracle import Kind, Piece, Spec, division
@@ -387,7 +387,7 @@ def test_free_blocks_of_a_torus(whole: int, most: int) -> None:
 def _check_free_blocks(machine: Machine, free: CoreMask) -> None:
     blocks = free_blocks(machine, free, machine.devices)
     assert sum(blocks) == whole_free_devices(machine, free)
-    assert {*blocks} <= {*served(machine, Unit.DEVICE)}
+    assert {*blocks} <= {*served_counts(machine, Unit.DEVICE)}
     assert [*blocks] == sorted(blocks, reverse=True)
     assert max(blocks, default=0) == largest_free_block(machine, free, Unit.DEVICE)
 

@@ -14,7 +14,7 @@ from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE
-from neuron_scheduler.neuron.annotations import read
+from neuron_scheduler.neuron.annotations import allocation_of
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
@@ -55,7 +55,7 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
         return None
     free, unknown_devices, unknown_cores, in_between = machine.all_cores, 0, 0, False
     for pod in here:
-        cores = read(pod, machine).cores
+        cores = allocation_of(pod, machine).cores
         if cores is not None:
             free &= ~cores
             in_between |= bool(cores) and pod.neuron is not None and pod.neuron.total > 1 and cores != machine.all_cores

@@ -17,7 +17,7 @@ from neuron_scheduler.model.node import (
     ZONE_LABEL,
     Node,
 )
-from neuron_scheduler.model.pod import HostPort, Pod, placed
+from neuron_scheduler.model.pod import HostPort, Pod, assigned_pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -97,8 +97,8 @@ def settled(cluster: Cluster, pod: Pod, decision: Decision) -> Pod:
     """Return a pod as the watch will show it on its node."""
     row, name, placement = cluster.node(decision.node_name), decision.node_name, decision.placement
     if placement is None or row is None or row.machine is None:
-        return placed(pod, name, {})
-    return placed(pod, name, annotations_for(pod=pod, machine=row.machine, placement=placement, node_name=name))
+        return assigned_pod(pod, name, {})
+    return assigned_pod(pod, name, annotations_for(pod=pod, machine=row.machine, placement=placement, node_name=name))
 
 
 def assume(cluster: Cluster, pod: Pod, decision: Decision) -> Sequence[Any]:

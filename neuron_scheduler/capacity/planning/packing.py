@@ -27,7 +27,7 @@ from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
-from neuron_scheduler.model.pod import Constraints, Pod, placed
+from neuron_scheduler.model.pod import Constraints, Pod, assigned_pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -130,7 +130,7 @@ def hidden(
             view = fork.view
             fitting = _fitting(fork, plain, profile) if refusal_of_pod(view, plain, profile) is None else NO_NODES
             if fitting:
-                fork.assume(placed(plain, view.row(view.oldest(fitting)).node.name, NO_LABELS))
+                fork.assume(assigned_pod(plain, view.row(view.oldest(fitting)).node.name, NO_LABELS))
                 found.add(pod.uid)
             else:
                 refused.add(key)

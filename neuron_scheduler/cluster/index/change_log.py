@@ -48,7 +48,7 @@ class ChangeLog(Generic[_Change]):
         """Return whether all changes since a position are kept."""
         return position >= self.start
 
-    def since(self, position: int, most: int | None = None) -> Sequence[_Change]:
+    def changes_since(self, position: int, most: int | None = None) -> Sequence[_Change]:
         """Return the first `most` changes since a position that the log covers, or all of them."""
         first = position - self.start
         return self._changes[first : None if most is None else first + most]

@@ -84,11 +84,11 @@ class Column:
         for j, plane in enumerate(other._planes):
             self.add(factor << j, plane & among)
 
-    def masked(self, among: NodeSet) -> Self:
+    def mask(self, among: NodeSet) -> Self:
         """Return the numbers of `among`, 0 elsewhere."""
         return type(self)(planes=[plane & among for plane in self._planes])
 
-    def taken_from(self, top: int, among: NodeSet) -> Self:
+    def subtract_from(self, top: int, among: NodeSet) -> Self:
         """Return `top` less the number for each of `among`, none of which is above `top`; 0 elsewhere."""
         width = max(top.bit_length(), len(self._planes))
         planes = [*self._planes, *[NO_NODES] * (width - len(self._planes))]

@@ -26,7 +26,7 @@ class _Entry(Protocol):
     """An entry of a cache."""
 
     @property
-    def asked(self) -> int:
+    def last_used(self) -> int:
         """When it was last asked for: any number that grows."""
 
 
@@ -43,7 +43,7 @@ def evict_if_full(cache: dict[_Key, _Value], most: int) -> None:
     just before its next use.
     """
     if len(cache) >= most:
-        by_age = sorted(cache, key=lambda key: cache[key].asked)
+        by_age = sorted(cache, key=lambda key: cache[key].last_used)
         for key in by_age[: -(-most * 3 // 4) : 3]:
             del cache[key]
 
@@ -72,7 +72,7 @@ class _Index:
     definition: Callable[[Any], Any]
     data: Any
     position: int
-    asked: int
+    last_used: int
 
     def apply(self, slot: Slot, old: Any, new: Any) -> None:
         """Apply a change of a row."""
@@ -83,7 +83,7 @@ class _Index:
 
 
 @attrs.frozen
-class Derived(Generic[Row]):
+class DerivedIndex(Generic[Row]):
     """
     How an index differs from another one.
 
@@ -119,8 +119,8 @@ class Indexes(Generic[Row]):
         """Return the postings defined by `values_of`, up to date with `rows`."""
         index, end = self._by_definition.get(values_of), self.log.end
         if index is None or index.position != end:
-            index = self._caught_up(index, values_of, Postings, rows)
-        index.asked = end
+            index = self._bring_up_to_date(index, values_of, Postings, rows)
+        index.last_used = end
         postings: Postings = index.data
         return postings
 
@@ -128,17 +128,17 @@ class Indexes(Generic[Row]):
         """Return the column defined by `number_of`, up to date with `rows`."""
         index, end = self._by_definition.get(number_of), self.log.end
         if index is None or index.position != end:
-            index = self._caught_up(index, number_of, Column, rows)
-        index.asked = end
+            index = self._bring_up_to_date(index, number_of, Column, rows)
+        index.last_used = end
         column: Column = index.data
         return column
 
-    def derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Any:
+    def derive(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Any:
         """Return the postings or the column that derives from another index, up to date with `rows`."""
         index, end = self._derived.get(derived.definition), self.log.end
         if index is None or index.position != end:
-            index = self._rederived(index, derived, rows)
-        index.asked = end
+            index = self._derive_again(index, derived, rows)
+        index.last_used = end
         return index.data
 
     def is_ready(self, definition: Callable[[Any], Any]) -> bool:
@@ -156,17 +156,17 @@ class Indexes(Generic[Row]):
         """
         if definition not in self._by_definition:
             start = self.log.end
-            data = yield from _built(definition, index_type, list(rows))
+            data = yield from _build(definition, index_type, list(rows))
             if self.log.covers(start):
                 self._add(definition, data, start, size=len(rows))
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
             _catch_up(index, self.log, most=_AT_ONCE)
             yield
 
-    def prepare_derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
+    def prepare_derived(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Iterator[None]:
         """Make a derived index in the same way; the index that it derives from must have been prepared before."""
         if not self.is_ready(derived.definition):
-            yield from self._derive(derived, rows)
+            yield from self._build_derived(derived, rows)
 
     def record(self, slot: Slot, old: Row | None, new: Row | None) -> None:
         """Record a change of a row; it is kept only if there is an index that may read it."""
@@ -179,11 +179,11 @@ class Indexes(Generic[Row]):
             index.apply(slot, old, new)
             index.position = log.end
         if log.end % _PATIENCE == 0:
-            self._following = [index for index in self._following if log.end - index.asked < _PATIENCE]
+            self._following = [index for index in self._following if log.end - index.last_used < _PATIENCE]
         if log.end - log.start > self._bound:
             self._cut_log()
 
-    def emptied(self) -> Self:
+    def without_indexes(self) -> Self:
         """Return the same without any index, for rows in other slots."""
         return type(self)(log=ChangeLog(self.log.end, self.log.end), dropped=self.dropped + 1)
 
@@ -191,14 +191,14 @@ class Indexes(Generic[Row]):
         """Return an independent copy that shares every integer."""
         return type(self)(
             by_definition={
-                key: _Index(key, index.data.fork(), index.position, index.asked)
+                key: _Index(key, index.data.fork(), index.position, index.last_used)
                 for key, index in self._by_definition.items()
             },
             log=self.log.fork(),
             bound=self._bound,
         )
 
-    def _caught_up(
+    def _bring_up_to_date(
         self,
         index: _Index | None,
         row_to: Callable[[Row], Any],
@@ -212,35 +212,35 @@ class Indexes(Generic[Row]):
         self._following.append(index)
         return index
 
-    def _rederived(self, index: _Index | None, derived: Derived[Row], rows: Sequence[Row | None]) -> _Index:
+    def _derive_again(self, index: _Index | None, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> _Index:
         """Return a derived index that is up to date: from the log, or derived again if that is less work."""
         lag = 0 if index is None else self.log.end - index.position
         if index is None or (lag > _PATIENCE and lag > derived.changed().bit_count()):
-            for _ in self._derive(derived, rows):
+            for _ in self._build_derived(derived, rows):
                 pass
             index = self._derived[derived.definition]
         _catch_up(index, self.log)
         self._following.append(index)
         return index
 
-    def _derive(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
+    def _build_derived(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Iterator[None]:
         """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""
         changed, start, rows = derived.changed(), self.log.end, list(rows)
         if 2 * changed.bit_count() > len(rows):
-            data = yield from _built(derived.definition, derived.index_type, rows)
+            data = yield from _build(derived.definition, derived.index_type, rows)
         else:
             index_of = self.postings if derived.index_type is Postings else self.column
-            data = yield from _differing(index_of(derived.base, rows).fork(), derived, changed, rows)
+            data = yield from _replace_differing(index_of(derived.base, rows).fork(), derived, changed, rows)
         if self.log.covers(start):
             evict_if_full(self._derived, _MOST_DERIVED)
-            self._derived[derived.definition] = _Index(derived.definition, data, start, asked=start)
+            self._derived[derived.definition] = _Index(derived.definition, data, start, last_used=start)
 
     def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int, *, size: int) -> _Index:
         before = len(self._by_definition)
         evict_if_full(self._by_definition, _MOST_INDEXES)
         self.dropped += len(self._by_definition) < before
         self._bound = max(_FEWEST_LOGGED, 2 * size)
-        index = self._by_definition[definition] = _Index(definition, data, position, asked=position)
+        index = self._by_definition[definition] = _Index(definition, data, position, last_used=position)
         return index
 
     def _cut_log(self) -> None:
@@ -256,13 +256,13 @@ class Indexes(Generic[Row]):
 
 def _catch_up(index: _Index, log: ChangeLog[Any], *, most: int | None = None) -> None:
     """Apply the changes that an index has not read yet, or the first of them."""
-    changes = log.since(index.position, most)
+    changes = log.changes_since(index.position, most)
     for change in changes:
         index.apply(*change)
     index.position += len(changes)
 
 
-def _built(
+def _build(
     definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
 ) -> Generator[None, None, Postings | Column]:
     """Build the data of an index of all rows, a few at a time."""
@@ -273,8 +273,8 @@ def _built(
     return index_type.build(values)
 
 
-def _differing(
-    data: Postings | Column, derived: Derived[Row], changed: NodeSet, rows: list[Row | None]
+def _replace_differing(
+    data: Postings | Column, derived: DerivedIndex[Row], changed: NodeSet, rows: list[Row | None]
 ) -> Generator[None, None, Postings | Column]:
     """Replace the changed rows in a copy of another index's data, a few rows at a time."""
     for number, slot in enumerate(slots_of(changed), start=1):

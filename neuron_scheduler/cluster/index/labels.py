@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import parse_int64
 
@@ -65,7 +65,7 @@ def _domain(key: str) -> Label | UltraServer:
     return UltraServer(key) if key.startswith(_ULTRASERVER_ID) else label(key)
 
 
-label = memoised(maxsize=1024)(Label)
-integer_label = memoised(maxsize=1024)(Number)
-domain = memoised(maxsize=1024)(_domain)
+label = memoise(maxsize=1024)(Label)
+integer_label = memoise(maxsize=1024)(Number)
+domain = memoise(maxsize=1024)(_domain)
 """The only definition for a key, since indexes are looked up by identity; most domains use the label's definition."""

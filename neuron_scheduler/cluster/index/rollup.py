@@ -41,24 +41,24 @@ class Domains:
     relabelings: Relabelings
 
     @property
-    def unique(self) -> bool:
+    def has_only_single_nodes(self) -> bool:
         """Whether every domain is one node."""
         return len(self.postings.values) == self.postings.keyed.bit_count()
 
-    def of(self, slot: Slot) -> str | None:
+    def domain_of_slot(self, slot: Slot) -> str | None:
         """Return the domain of a slot, None if its node is in none."""
-        return self._of_node(self.nodes[slot])
+        return self._domain_of_node(self.nodes[slot])
 
     def moved_since(self, position: int) -> Mapping[Slot, str | None] | None:
         """Return the slots that had another domain at a position, with that domain; None if the log starts later."""
         if not self.relabelings.covers(position):
             return None
         earlier: dict[Slot, str | None] = {}
-        for slot, before in self.relabelings.since(position):
-            earlier.setdefault(slot, self._of_node(before))
-        return {slot: domain for slot, domain in earlier.items() if domain != self.of(slot)}
+        for slot, before in self.relabelings.changes_since(position):
+            earlier.setdefault(slot, self._domain_of_node(before))
+        return {slot: domain for slot, domain in earlier.items() if domain != self.domain_of_slot(slot)}
 
-    def _of_node(self, node: Node | None) -> str | None:
+    def _domain_of_node(self, node: Node | None) -> str | None:
         return None if node is None else domain_of(node, self.key)
 
 
@@ -82,7 +82,7 @@ class Rollup:
         """Sum up the numbers above 0, by slot; the rollup keeps and changes the mapping."""
         by_domain: dict[str, int] = {}
         for slot, number in numbers.items():
-            domain = domains.of(slot)
+            domain = domains.domain_of_slot(slot)
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
         at_slot: dict[Slot, int] = {}
@@ -101,7 +101,7 @@ class Rollup:
     def add(self, slot: Slot, change: int) -> None:
         """Change the number of a slot; its domain is the one that the rollup last followed."""
         self._numbers[slot] = self._numbers.get(slot, 0) + change
-        domain = self._domains.of(slot)
+        domain = self._domains.domain_of_slot(slot)
         if domain is not None:
             self._shift(domain, change, apart_from=NO_NODES)
 
@@ -116,7 +116,7 @@ class Rollup:
         changes: dict[str, int] = {}
         for slot, before in moved.items():
             number = self._numbers.get(slot, 0)
-            for domain, change in ((before, -number), (domains.of(slot), number)):
+            for domain, change in ((before, -number), (domains.domain_of_slot(slot), number)):
                 if domain is not None:
                     changes[domain] = changes.get(domain, 0) + change
             self.totals.replace(slot, self.totals.value(slot), 0)
@@ -124,7 +124,7 @@ class Rollup:
         for domain, change in changes.items():
             self._shift(domain, change, apart_from=apart_from)
         for slot in moved:
-            current = domains.of(slot)
+            current = domains.domain_of_slot(slot)
             self.totals.replace(slot, 0, 0 if current is None else self._by_domain[current])
         return True
 

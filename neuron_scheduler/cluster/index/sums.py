@@ -49,7 +49,7 @@ class Sums(Generic[Row]):
             for _ in self.prepare(number_of, lambda: domains, log, rows):
                 pass
             return self._sums[number_of, domains.key].rollup.totals
-        for slot, old, new in log.since(known.position):
+        for slot, old, new in log.changes_since(known.position):
             change = _number(number_of, new) - _number(number_of, old)
             if change:
                 known.rollup.add(slot, change)

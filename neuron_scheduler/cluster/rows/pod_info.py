@@ -8,7 +8,7 @@ import attrs
 from neuron_scheduler.model.annotations import ID_KEYS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import HeldVolume
-from neuron_scheduler.neuron.annotations import read
+from neuron_scheduler.neuron.annotations import allocation_of
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
@@ -57,5 +57,5 @@ NO_POD_INFOS: Mapping[str, PodInfo] = {}
 
 def pod_info_of(pod: Pod, machine: Machine | None) -> PodInfo:
     """Return a bound pod with what it holds on a machine, as its annotations say."""
-    allocation = read(pod, machine)
+    allocation = allocation_of(pod, machine)
     return PodInfo(pod, cores=allocation.cores, problem=allocation.problem)

@@ -90,14 +90,14 @@ class _PodsWithTerm:
             self._totals = None
             self._pending.clear()
 
-    def copied(self, table: _Mark, version: _Mark) -> "_PodsWithTerm":
+    def copy_for(self, table: _Mark, version: _Mark) -> "_PodsWithTerm":
         """Return a copy for a table; it keeps the totals if they are that table's."""
         copy = _PodsWithTerm(self.posted, self.namespace, table, version, dict(self.numbers))
         if self.table is table:
             copy._totals, copy._pending = self._totals, list(self._pending)
         return copy
 
-    def renumbered(self, table: _Mark, version: _Mark, new_slots: Mapping[Slot, Slot]) -> "_PodsWithTerm":
+    def renumber_for(self, table: _Mark, version: _Mark, new_slots: Mapping[Slot, Slot]) -> "_PodsWithTerm":
         """Return a copy with the new slots of the nodes."""
         numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
         return _PodsWithTerm(self.posted, self.namespace, table, version, numbers)
@@ -105,7 +105,7 @@ class _PodsWithTerm:
     def totals(self, domains: Domains, size: int) -> Column:
         """Return how many pods have the term in the domain of each of `size` slots."""
         totals = self._totals
-        if domains.unique:
+        if domains.has_only_single_nodes:
             if not isinstance(totals, Column):
                 totals = self._totals = Column.sparse(self.numbers, size)
                 self._pending.clear()
@@ -122,7 +122,7 @@ class _PodsWithTerm:
         if isinstance(totals, Rollup):
             return totals.totals
         keyed = domains.postings.keyed
-        return totals.masked(keyed) if totals.positive & ~keyed else totals
+        return totals.mask(keyed) if totals.positive & ~keyed else totals
 
 
 @attrs.define(eq=False)
@@ -168,7 +168,7 @@ class TermTable:
         """Return whether any pod has a term of this kind."""
         return bool(self._directories[kind])
 
-    def matching(
+    def matching_terms(
         self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
     ) -> Iterator[tuple[PodAffinityTerm, _PodsWithTerm]]:
         """Yield the terms that match a pod, whose namespace has these labels, with the pods that have them."""
@@ -183,7 +183,7 @@ class TermTable:
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
         """Replace the slots of the nodes by their new ones."""
         self._pods_with = {
-            key: pods_with_term.renumbered(self._itself, self._version, new_slots)
+            key: pods_with_term.renumber_for(self._itself, self._version, new_slots)
             for key, pods_with_term in self._pods_with.items()
         }
 
@@ -211,14 +211,14 @@ class TermTable:
         """Return the pods with a term, with totals that are this table's own."""
         pods_with_term = self._pods_with[key]
         if pods_with_term.table is not self._itself:
-            pods_with_term = self._pods_with[key] = pods_with_term.copied(self._itself, self._version)
+            pods_with_term = self._pods_with[key] = pods_with_term.copy_for(self._itself, self._version)
         return pods_with_term
 
     def _to_change(self, key: tuple[TermKind, PodAffinityTerm]) -> _PodsWithTerm:
         """Return the pods with a term, copied first if a fork may have them."""
         pods_with_term = self._pods_with[key]
         if pods_with_term.version is not self._version:
-            pods_with_term = self._pods_with[key] = pods_with_term.copied(self._itself, self._version)
+            pods_with_term = self._pods_with[key] = pods_with_term.copy_for(self._itself, self._version)
         return pods_with_term
 
     def _add(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:

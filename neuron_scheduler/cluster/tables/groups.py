@@ -89,12 +89,12 @@ class Groups:
         """Return the members of a group by uid."""
         return self._members.get(key, _NOBODY).pods
 
-    def alike(self, key: GroupKey) -> Iterator[GroupKey]:
+    def other_groups(self, key: GroupKey) -> Iterator[GroupKey]:
         """Yield the other groups of a namespace that are said in the same words; looks at all groups."""
         same = key.dialect, key.namespace
         return (other for other in self._members if other != key and (other.dialect, other.namespace) == same)
 
-    def placed(self, key: GroupKey) -> int:
+    def placed_count(self, key: GroupKey) -> int:
         """Return how many members have a node."""
         return self._members.get(key, _NOBODY).placed
 
@@ -111,7 +111,7 @@ class Groups:
             declared.topology or max(group.topology for group in members.said),
         )
 
-    def elsewhere(self, key: GroupKey) -> frozenset[str]:
+    def members_elsewhere(self, key: GroupKey) -> frozenset[str]:
         """Return the uids of members that may be outside of the domain: those that do not say so, if others do."""
         topology, declared = self.group(key).topology, self._declared.get(key)
         if not topology or (declared is not None and declared.topology):
@@ -119,7 +119,7 @@ class Groups:
         members = self.members(key).items()
         return frozenset(uid for uid, pod in members if pod.group is not None and pod.group.topology != topology)
 
-    def of(self, pod: Pod) -> PodGroup | None:
+    def group_of(self, pod: Pod) -> PodGroup | None:
         """Return the group with which a pod is decided; None if alone, as in a group that needs one member."""
         group = None if pod.group is None else self.group(pod.group.key)
         return None if group is None or (group.least == 1 and not group.topology) else group

@@ -40,7 +40,7 @@ class ImageTable:
         """Drop what depends on slots, which are others from now on."""
         self._sets.clear()
 
-    def named(self, name: str, slot_of: Mapping[str, Slot]) -> Iterator[tuple[int, NodeSet]]:
+    def sizes_of(self, name: str, slot_of: Mapping[str, Slot]) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
         larger = NO_NODES
         for image in sorted(self._by_name.get(name, ()), key=_size, reverse=True):

@@ -227,7 +227,7 @@ class NodeTable:
             self.of_rows.record(slot, old, node_info)
 
     @contextmanager
-    def added(self, node_info: NodeInfo) -> Iterator[Slot]:
+    def row_added(self, node_info: NodeInfo) -> Iterator[Slot]:
         """
         Add the row of a node that is younger than all others inside the `with` block; its name must be new.
 
@@ -348,9 +348,9 @@ class NodeTable:
         self.terms.renumber(new_slots)
         self.images.renumber()
         self._relabelings = Relabelings()
-        self.of_nodes = self.of_nodes.emptied()
+        self.of_nodes = self.of_nodes.without_indexes()
         self.of_rows.log.skip()  # sums, also those that are being prepared, are of the old slots
-        self.of_rows = self.of_rows.emptied()
+        self.of_rows = self.of_rows.without_indexes()
 
 
 def _same_demand(before: Pod, after: Pod) -> bool:

@@ -71,7 +71,7 @@ class _Count:
     """A column, and the position in the log up to which it is correct, which is when it was last asked for."""
 
     column: Column
-    asked: int
+    last_used: int
 
     def add(self, slot: Slot, change: int) -> None:
         """Change the number of a slot."""
@@ -84,7 +84,7 @@ class _Rolled:
     """A rollup, likewise; it follows changes of nodes by itself."""
 
     rollup: Rollup
-    asked: int
+    last_used: int
 
     def add(self, slot: Slot, change: int) -> None:
         """Change the number of a slot."""
@@ -148,44 +148,44 @@ class PodTable:
     def counts(self, definition: Matching, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""
         count = self._counts.get(definition)
-        if count is not None and count.asked == self._log.end:
+        if count is not None and count.last_used == self._log.end:
             return count.column
-        candidates = self._to_build_from(definition, None if count is None else count.asked)
+        candidates = self._to_build_from(definition, None if count is None else count.last_used)
         if count is None or candidates is not None:
             evict_if_full(self._counts, _MOST_COLUMNS)
             count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._log.end)
             self._counts[definition] = count
         else:
-            for slot, change in definition.changes(self._log.since(count.asked)):
+            for slot, change in definition.changes(self._log.changes_since(count.last_used)):
                 count.add(slot, change)
-            count.asked = self._log.end
+            count.last_used = self._log.end
         return count.column
 
     def totals(self, definition: Matching, domains: Domains, size: int) -> Column:
         """Return how many matching pods there are in the domain of each of `size` slots."""
-        if domains.unique:
+        if domains.has_only_single_nodes:
             counts, keyed = self.counts(definition, size), domains.postings.keyed
-            return counts.masked(keyed) if counts.positive & ~keyed else counts
+            return counts.mask(keyed) if counts.positive & ~keyed else counts
         key = (definition, domains.key)
         rolled = self._rollups.get(key)
         followed = rolled is not None and rolled.rollup.follow(domains)
-        if rolled is not None and followed and rolled.asked == self._log.end:
+        if rolled is not None and followed and rolled.last_used == self._log.end:
             return rolled.rollup.totals
-        candidates = self._to_build_from(definition, rolled.asked if rolled is not None and followed else None)
+        candidates = self._to_build_from(definition, rolled.last_used if rolled is not None and followed else None)
         if rolled is None or candidates is not None:
             evict_if_full(self._rollups, _MOST_COLUMNS)
             rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._log.end)
         else:
-            for slot, change in definition.changes(self._log.since(rolled.asked)):
+            for slot, change in definition.changes(self._log.changes_since(rolled.last_used)):
                 rolled.add(slot, change)
-            rolled.asked = self._log.end
+            rolled.last_used = self._log.end
         return rolled.rollup.totals
 
     def is_ready(self, definition: Matching, domains: Domains | None = None) -> bool:
         """Return whether `counts`, or `totals` in these domains, have few changes to catch up with."""
         known = self._count_of(definition, domains)
-        return known is not None and self._log.end - known.asked <= _AT_ONCE
+        return known is not None and self._log.end - known.last_used <= _AT_ONCE
 
     def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
         """
@@ -195,7 +195,7 @@ class PodTable:
         meanwhile, the result is dropped, and `counts` or `totals` counts all pods in one step.
         """
         known = self._count_of(definition, None if domains is None else domains())
-        if known is not None and self._log.covers(known.asked):
+        if known is not None and self._log.covers(known.last_used):
             yield from self._catch_up(definition, known, domains)
             return
         start, numbers = self._log.end, dict[Slot, int]()
@@ -210,7 +210,7 @@ class PodTable:
         within = None if domains is None else domains()  # this may renumber the nodes
         if not self._log.covers(start):
             return
-        if within is None or within.unique:
+        if within is None or within.has_only_single_nodes:
             evict_if_full(self._counts, _MOST_COLUMNS)
             self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)
         else:
@@ -236,7 +236,7 @@ class PodTable:
             self._postings[key] = dict(self._postings[key])
 
     def _count_of(self, definition: Matching, domains: Domains | None) -> "_Count | _Rolled | None":
-        if domains is None or domains.unique:
+        if domains is None or domains.has_only_single_nodes:
             return self._counts.get(definition)
         return self._rollups.get((definition, domains.key))
 
@@ -244,12 +244,12 @@ class PodTable:
         self, definition: Matching, known: "_Count | _Rolled", domains: Callable[[], Domains] | None
     ) -> Iterator[None]:
         """Apply the changes in the log to a count, a few at a time."""
-        while self._log.end - known.asked > _AT_ONCE and self._log.covers(known.asked):
+        while self._log.end - known.last_used > _AT_ONCE and self._log.covers(known.last_used):
             if isinstance(known, _Rolled) and not (domains is not None and known.rollup.follow(domains())):
                 return  # nodes have changed their labels too often: `totals` builds it again
-            for slot, change in definition.changes(self._log.since(known.asked, _AT_ONCE)):
+            for slot, change in definition.changes(self._log.changes_since(known.last_used, _AT_ONCE)):
                 known.add(slot, change)
-            known.asked += _AT_ONCE
+            known.last_used += _AT_ONCE
             yield
 
     def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[Slot, int]:
@@ -257,13 +257,13 @@ class PodTable:
         definition.count((self._pods[uid] for uid in candidates), numbers)
         return numbers
 
-    def _to_build_from(self, definition: Matching, asked: int | None) -> Collection[str] | None:
+    def _to_build_from(self, definition: Matching, last_used: int | None) -> Collection[str] | None:
         """
         Return the uids to build a count from: in each namespace the smallest posting that has every matching pod.
 
-        None if reading the log since `asked` is less work.
+        None if reading the log since `last_used` is less work.
         """
-        lag = None if asked is None or not self._log.covers(asked) else self._log.end - asked
+        lag = None if last_used is None or not self._log.covers(last_used) else self._log.end - last_used
         if lag is not None and lag <= _WORTH_READING:
             return None
         candidates = self._candidates(definition)

@@ -49,7 +49,7 @@ class NamespaceTable:
         """Return a namespace's labels; none if it is not known, as upstream (`GetNamespaceLabelsSnapshot`)."""
         return self._labels.get(name, NO_LABELS)
 
-    def selected(self, selector: LabelSelector) -> frozenset[str]:
+    def names_matching(self, selector: LabelSelector) -> frozenset[str]:
         """Return the names of the known namespaces that match."""
         names = self._selected.get(selector)
         if names is None:

@@ -55,7 +55,7 @@ class VolumesOfAffinity:
     label: Requirement | None = None
     _entries: list[Entry] = attrs.field(factory=list)
 
-    def fitting(self, claim: PersistentVolumeClaim) -> Sequence[Entry]:
+    def large_enough_for(self, claim: PersistentVolumeClaim) -> Sequence[Entry]:
         """Return the volumes that are large enough, the smallest first."""
         if self._entries[0][0] >= claim.request:
             return self._entries
@@ -122,7 +122,7 @@ class FreeVolumes:
         if not by_affinity[volume.required_terms].remove((volume.capacity, volume.name)):
             del by_affinity[volume.required_terms]
 
-    def serving(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
+    def volumes_for(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
         """Yield the volumes that may serve a claim if their sizes and labels do, by node affinity."""
         wanted = set(claim.access_modes)
         for modes, by_affinity in self._by_access_modes.get(_group(claim), {}).items():
@@ -253,7 +253,7 @@ class Volumes:
 
     def put(self, storage: Storage) -> Affected:
         """Add or replace an object, as the API server has it; return what that affects."""
-        before = self._affected(storage)
+        before = self._affected_by(storage)
         match storage:
             case PersistentVolumeClaim():
                 self.stored_claims[storage.key] = storage
@@ -274,12 +274,12 @@ class Volumes:
             case VolumeAttachment():
                 _add(self._attachments, storage.node_name, storage.name, storage)
                 _add(self._attached_to, storage.volume_name, storage.name, storage)
-        after = self._affected(storage)
+        after = self._affected_by(storage)
         return Affected(before.nodes | after.nodes, before.claims | after.claims)
 
     def remove(self, storage: Storage) -> Affected:
         """Remove an object; return what that affects."""
-        affected = self._affected(storage)
+        affected = self._affected_by(storage)
         match storage:
             case PersistentVolumeClaim():
                 self.stored_claims.pop(storage.key, None)
@@ -337,7 +337,7 @@ class Volumes:
         else:
             _drop(self._kept, volume.claim.key, name)
 
-    def _affected(self, storage: Storage) -> Affected:
+    def _affected_by(self, storage: Storage) -> Affected:
         """Return what an object affects at present."""
         match storage:
             case PersistentVolumeClaim():

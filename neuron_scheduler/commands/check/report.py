@@ -31,7 +31,7 @@ from neuron_scheduler.commands.check.subjects import (
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Finding, Severity
 from neuron_scheduler.commands.check.subjects.nodes import machines
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
-from neuron_scheduler.model.wording import counted, listed
+from neuron_scheduler.model.wording import count_text, list_of
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import Paragraphs
 
@@ -200,7 +200,7 @@ class TextReport:
             for name in (*named, *([rest] if more > 0 else [])):
                 yield from self._paragraphs.wrapped(name, first=f"{below}- ", rest=f"{below}  ")
         elif named and not all(name in finding.message for name in named):
-            yield from self._paragraphs.wrapped(listed([*named, rest] if more > 0 else named), first=below, rest=below)
+            yield from self._paragraphs.wrapped(list_of([*named, rest] if more > 0 else named), first=below, rest=below)
 
     @property
     def _paragraphs(self) -> Paragraphs:
@@ -210,11 +210,11 @@ class TextReport:
 def summary(report: Report) -> str:
     """Return the last line: how many findings of which kind there are."""
     parts: Sequence[str] = [
-        counted(number, name)
+        count_text(number, name)
         for severity, name in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))
         if (number := report.count(severity))
     ]
     unchecked = report.count(Severity.UNCHECKED)
     if unchecked:
-        parts = [*parts, f"{counted(unchecked, 'thing')} not checked"]
-    return f"{listed(parts)}." if parts else "Nothing needs action."
+        parts = [*parts, f"{count_text(unchecked, 'thing')} not checked"]
+    return f"{list_of(parts)}." if parts else "Nothing needs action."

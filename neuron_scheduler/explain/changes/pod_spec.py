@@ -44,7 +44,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement, Tain
 from neuron_scheduler.model.wording import few
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.topology import illegal_count, served
+from neuron_scheduler.neuron.topology import illegal_count, served_counts
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, otherwise_fitting
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedulable, taint_toleration
 
@@ -54,7 +54,7 @@ def find_count(refused: RefusedPod) -> Iterator[Found]:
     request, view, pod = refused.pod.neuron, refused.cluster.view, refused.pod
     if request is None or len(request.counts) + len(request.init_counts) > 1:
         return
-    yield from view.prepared(
+    yield from view.prepare(
         lambda view: (neuron_topology.machines(view), neuron_topology.largest_blocks(view, request))
     )
     legal, possible = _counts(refused, request)
@@ -81,7 +81,7 @@ def _counts(refused: RefusedPod, request: NeuronRequest) -> tuple[tuple[int, ...
     machines = neuron_topology.machines(view)
     nodes = otherwise_fitting(refused.cluster, refused.pod, refused.profile, machines.keyed & view.live)
     on_these = [machine for machine in cast(frozenset[Machine], machines.values) if machines.get(machine) & nodes]
-    legal = sorted({count for each in on_these for count in served(each, request.unit, pairs=request.pairs)})
+    legal = sorted({count for each in on_these for count in served_counts(each, request.unit, pairs=request.pairs)})
     largest = neuron_topology.largest_blocks(view, request).maximum(nodes)
     return tuple(legal), [count for count in legal if count <= largest]
 

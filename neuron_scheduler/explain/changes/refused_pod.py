@@ -19,7 +19,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import Change
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Requirement, Taint
-from neuron_scheduler.model.wording import clipped
+from neuron_scheduler.model.wording import clip
 from neuron_scheduler.scheduling.cycle.filters import fitting
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -107,8 +107,8 @@ def requirement_text(requirement: Requirement) -> str:
     """Return a requirement in the words of a manifest: `zone In (a, b)`, `spot DoesNotExist`."""
     values = requirement.values
     more = f", and {len(values) - _MOST_VALUES} more" if len(values) > _MOST_VALUES else ""
-    written = f" ({', '.join(map(clipped, values[:_MOST_VALUES]))}{more})" if values else ""
-    return f"{clipped(requirement.key)} {requirement.operator}{written}"
+    written = f" ({', '.join(map(clip, values[:_MOST_VALUES]))}{more})" if values else ""
+    return f"{clip(requirement.key)} {requirement.operator}{written}"
 
 
 def with_template(sentence: str, pod: Pod) -> str:
@@ -116,7 +116,7 @@ def with_template(sentence: str, pod: Pod) -> str:
     if pod.owner is None:
         return sentence
     where = "of its Deployment" if pod.owner.kind == "ReplicaSet" else "there"
-    return f"{sentence} {pod.owner.kind} {clipped(pod.owner.name)} makes the pod: change the template {where}."
+    return f"{sentence} {pod.owner.kind} {clip(pod.owner.name)} makes the pod: change the template {where}."
 
 
 def kubectl(*words: str, names: Sequence[str]) -> str:

@@ -66,7 +66,7 @@ def nominated_overlay(cluster: Cluster, priority: int) -> WithNominated | None:
 def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
     """Return the nodes with a nomination of this priority or a higher one."""
     overlay = nominated_overlay(cluster, priority)
-    return NO_NODES if overlay is None else cluster.view.changed(overlay)
+    return NO_NODES if overlay is None else cluster.view.changed_nodes(overlay)
 
 
 def walk(
@@ -106,7 +106,7 @@ def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
     overlay = nominated_overlay(cluster, pod.priority)
     if overlay is None:
         return among
-    doubtful = cluster.view.changed(overlay) & among
+    doubtful = cluster.view.changed_nodes(overlay) & among
     return less(among, doubtful) | passing(cluster.view.with_overlay(overlay), pod, accepts, doubtful)
 
 

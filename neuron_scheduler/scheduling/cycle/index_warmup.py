@@ -94,7 +94,7 @@ class IndexWarmup:
         if len(self._ready) >= _MOST_KINDS:
             self._ready.clear()
         self._ready[kind] = _Readiness(index_requests, epoch, changes)
-        return index_requests.prepared()
+        return index_requests.prepare()
 
 
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:

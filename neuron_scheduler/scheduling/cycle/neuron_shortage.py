@@ -25,9 +25,9 @@ from neuron_scheduler.model.node import INSTANCE_TYPE_LABELS
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import NodeSelectorTerm
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
-from neuron_scheduler.neuron.topology import illegal_count, place, served, whole_free_devices
+from neuron_scheduler.neuron.topology import illegal_count, place, served_counts, whole_free_devices
 from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins import neuron_topology
@@ -119,7 +119,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
         f"{node_info.node.name} is blocked by {unknown_holder(node_info, pod.namespace)}" for node_info in named
     )
     more = blocked.bit_count() - len(named)
-    rest = f"; {counted(more, 'more node has', 'more nodes have')} such pods" if more else ""
+    rest = f"; {count_text(more, 'more node has', 'more nodes have')} such pods" if more else ""
     return f"Unknown ids: {sentences}{rest}."
 
 
@@ -167,7 +167,7 @@ def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet)
     holding = (free.at_least(1, nodes) or nodes).bit_count()
     return NeuronShortage(
         cause,
-        f"{cause.capitalize()}: {amount(total, request.unit)} free on {counted(holding, 'node')},"
+        f"{cause.capitalize()}: {amount(total, request.unit)} free on {count_text(holding, 'node')},"
         f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}.",
     )
 
@@ -198,7 +198,7 @@ def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
 
 def serves(machine: Machine, request: NeuronRequest) -> str:
     """Return which counts a machine serves; it may serve each count of the request, but not all at once."""
-    counts = served(machine, request.unit, pairs=request.pairs)
+    counts = served_counts(machine, request.unit, pairs=request.pairs)
     if not request.units <= machine.units:
         return ""
     if request.cores_each not in (0, machine.cores_per_device):
@@ -233,7 +233,7 @@ def asked(request: NeuronRequest | None, *, unit: bool = True) -> str:
 
 def amount(count: int, unit: Unit) -> str:
     """Return `1 Neuron device` or `2 Neuron cores`."""
-    return counted(count, f"Neuron {unit.value}")
+    return count_text(count, f"Neuron {unit.value}")
 
 
 _MACHINES = tuple(

@@ -62,7 +62,7 @@ def refusals(cluster: Cluster, pod: Pod, profile: Profile, known: Sequence[Refus
 def refusals_among(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> list[Refusal]:
     """Return the refusals of some nodes, which are all asked at once: those that are not refused may pass."""
     overlay = nominated_overlay(cluster, pod.priority)
-    doubtful = cluster.view.changed(overlay) & among if overlay is not None else NO_NODES
+    doubtful = cluster.view.changed_nodes(overlay) & among if overlay is not None else NO_NODES
     if overlay is None or not doubtful:
         return walk(cluster.view, pod, profile, among)[1]
     candidates, found = walk(cluster.view.with_overlay(overlay), pod, profile, doubtful)

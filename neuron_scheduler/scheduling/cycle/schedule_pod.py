@@ -20,7 +20,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
@@ -254,7 +254,7 @@ def _cause(
     """Return what a pod with these refusals waits for, and the sentence about it; empty if there is none."""
     kept = kept_for_others(cluster, pod, profile).bit_count()
     if kept:
-        nodes = counted(kept, "node")
+        nodes = count_text(kept, "node")
         return Cause.NOMINATED, f"Nominated: {nodes} would take the pod without the space kept for {OTHERS}."
     shortage = neuron_shortage(cluster, pod, profile, found)
     if shortage is None:

@@ -14,7 +14,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
@@ -108,7 +108,7 @@ def take(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
         ValueError: the pod is on a node already, or the decision is out of date.
     """
     allocation, nominated = _allocation(cluster, pod, decision), cluster.nomination(pod.uid)
-    cluster.assume(placed(pod, decision.node_name, allocation), decision.cores)
+    cluster.assume(assigned_pod(pod, decision.node_name, allocation), decision.cores)
     return Taken(pod, decision, allocation, nominated=nominated)
 
 

@@ -74,7 +74,7 @@ def has_room(fresh: FreshNode, request: NeuronRequest) -> bool:
 
 def prepared_for_fresh(view: View) -> Iterator[None]:
     """Build in steps the indexes that find nodes by type and by zone, from which new nodes get their shape."""
-    return view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
+    return view.prepare(lambda view: (view.label_postings(INSTANCE_TYPE_LABEL), view.label_postings(ZONE_LABEL)))
 
 
 def fresh_that_take(

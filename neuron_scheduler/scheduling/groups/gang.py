@@ -13,7 +13,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, PodGroup
-from neuron_scheduler.model.wording import listed
+from neuron_scheduler.model.wording import list_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -66,7 +66,7 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     if key is None or keys:
         raise ChangedError
     group, members = cluster.groups.group(key), cluster.groups.members(key)
-    nodes, elsewhere = {uid: cluster.node_of(uid) for uid in members}, cluster.groups.elsewhere(key)
+    nodes, elsewhere = {uid: cluster.node_of(uid) for uid in members}, cluster.groups.members_elsewhere(key)
     if not group.topology:  # a domain is a preference of those that ask for Neuron
         elsewhere = frozenset(uid for uid, pod in members.items() if pod.neuron is None or cluster.nomination(uid))
     ordered = sorted(
@@ -127,7 +127,7 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
     priorities = [str(priority) for priority in sorted({pod.priority for pod in gang.waiting})]
     sentence, name, topology = "", f"group {gang.group.key}", gang.group.topology
     if len(priorities) > 1:
-        sentence = f"members of {name} have different priorities ({listed(priorities)}): give them the same"
+        sentence = f"members of {name} have different priorities ({list_of(priorities)}): give them the same"
     if topology and not cluster.view.domains(topology).keyed:
         sentence = f"{name} is to be on nodes with the same value of the label {topology}, and no node has that"
     if not sentence:

@@ -187,7 +187,7 @@ class _Planner:
     def _awaited_by_others(self) -> Generator[None, None, int]:
         """Return how many members will come of the namespace's other groups that have begun."""
         groups, total = self.cluster.groups, 0
-        for key in [*groups.alike(self.gang.group.key)]:
+        for key in [*groups.other_groups(self.gang.group.key)]:
             placed = sum(self.cluster.node_of(uid) is not None for uid in groups.members(key))
             total += max(groups.group(key).expected - placed, 0) if placed else 0
             yield
@@ -265,7 +265,7 @@ class _Planner:
         fixed = fixed_domains(self.cluster, gang)
         asking = any(pod.neuron is not None for pod in inside)
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
-            yield from self.cluster.view.prepared(lambda view: view.column(super_blocks.whole_free))
+            yield from self.cluster.view.prepare(lambda view: view.column(super_blocks.whole_free))
             nodes = yield from self._nodes_for(inside[0])
             free = self.cluster.view.column(super_blocks.whole_free).at_least(1, self.cluster.view.live)
             rooms = Rooms(self.cluster.view, whole=True, each=[nodes], numbers=[(1, free)])
@@ -298,9 +298,9 @@ class _Planner:
             for key in LEVELS:
                 view.domains(key)
             for place in ULTRASERVER_PLACES.values():
-                view.numbered(place)
+                view.integer_postings(place)
 
-        yield from self.cluster.view.prepared(ask)
+        yield from self.cluster.view.prepare(ask)
         return rooms_for(self.cluster.view, pods[0], nodes, each)
 
     def _may_take_whole(self, pod: Pod) -> bool:

@@ -122,7 +122,7 @@ def _namespaces(view: View, term: PodAffinityTerm) -> frozenset[str] | None:
         return term.namespaces
     if not selector.requirements:
         return None
-    selected = view.namespaces.selected(selector)
+    selected = view.namespaces.names_matching(selector)
     return selected | term.namespaces if term.namespaces else selected
 
 

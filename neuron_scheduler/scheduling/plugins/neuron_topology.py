@@ -23,7 +23,7 @@ from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, Nod
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import KIND_BITS, machine_of
-from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
+from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served_counts, whole_free_devices
 from neuron_scheduler.scheduling.plugins import node_resources_fit
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -157,7 +157,11 @@ class LargestBlock:
         machine = machine.with_pairs() if self.pairs else machine
         unit = Unit.CORE if self.resource == NEURON_CORE else Unit.DEVICE
         block, most = largest_free_block(machine, node_info.free_cores, unit), node_info.free(self.resource)
-        return block if block <= most else max((count for count in served(machine, unit) if count <= most), default=0)
+        return (
+            block
+            if block <= most
+            else max((count for count in served_counts(machine, unit) if count <= most), default=0)
+        )
 
 
 free_units_of = lru_cache(maxsize=len(NEURON_NAMES))(FreeUnits)

@@ -64,7 +64,7 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that match the pod's node selector and at least one required term."""
     constraints = pod.constraints
     for key, value in constraints.node_selector.items():
-        among &= view.labelled(key).get(value)
+        among &= view.label_postings(key).get(value)
     if constraints.required_terms is not None:
         among = any_term(view, constraints.required_terms, among)
     return among
@@ -114,7 +114,7 @@ def _matching(view: View, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
 def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet:
     if requirement.operator in (Operator.GT, Operator.LT):
         return _beyond(view, requirement)
-    postings = view.labelled(requirement.key)
+    postings = view.label_postings(requirement.key)
     match requirement.operator:
         case Operator.IN:
             return postings.any_of(requirement.values)
@@ -131,7 +131,7 @@ def _beyond(view: View, requirement: Requirement) -> NodeSet:
     bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
         return NO_NODES
-    postings = view.numbered(requirement.key)
+    postings = view.integer_postings(requirement.key)
     numbers = cast(frozenset[int], postings.values)
     if requirement.operator is Operator.GT:
         return postings.any_of(number for number in numbers if number > bound)

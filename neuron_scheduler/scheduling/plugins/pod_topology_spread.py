@@ -73,7 +73,7 @@ def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeS
     scored = among & carrying
     scores = _scores(view, pod, soft, scored=scored, carrying=carrying)
     highest, lowest = scores.maximum(scored), scores.minimum(scored)
-    yield from scores.taken_from(highest, scored).weights()
+    yield from scores.subtract_from(highest, scored).weights()
     yield (lowest if highest else 1), scored
 
 
@@ -182,7 +182,7 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     counts = view.counts(matching)
     outside = counts.positive & not_counting
     if every_node_is_one:
-        return counts.masked(eligible) if outside else counts
+        return counts.mask(eligible) if outside else counts
     totals = view.totals(matching, constraint.topology_key)
     if outside:
         totals = totals.fork()

@@ -60,7 +60,7 @@ def labelled(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
     """Return the nodes with one of the values of one of the labels: the affinities of many volumes at once."""
     nodes = NO_NODES
     for key, values in wanted.items():
-        nodes |= view.labelled(key).any_of(values)
+        nodes |= view.label_postings(key).any_of(values)
     return nodes
 
 
@@ -93,7 +93,7 @@ class _Reach:
             return self.among if wanted.matches(self.only) else NO_NODES
         postings = self._postings.get(wanted.key)
         if postings is None:
-            postings = self._postings[wanted.key] = self.view.labelled(wanted.key)
+            postings = self._postings[wanted.key] = self.view.label_postings(wanted.key)
         return self.among & postings.any_of(wanted.values)
 
 
@@ -132,7 +132,7 @@ def _served_alone(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> N
     if kept is not None:
         return _matching(view, kept.required_terms, among)
     nodes, labels = NO_NODES, dict[str, list[str]]()
-    for volumes in view.volumes.free.serving(claim):
+    for volumes in view.volumes.free.volumes_for(claim):
         if not _best(view, claim, volumes, 1):
             continue
         if volumes.label is not None:
@@ -154,7 +154,7 @@ def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[
         return [Offer(kept.capacity, kept.name, _matching(view, kept.required_terms, reach.among))]
     return sorted(
         Offer(*entry, nodes)
-        for volumes in view.volumes.free.serving(claim)
+        for volumes in view.volumes.free.volumes_for(claim)
         if (nodes := reach(volumes))
         for entry in _best(view, claim, volumes, most)
     )
@@ -162,7 +162,7 @@ def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[
 
 def _best(view: View, claim: PersistentVolumeClaim, volumes: VolumesOfAffinity, most: int) -> Sequence[Entry]:
     """Return the first `most` volumes of an affinity that serve a claim; no more are needed than there are claims."""
-    fitting = volumes.fitting(claim)
+    fitting = volumes.large_enough_for(claim)
     if claim.selector is None:
         return fitting[:most]
     return list(islice((entry for entry in fitting if _wanted(view, claim.selector, entry)), most))

@@ -49,7 +49,7 @@ def by_place(key: str) -> Prefer:
     """Return the preference for the lowest place in an UltraServer, so that ranks follow the links."""
 
     def prefer(view: View, _: Pod, among: NodeSet) -> NodeSet:
-        places = view.numbered(ULTRASERVER_PLACES[key])
+        places = view.integer_postings(ULTRASERVER_PLACES[key])
         numbers = sorted(place for place in places.values if isinstance(place, int))
         return next((here for place in numbers if (here := places.get(place) & among)), among)
 

@@ -52,7 +52,7 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
             return PodRefusal(NAME, reason, new_node_cannot_help=True)
         claims.append(claim)
     for claim in claims:
-        if not claim.fully_bound and (claim.volume_name or not view.volumes.waits_for_consumer(claim)):
+        if not claim.is_fully_bound and (claim.volume_name or not view.volumes.waits_for_consumer(claim)):
             return PodRefusal(NAME, UNBOUND_IMMEDIATE, new_node_cannot_help=True)
     return None
 
@@ -71,7 +71,7 @@ def claims_of(view: View, pod: Pod) -> tuple[list[PersistentVolumeClaim], list[P
     """Return the pod's claims that are bound, and those that wait for their first consumer."""
     known = [view.volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims]
     claims = [claim for claim in known if claim is not None]
-    return [c for c in claims if c.fully_bound], [c for c in claims if not c.fully_bound]
+    return [c for c in claims if c.is_fully_bound], [c for c in claims if not c.is_fully_bound]
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:

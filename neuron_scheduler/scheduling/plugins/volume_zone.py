@@ -61,13 +61,13 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         return NONE_REFUSED
     labelled = NO_NODES
     for key in _KEYS:
-        labelled |= view.labelled(key).keyed
+        labelled |= view.label_postings(key).keyed
     refused = NO_NODES
     for key, values in required:
-        postings = view.labelled(key)
+        postings = view.label_postings(key)
         there = postings.any_of(values)
         if key in _TODAY:
-            there |= view.labelled(_TODAY[key]).any_of(values) & ~postings.keyed
+            there |= view.label_postings(_TODAY[key]).any_of(values) & ~postings.keyed
         refused |= ~there
     return [Refusal(NAME, REASON, among & labelled & refused, unresolvable=True)]
 

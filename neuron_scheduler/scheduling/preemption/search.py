@@ -190,13 +190,13 @@ def search(
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
         return NoPreemption(f"preemption: {reason}")
-    yield from cluster.view.prepared(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
+    yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
     comparison.plugins.update(against)
     incoming = Incoming(pod, profile, DisruptionAllowance(budgets))
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
-        yield from overlaid.prepared(lambda view: _warm_up(view, pod, profile))
+        yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile))
         names = _with_room(cluster, pod, profile, below, comparison)
         yield
         for name in names:

@@ -75,9 +75,9 @@ class GroupWaits:
         """Add a pod to its group."""
         waiting, group = self._waiting.get(key), self.groups.group(key)
         if waiting is None:
-            waiting = self._waiting[key] = _Waiting(now, held=group.awaits)
+            waiting = self._waiting[key] = _Waiting(now, held=group.has_to_wait)
         waiting.pods[queued.pod.uid] = queued
-        complete = group.awaits or 0 < group.expected <= len(self.groups.members(key))
+        complete = group.has_to_wait or 0 < group.expected <= len(self.groups.members(key))
         waiting.tried = now if complete else min(now + BURST_PAUSE, waiting.since + LONGEST_BURST)
 
     def leave(self, uid: str, key: GroupKey) -> None:
@@ -112,8 +112,8 @@ class GroupWaits:
         held, count, least, group = waiting.held, waiting.count, waiting.least, self.groups.group(key)
         waiting.least = group.least
         waiting.count = len(self.groups.members(key))
-        waiting.held = group.awaits and waiting.count < group.least
-        waiting.half_bound = 0 < self.groups.placed(key) < group.size <= waiting.count
+        waiting.held = group.has_to_wait and waiting.count < group.least
+        waiting.half_bound = 0 < self.groups.placed_count(key) < group.size <= waiting.count
         if waiting.count < count and waiting.tried <= now and not group.least:
             waiting.tried = now + BURST_PAUSE
         return waiting.held != held or (not held and (waiting.count < count or waiting.least != least))

@@ -37,6 +37,6 @@ def test_a_covered_position_has_all_changes_since(sequence: list[tuple[str, int 
         assert len(log) == log.end - log.start
         for position in range(log.end + 1):
             if log.covers(position):
-                assert log.since(position) == changes[position:]
-                assert log.since(position, most) == changes[position : position + most]
+                assert log.changes_since(position) == changes[position:]
+                assert log.changes_since(position, most) == changes[position : position + most]
         assert log.covers(log.end)

@@ -89,11 +89,11 @@ def test_arithmetic_is_that_of_a_list(
     chosen = {s: v for s, v in by_slot(values) if among >> s & 1}
     highest = max(chosen.values(), default=0)
     assert (column.maximum(among), column.minimum(among)) == (highest, min(chosen.values(), default=0))
-    below, sums = column.taken_from(highest, among), column.fork()
+    below, sums = column.subtract_from(highest, among), column.fork()
     sums.add_all(column, factor, among)
-    weights = dict(column.masked(among).weights())
+    weights = dict(column.mask(among).weights())
     for slot, number in by_slot(values):
-        assert column.masked(among).value(slot) == chosen.get(slot, 0)
+        assert column.mask(among).value(slot) == chosen.get(slot, 0)
         assert below.value(slot) == (highest - number if slot in chosen else 0)
         assert sums.value(slot) == number + factor * chosen.get(slot, 0)
         assert sum(weight for weight, nodes in weights.items() if nodes >> slot & 1) == chosen.get(slot, 0)

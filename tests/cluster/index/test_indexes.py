@@ -17,7 +17,7 @@ from neuron_scheduler.cluster.index.postings import Postings, Values
 class Entry:
     """An entry that was last used at a time."""
 
-    asked: int
+    last_used: int
 
 
 def test_the_latest_entries_are_kept() -> None:

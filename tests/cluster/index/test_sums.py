@@ -88,7 +88,7 @@ def test_nodes_leave_in_any_one_pause(ask: Callable[[View], Any], expected: int)
         for i in range(330):
             cluster.put_node(node(f"n{i}", labels={ZONE_LABEL: "xy"[i % 2]}, created=i))
             cluster.put_pod(pod(f"p{i}", on=f"n{i}"))
-        steps = cluster.view.prepared(ask)
+        steps = cluster.view.prepare(ask)
         ended = any(next(steps, "end") == "end" for _ in range(pause))
         for i in range(300):
             cluster.remove_node(f"n{i}")

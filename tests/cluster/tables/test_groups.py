@@ -28,7 +28,7 @@ def check(groups: Groups, pods: dict[str, Pod], objects: dict[GroupKey, PodGroup
             (objects[key].topology if key in objects else "") or max((each.topology for each in said), default=""),
         )
         placed = sum(bool(each.node_name) for each in members.values())
-        assert (groups.members(key), groups.group(key), groups.placed(key)) == (members, together, placed)
+        assert (groups.members(key), groups.group(key), groups.placed_count(key)) == (members, together, placed)
 
 
 def test_a_group_is_what_its_members_say_together() -> None:
@@ -79,9 +79,9 @@ def test_pods_of_a_group_that_needs_one_member_are_decided_alone() -> None:
     """Unless a topology keeps them together."""
     groups, member = Groups(), pod("p", group=PodGroup(KEYS[0]))
     groups.put(member)
-    assert groups.of(member) == groups.group(KEYS[0])
+    assert groups.group_of(member) == groups.group(KEYS[0])
     groups.declare(PodGroup(KEYS[0], 1, 1))
-    assert groups.of(member) is None
+    assert groups.group_of(member) is None
     groups.declare(PodGroup(KEYS[0], 1, 1, "rack"))
-    assert groups.of(member) == PodGroup(KEYS[0], 1, 1, "rack")
-    assert groups.of(pod("q")) is None
+    assert groups.group_of(member) == PodGroup(KEYS[0], 1, 1, "rack")
+    assert groups.group_of(pod("q")) is None

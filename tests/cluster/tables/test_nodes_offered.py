@@ -18,14 +18,14 @@ def test_it_follows_the_nodes() -> None:
     for name, zone in (("a", "x"), ("b", "y")):
         cluster.put_node(node(name, labels={ZONE_LABEL: zone}, allocatable={"a.io/r": 1}))
     view = cluster.view
-    assert view.labelled(ZONE_LABEL).get("x") == 1
+    assert view.label_postings(ZONE_LABEL).get("x") == 1
     assert view.offers("a.io/r")
     cluster.put_node(node("a", labels={"rank": "7"}))
     cluster.remove_node("b")
-    assert not view.labelled(ZONE_LABEL).keyed
-    assert view.numbered("rank").get(7) == 1
+    assert not view.label_postings(ZONE_LABEL).keyed
+    assert view.integer_postings("rank").get(7) == 1
     assert not view.offers("a.io/r")
-    assert Cluster.fork(cluster).view.labelled("rank").get("7") == 1
+    assert Cluster.fork(cluster).view.label_postings("rank").get("7") == 1
 
 
 def test_made_up_names_leave_no_index() -> None:

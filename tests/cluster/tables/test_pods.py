@@ -58,7 +58,7 @@ def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(30):
         for _ in range(dice.randrange(40)):
             happen(dice, cluster)
-        for _ in cluster.view.prepared(ask):
+        for _ in cluster.view.prepare(ask):
             for _ in range(dice.randrange(3)):
                 happen(dice, cluster)
         fresh = Cluster.fork(cluster)
@@ -87,7 +87,7 @@ def test_a_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Matching, "matches", counting)
     steps = []
-    for _ in cluster.view.prepared(lambda view: view.counts(DEFINITION)):
+    for _ in cluster.view.prepare(lambda view: view.counts(DEFINITION)):
         steps.append(counted[0])
         counted[0] = 0
     assert len(steps) == 1 + -(-1000 // pods._AT_ONCE)

@@ -31,7 +31,9 @@ def test_what_is_selected_follows_the_labels(steps: list[tuple[str, dict[str, st
             known[name] = labels
         for checked in (table, table.fork()):
             for selector in SELECTORS:
-                assert checked.selected(selector) == {n for n, labels in known.items() if selector.matches(labels)}
+                assert checked.names_matching(selector) == {
+                    n for n, labels in known.items() if selector.matches(labels)
+                }
         assert table.labels(name) == (labels or {})
         assert {name for name in "xyz" if name in table} == known.keys()
 
@@ -42,8 +44,8 @@ def test_more_selectors_than_are_remembered() -> None:
     table.put(Namespace("u", "x", {"team": "7"}))
     for i in range(1100):
         selector = LabelSelector((Requirement("team", Operator.IN, (str(i),)),))
-        assert table.selected(selector) == ({"x"} if i == 7 else set())
-    assert table.selected(LabelSelector((Requirement("team", Operator.IN, ("7",)),))) == {"x"}
+        assert table.names_matching(selector) == ({"x"} if i == 7 else set())
+    assert table.names_matching(LabelSelector((Requirement("team", Operator.IN, ("7",)),))) == {"x"}
 
 
 def selecting(**labels: str) -> LabelSelector:

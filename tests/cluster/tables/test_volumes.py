@@ -39,7 +39,7 @@ def some_claim(dice: Random) -> PersistentVolumeClaim:
 
 def listed(free: FreeVolumes, wanting: PersistentVolumeClaim) -> list[tuple[int, str]]:
     """Return the volumes that serve a claim; for each affinity, the smallest comes first."""
-    by_affinity = [list(volumes.fitting(wanting)) for volumes in free.serving(wanting)]
+    by_affinity = [list(volumes.large_enough_for(wanting)) for volumes in free.volumes_for(wanting)]
     assert all(entries == sorted(entries) for entries in by_affinity)
     return sorted(entry for entries in by_affinity for entry in entries)
 
@@ -72,7 +72,7 @@ def test_an_affinity_to_one_label_is_recognised() -> None:
     free = FreeVolumes()
     for number, place in enumerate(PLACES):
         free.put(volume(f"pv{number}", on=place))
-    by_terms = {volumes.terms: volumes.label for volumes in free.serving(claim())}
+    by_terms = {volumes.terms: volumes.label for volumes in free.volumes_for(claim())}
     assert by_terms == dict.fromkeys(PLACES) | {
         place: place[0].expressions[0] for place in (host("a"), host("a", "b"), zone("x"))
     }

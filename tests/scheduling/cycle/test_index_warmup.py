@@ -47,11 +47,11 @@ def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pyte
         warmup = IndexWarmup()
         list(warmup.of(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
-            patch.setattr(Indexes, "_caught_up", _refuse)
+            patch.setattr(Indexes, "_bring_up_to_date", _refuse)
             select_node(cluster, pending, PROFILE)
         list(warmup.of_refusal(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
-            patch.setattr(Indexes, "_caught_up", _refuse)
+            patch.setattr(Indexes, "_bring_up_to_date", _refuse)
             warmed_up = decide(cluster, pending)
         assert warmed_up == decide(_with_nodes_aside(cluster_of(nodes, bound), aside), pending)
 
@@ -100,7 +100,7 @@ def test_new_slots_need_another_warm_up() -> None:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the numbers of rows of which an index was built, and of changes that one read, in one step."""
     counted: list[int] = []
-    since = ChangeLog.since
+    since = ChangeLog.changes_since
 
     def building(kind: type[Postings | Column]) -> None:
         build = kind.build
@@ -118,7 +118,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     building(Postings)
     building(Column)
-    monkeypatch.setattr(ChangeLog, "since", reading)
+    monkeypatch.setattr(ChangeLog, "changes_since", reading)
     return counted
 
 

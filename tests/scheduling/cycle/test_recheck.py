@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.model.pod import HostPort, Pod, placed
+from neuron_scheduler.model.pod import HostPort, Pod, assigned_pod
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
@@ -19,7 +19,7 @@ CORES = CoreMask(0b1111_0000)
 def assumed(wanted: Pod, cores: CoreMask = CORES) -> Cluster:
     """Return a cluster of one node with this pod assumed on it."""
     cluster = cluster_of([node("n", "trn1.32xlarge", cpu=8000)])
-    cluster.assume(placed(wanted, "n", {}), cores)
+    cluster.assume(assigned_pod(wanted, "n", {}), cores)
     return cluster
 
 

@@ -14,7 +14,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
-from neuron_scheduler.neuron.annotations import annotations_for, read
+from neuron_scheduler.neuron.annotations import allocation_of, annotations_for
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -174,7 +174,7 @@ def play_beside_nominations(dice: Random) -> int:
     for i in range(dice.randint(1, 3)):
         first = nominated_pod(dice, f"kept-{i}", dice.choice(nodes).name)
         node_info = cluster.node(first.node_name)
-        cores = None if node_info is None else read(first, node_info.machine).cores
+        cores = None if node_info is None else allocation_of(first, node_info.machine).cores
         if cores is not None:
             kept.append(first)
             cluster.nominate(first.node_name, Nomination(attrs.evolve(first, node_name="", allocation={}), cores))

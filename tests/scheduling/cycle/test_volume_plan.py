@@ -61,9 +61,9 @@ def obvious(
     """Return a node's reasons against the claims, and the volume that each unbound claim gets (`FindPodVolumes`)."""
     reasons, chosen = [], dict[str, str]()
     by_name = {v.name: v for v in volumes}
-    if not all(mounts(by_name[c.volume_name], node) for c in claims if c.fully_bound):
+    if not all(mounts(by_name[c.volume_name], node) for c in claims if c.is_fully_bound):
         reasons.append(NODE_CONFLICT)
-    free = [c for c in claims if not c.fully_bound]
+    free = [c for c in claims if not c.is_fully_bound]
     if any(c.selected_node not in (None, node.name) for c in free):
         return [*reasons, BIND_CONFLICT], {}
     provisioned = [c for c in free if c.selected_node is not None]

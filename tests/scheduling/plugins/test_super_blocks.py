@@ -86,6 +86,6 @@ def test_all_its_indexes_are_warmed_up() -> None:
         view.column(whole_free)  # changes of rows are logged only if some index of rows reads them
         prefer(view, pod(devices=16), view.live)
 
-    assert [*cluster.view.prepared(ask)]
+    assert [*cluster.view.prepare(ask)]
     cluster.remove_node("x")
     assert not cluster.view.index_requests(ask).lacking

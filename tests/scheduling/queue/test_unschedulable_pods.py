@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
@@ -48,7 +48,7 @@ class World:
 
     def place(self, pending: Pod, decision: Decision) -> None:
         """Put a pod on a node."""
-        bound = self.there[pending.name] = placed(pending, decision.node_name, {})
+        bound = self.there[pending.name] = assigned_pod(pending, decision.node_name, {})
         self.cluster.assume(bound, decision.placement.cores if decision.placement else NO_CORES)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, bound)
         self.queue.remove(bound.uid)

@@ -14,7 +14,7 @@ from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, 
 from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, GroupKey, PodGroup
-from neuron_scheduler.model.wording import counted, listed
+from neuron_scheduler.model.wording import count_text, list_of
 
 LONG: Final = 600.0
 """Seconds since the last member was created after which it is said that others are missing."""
@@ -31,14 +31,14 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     if foreign and any(deployment.extends_default for deployment in snapshot.ours):
         yield note(
             "groups-of-kube-scheduler",
-            f"kube-scheduler decides the pods of {counted(len(foreign), 'group')}, and the extender does not keep them"
-            " together",
+            f"kube-scheduler decides the pods of {count_text(len(foreign), 'group')}, and the extender does not keep"
+            " them together",
             advice="kube-scheduler does so only with a plugin or feature of its own; or set schedulerName:"
             " my-scheduler in their templates, if that scheduler runs beside it",
             objects=foreign,
         )
     if ours and not faults:
-        yield ok("groups", f"{counted(len(ours), 'group of pods waits', 'groups of pods wait')} as they should")
+        yield ok("groups", f"{count_text(len(ours), 'group of pods waits', 'groups of pods wait')} as they should")
 
 
 def _waits_for(groups: Groups, key: GroupKey) -> set[str]:
@@ -52,9 +52,9 @@ def _faults(snapshot: Snapshot, groups: Mapping[PodGroup, Sequence[Pod]]) -> Ite
         name = str(group.key)
         priorities = sorted({pod.priority for pod in members if not pod.node_name})
         if len(priorities) > 1:
-            mixed.append(f"{name}: {listed([*map(str, priorities)])}")
+            mixed.append(f"{name}: {list_of([*map(str, priorities)])}")
         young = snapshot.taken - max(pod.created for pod in members) < LONG
-        if group.awaits and len(members) < group.least and not young:
+        if group.has_to_wait and len(members) < group.least and not young:
             few.append(f"{name}: {len(members)} of {group.least}" if group.least != UNKNOWN else f"{name}: no PodGroup")
         if group.topology and nodes and not any(domain_of(node, group.topology) for node in nodes):
             nowhere.append(f"{name}: {group.topology}")

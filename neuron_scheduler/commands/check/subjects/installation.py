@@ -12,7 +12,7 @@ from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import OUR_LABEL
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 
 LOGS: Final = "kubectl logs --namespace {} deployment/{} --all-pods"
 PODS: Final = f"kubectl describe pods --namespace {{}} --selector {OUR_LABEL}"
@@ -47,7 +47,7 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
             command=f"kubectl scale --namespace {namespace} deployment/{deployment.name} --replicas=2",
         )
     elif not deployment.ready:
-        message = f"{key}: none of {counted(deployment.replicas, 'pod')} is ready"
+        message = f"{key}: none of {count_text(deployment.replicas, 'pod')} is ready"
         yield error("not-ready", message, advice=why, command=PODS.format(namespace))
     elif deployment.ready < deployment.replicas:
         message = f"{key}: {deployment.ready} of {deployment.replicas} pods are ready"
@@ -115,7 +115,7 @@ def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "reader-lacks-rights",
             Severity.UNCHECKED,
-            f"You lack {counted(len(forbidden), 'right')} that the check uses: {', '.join(forbidden)}",
+            f"You lack {count_text(len(forbidden), 'right')} that the check uses: {', '.join(forbidden)}",
             "Let an administrator run it; what depends on these rights is marked below",
             objects=tuple(forbidden),
         )
@@ -126,7 +126,7 @@ def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "unreadable-objects",
             Severity.UNCHECKED,
-            f"{counted(len(snapshot.malformed), 'object')} cannot be read: {'; '.join(snapshot.malformed[:3])}",
+            f"{count_text(len(snapshot.malformed), 'object')} cannot be read: {'; '.join(snapshot.malformed[:3])}",
             objects=snapshot.malformed,
         )
     elif not unread:
@@ -156,7 +156,7 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
     if missing:
         yield error(
             "account-lacks-rights",
-            f"The ServiceAccount {account} lacks {len(missing)} of {counted(len(rights), 'right')}",
+            f"The ServiceAccount {account} lacks {len(missing)} of {count_text(len(rights), 'right')}",
             objects=missing,
             advice="The scheduler does not start without them",
             command=commands.apply(snapshot),

@@ -18,7 +18,7 @@ from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snap
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
-from neuron_scheduler.model.wording import counted
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, doubts, machine_of
 
 FAMILIES: Final = ("inf", "trn")
@@ -64,17 +64,19 @@ def of_nodes(snapshot: Snapshot) -> Iterator[Finding]:
     if not found and not any(map(has_neuron_type, snapshot.nodes)):
         yield note(
             "no-neuron-nodes",
-            f"No node has Neuron devices ({counted(len(snapshot.nodes), 'node')} in all)",
+            f"No node has Neuron devices ({count_text(len(snapshot.nodes), 'node')} in all)",
             advice="If an autoscaler adds them when pods ask for Neuron, this is as it should be",
         )
     yield from _faults(sorted(snapshot.nodes, key=lambda node: node.name))
 
 
 def _described(kind: Machines) -> str:
-    sizes = [counted(kind.devices, "device")] if kind.devices else []
-    sizes += [counted(kind.cores, "core")] if kind.cores else []
+    sizes = [count_text(kind.devices, "device")] if kind.devices else []
+    sizes += [count_text(kind.cores, "core")] if kind.cores else []
     each = " each" if kind.nodes > 1 else ""
-    return f"{kind.instance_type or 'no instance type'}: {counted(kind.nodes, 'node')} with {' and '.join(sizes)}{each}"
+    return (
+        f"{kind.instance_type or 'no instance type'}: {count_text(kind.nodes, 'node')} with {' and '.join(sizes)}{each}"
+    )
 
 
 def _faults(nodes: list[Node]) -> Iterator[Finding]:
@@ -87,7 +89,7 @@ def _faults(nodes: list[Node]) -> Iterator[Finding]:
     if absent:
         yield warning(
             "nodes-without-device-plugin",
-            f"{counted(len(absent), 'node has', 'nodes have')} a Neuron instance type but no capacity for Neuron",
+            f"{count_text(len(absent), 'node has', 'nodes have')} a Neuron instance type but no capacity for Neuron",
             advice="The device plugin does not run there, or has no device to offer; devices that are offered through"
             " DRA only are not used",
             command=_PODS,
@@ -113,7 +115,7 @@ def _faults(nodes: list[Node]) -> Iterator[Finding]:
     if faulty:
         yield warning(
             "unhealthy-nodes",
-            f"{counted(len(faulty), 'node reports', 'nodes report')} a fault; no new pod with Neuron goes there",
+            f"{count_text(len(faulty), 'node reports', 'nodes report')} a fault; no new pod with Neuron goes there",
             advice="Replace the instance",
             command=_NODE,
             objects=faulty,
@@ -133,7 +135,7 @@ def of_plugin(snapshot: Snapshot) -> Iterator[Finding]:
     if built_in:
         yield warning(
             "device-plugin-built-in",
-            f"{counted(len(built_in), 'node is', 'nodes are')} of EKS Auto Mode: whether its built-in device plugin"
+            f"{count_text(len(built_in), 'node is', 'nodes are')} of EKS Auto Mode: whether its built-in device plugin"
             " gives pods the ids that are allocated was never verified",
             advice="Compare AWS_NEURON_IDS of a pod there with neuron-ls in it, or use a managed node group",
             objects=sorted(built_in),

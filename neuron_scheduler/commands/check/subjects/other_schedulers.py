@@ -12,7 +12,7 @@ from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, 
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, EXTENDER, username
 from neuron_scheduler.commands.check.subjects.policies import writers_of
 from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snapshot, Unread
-from neuron_scheduler.model.wording import listed
+from neuron_scheduler.model.wording import list_of
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -22,7 +22,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         found += (_of_extension if deployment.name == EXTENDER else _of_scheduler)(snapshot, deployment)
     yield from found
     if not (found or isinstance(snapshot.deployments, Unread)):
-        yield ok("no-other-scheduler", f"No other Deployment serves {listed(snapshot.scheduler_names)}")
+        yield ok("no-other-scheduler", f"No other Deployment serves {list_of(snapshot.scheduler_names)}")
 
 
 def _of_scheduler(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
@@ -37,7 +37,7 @@ def _of_scheduler(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Find
         make, too, before = (error, " too", "") if snapshot.ours else (warning, "", " before you install")
         yield make(
             "same-scheduler-name",
-            f"{key} serves {listed(sorted(set(ours).intersection(serves)))}{too}",
+            f"{key} serves {list_of(sorted(set(ours).intersection(serves)))}{too}",
             advice=f"Stop it{before}; its running pods stay as they are (docs/migrating.md has all steps)",
             command=commands.removal(deployment),
         )

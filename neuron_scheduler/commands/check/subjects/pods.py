@@ -12,7 +12,7 @@ from neuron_scheduler.commands.check.subjects.finding import Finding, error, not
 from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, EXTENDER, PINS
 from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot, Unread, asks
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import counted, listed
+from neuron_scheduler.model.wording import count_text, list_of
 
 
 def of_names(snapshot: Snapshot) -> Iterator[Finding]:
@@ -28,14 +28,14 @@ def of_names(snapshot: Snapshot) -> Iterator[Finding]:
     for name, pods in sorted(by_name.items()):
         yield _of_another(snapshot, name, pods)
     if right:
-        yield ok("scheduler-names", f"{counted(right, 'pod')} with Neuron: the scheduler is {listed(ours)}")
+        yield ok("scheduler-names", f"{count_text(right, 'pod')} with Neuron: the scheduler is {list_of(ours)}")
     elif not by_name:
         yield note("no-neuron-pods", f"No pod asks for Neuron; those that will need schedulerName: {ours[0]}")
 
 
 def _of_another(snapshot: Snapshot, name: str, pods: Sequence[Pod]) -> Finding:
     keys = sorted(pod.key for pod in pods)
-    who = counted(len(pods), "pod with Neuron has", "pods with Neuron have")
+    who = count_text(len(pods), "pod with Neuron has", "pods with Neuron have")
     advice = f"Write schedulerName: {snapshot.scheduler_names[0]} into their templates"
     if name in _served_by_others(snapshot):
         return note(
@@ -93,23 +93,23 @@ def of_allocations(snapshot: Snapshot) -> Iterator[Finding]:
     if shared:
         yield error(
             "allocations-overlap",
-            f"{counted(len(shared), 'pair')} of pods on one node claim the same cores",
+            f"{count_text(len(shared), 'pair')} of pods on one node claim the same cores",
             advice="Delete one pod of each pair; its controller creates it again",
             objects=sorted(shared),
         )
     if unclear:
         yield warning(
             "allocations-unreadable",
-            f"The devices of {counted(len(unclear), 'bound pod')} are unknown",
+            f"The devices of {count_text(len(unclear), 'bound pod')} are unknown",
             advice=RESTART,
             objects=sorted(unclear),
         )
     if snapshot.pinned:
         yield warning(
             "allocations-pinned",
-            f"{counted(len(snapshot.pinned), 'pod chooses', 'pods choose')} cores or devices, whatever is allocated",
+            f"{count_text(len(snapshot.pinned), 'pod chooses', 'pods choose')} cores or devices, whatever is allocated",
             advice=f"Remove {' and '.join(PINS)} from the env of their templates: what the device plugin sets counts",
             objects=sorted(snapshot.pinned),
         )
     if not (shared or unclear):
-        yield ok("allocations", f"{counted(holders, 'bound pod')} with Neuron: ids are readable and do not overlap")
+        yield ok("allocations", f"{count_text(holders, 'bound pod')} with Neuron: ids are readable and do not overlap")

@@ -19,7 +19,7 @@ from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
-from neuron_scheduler.model.wording import listed
+from neuron_scheduler.model.wording import list_of
 
 PURPOSES: Final = {
     LEADER: "an old leader's Bindings are not refused",
@@ -69,7 +69,7 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
         return error(
             "policy-not-bound",
             f"The binding of {name} is not that of version {snapshot.program_version}, so the policy refuses too little"
-            f" or too much: its {listed(unlike)} differ",
+            f" or too much: its {list_of(unlike)} differ",
             command=command,
         )
     found = digests(policy, snapshot.username)
@@ -77,11 +77,11 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
     advice = "If you have changed it yourself, compare it with the manifest"
     if name == NAME and not set(snapshot.scheduler_names).issubset(strings_of(policy, "names")):
         differing.append("names")
-        advice = f"Write {listed(snapshot.scheduler_names)} into {commands.NAMES}"
+        advice = f"Write {list_of(snapshot.scheduler_names)} into {commands.NAMES}"
     if differing:
         return warning(
             "policy-stale",
-            f"The policy {name} is not that of version {snapshot.program_version}: its {listed(differing)} differ",
+            f"The policy {name} is not that of version {snapshot.program_version}: its {list_of(differing)} differ",
             advice=advice,
             command=command,
         )
