@@ -160,7 +160,7 @@ class Contestant:
 
     def warm_up(self, workload: str, pending: Pod) -> None:
         """Measure the first builds of indexes for a workload."""
-        _, took = stepped(IndexWarmup().of(self.cluster, pending, PROFILE))
+        _, took = stepped(IndexWarmup().prepare(self.cluster, pending, PROFILE))
         self.pauses_ms[workload] = (max(took), sum(took))
 
     def step(self, workload: str, pending: Pod) -> str | None:

@@ -78,7 +78,7 @@ def cluster_of(nodes: int) -> Cluster:
     for i, node in enumerate(fleet(nodes)):
         cluster.put_node(node)
         cluster.put_pod(attrs.evolve(plain(i), node_name=node.name))
-    for _ in IndexWarmup().of(cluster, plain(0), PROFILE):
+    for _ in IndexWarmup().prepare(cluster, plain(0), PROFILE):
         pass
     schedule_pod(cluster, plain(nodes), PROFILE)
     return cluster
@@ -98,7 +98,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
     hostile = steps.take("decode", lambda: PODS.decode(encoded).value)
     if not isinstance(hostile, Pod):
         return steps
-    steps.pausing("warm up", IndexWarmup().of(cluster, hostile, PROFILE))
+    steps.pausing("warm up", IndexWarmup().prepare(cluster, hostile, PROFILE))
     first = steps.take("decide", lambda: schedule_pod(cluster, hostile, PROFILE))
     urgent = attrs.evolve(hostile, uid="urgent", priority=1000)
     refused = first if isinstance(first, FitError) else FitError(nodes, (("none", nodes),), frozenset({"NodeAffinity"}))
@@ -124,7 +124,7 @@ def _wake(cluster: Cluster, hostile: Pod, plugins: frozenset[str]) -> None:
     queued = queue.pop(0.0)
     if queued is None:  # gated
         return
-    queue.unschedulable(queued, plugins, 0.0)
+    queue.put_back_refused(queued, plugins, 0.0)
     row = next(cluster.view.rows())
     queue.note(ClusterEvent.NODE_LABELS, on=row)
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, plain(0), on=row)

@@ -27,7 +27,7 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator, Requiremen
 from neuron_scheduler.neuron.topology import Placement, place
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.preemption.nominations import confirmed
+from neuron_scheduler.scheduling.preemption.nominations import confirm
 from neuron_scheduler.scheduling.preemption.search import Preemption, search
 
 APPS = 30
@@ -119,7 +119,7 @@ def measure(nodes: int, pods: int) -> list[list[float]]:
 
 def _carry_out(cluster: Cluster, pending: Pod, profile: Profile, preemption: Preemption) -> None:
     """Nominate the space, and remove the victims."""
-    nomination = confirmed(cluster, pending, profile, preemption)
+    nomination = confirm(cluster, pending, profile, preemption)
     if nomination is None:
         raise AssertionError("nothing has changed since the search")
     cluster.nominate(preemption.node_name, nomination)

@@ -113,7 +113,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         initial_backoff=config.pod_initial_backoff_seconds,
         max_backoff=config.pod_max_backoff_seconds,
         max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
-        entered=metrics.queued,
+        on_entered=metrics.queued,
         row=cluster.node,
         groups=GroupWaits(cluster.groups),
         on_change=wake_up.ring,

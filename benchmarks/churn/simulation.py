@@ -18,8 +18,8 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.groups.gang import Plan, gang_of
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import QueuedPod
@@ -112,7 +112,7 @@ class Simulation:
             self.used -= ended.size // ended.members
             self.cluster.groups.remove(ended.pod.uid)
             name = self.cluster.remove_pod(ended.pod.uid)
-            if name is not None and self.queue.listening:
+            if name is not None and self.queue.is_listening:
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, ended.pod, on=self.cluster.node(name))
 
     def _take_arrivals(self) -> None:
@@ -127,24 +127,24 @@ class Simulation:
         while (queued := self._popped()) is not None:
             self.attempts += 1
             if queued.pod.group is not None:
-                self._schedule_group([queued, *run(self.queue.companions(queued.pod.group.key, self.now))])
+                self._schedule_group([queued, *run(self.queue.take_companions(queued.pod.group.key, self.now))])
                 continue
             decision = schedule_pod(self.cluster, queued.pod, self.profile)
             if isinstance(decision, FitError):
-                self.queue.unschedulable(queued, decision.plugins, self.now)
+                self.queue.put_back_refused(queued, decision.plugins, self.now)
             else:
                 self._place(queued, decision)
 
     def _schedule_group(self, members: list[QueuedPod]) -> None:
         gang = gang_of(self.cluster, [member.pod for member in members])
-        found = run(planned(self.cluster, gang, self.profile, self._warmup))
-        if isinstance(found, Plan):
+        found = run(plan_group(self.cluster, gang, self.profile, self._warmup))
+        if isinstance(found, GroupPlan):
             for taken in found.taken:
                 self._placed(assigned_pod(taken.pod, taken.decision.node_name, taken.allocation))
         else:
             refused = found.fit_error(gang)
             for member in members:
-                self.queue.unschedulable(member, refused.plugins, self.now, together=True, cause=refused.cause)
+                self.queue.put_back_refused(member, refused.plugins, self.now, together=True, cause=refused.cause)
 
     def _popped(self) -> QueuedPod | None:
         """Return the next pod; the queue may need several calls to look at the events."""

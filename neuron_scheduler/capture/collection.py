@@ -23,7 +23,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
-from neuron_scheduler.scheduling.preemption.nominations import rebuilt
+from neuron_scheduler.scheduling.preemption.nominations import rebuild
 
 NAMED: Final = 3
 """So many objects are named in a note."""
@@ -148,7 +148,7 @@ class Collection:
         for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.created, pod.key)):
             profile = ours.get(pod.scheduler_name)
             if pod.nominated_node_name and (profile is not None or pod.neuron is not None):
-                nomination = rebuilt(self.cluster, pod, profile or self.profiles[0])
+                nomination = rebuild(self.cluster, pod, profile or self.profiles[0])
                 if nomination is not None:
                     self.cluster.nominate(pod.nominated_node_name, nomination)
 

@@ -27,7 +27,7 @@ from neuron_scheduler.kube.writes.work_queue import DelayingQueue, Waiting, turn
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.storage_events import taken_back
+from neuron_scheduler.scheduling.queue.storage_events import events_of_release
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -285,6 +285,6 @@ class BindingCycle:
         self.cluster.forget(commitment.pod.uid)
         if commitment.plan is not None:
             self.volumes.release(commitment.plan)
-            for event in taken_back(commitment.plan):
+            for event in events_of_release(commitment.plan):
                 self.queue.note(event.event, claim=event.claim)
         note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)

@@ -22,7 +22,7 @@ from neuron_scheduler.controllers.commitment import note_freed
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
-from neuron_scheduler.scheduling.preemption.nominations import rebuilt
+from neuron_scheduler.scheduling.preemption.nominations import rebuild
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 
@@ -137,9 +137,9 @@ class ForeignNominations:
         A resource or a host port that kube-scheduler judges in another way than we do must not end the nomination of
         the devices.
         """
-        nomination = rebuilt(self.cluster, pod, self.profile)
+        nomination = rebuild(self.cluster, pod, self.profile)
         judged = attrs.evolve(without_other_resources(pod), host_ports=())
-        return rebuilt(self.cluster, judged, self.profile) if nomination is None and judged != pod else nomination
+        return rebuild(self.cluster, judged, self.profile) if nomination is None and judged != pod else nomination
 
     def _drop(self, pod: Pod) -> None:
         """Drop a nomination, and let pods of our own queue have the space."""

@@ -20,8 +20,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken, give_back
-from neuron_scheduler.scheduling.groups.gang import Gang, Plan, gang_of, held_text
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, gang_of, held_text
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
@@ -62,7 +62,7 @@ class GroupAttempts:
         self.queue.keep_events(queued)
         members = [
             queued,
-            *await run_in_turns(self.queue.companions(key, self.clock()), self.clock),
+            *await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock),
         ]
         await self.attempts.list_ended()
         started, commitments = self.clock(), list[Commitment]()
@@ -72,8 +72,8 @@ class GroupAttempts:
                 gang_of(self.cluster, [m.pod for m in members]),
                 self.attempts.profiles[queued.pod.scheduler_name],
             )
-            found = await run_in_turns(planned(self.cluster, gang, profile, self.attempts.warmup), self.clock)
-            if isinstance(found, Plan):
+            found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock)
+            if isinstance(found, GroupPlan):
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock)
             else:
                 refused = found.fit_error(gang)
@@ -88,7 +88,7 @@ class GroupAttempts:
         return commitments
 
     def _assume_group(
-        self, members: list[QueuedPod], plan: Plan, gang: Gang, started: float
+        self, members: list[QueuedPod], plan: GroupPlan, gang: Gang, started: float
     ) -> Generator[None, None, list[Commitment]]:
         """Return what is to be written for the members that are assumed; put the others back."""
         by_uid = {member.pod.uid: member for member in members}
@@ -114,10 +114,10 @@ class GroupAttempts:
 
     def _group_failed(self, members: list[QueuedPod]) -> Generator[None, None, None]:
         for member in members:
-            self.queue.failed(member, self.clock())
+            self.queue.put_back_failed(member, self.clock())
             yield
 
-    def _give_back(self, plan: Plan) -> Generator[None, None, None]:
+    def _give_back(self, plan: GroupPlan) -> Generator[None, None, None]:
         for taken in plan.taken:
             give_back(self.cluster, taken)
             yield
@@ -138,7 +138,7 @@ class GroupAttempts:
                 continue
             if not gang.placed:  # one was when space was kept
                 self._keep_nothing(pod)
-            self.queue.unschedulable(member, refused.plugins, now, together=True, cause=refused.cause)
+            self.queue.put_back_refused(member, refused.plugins, now, together=True, cause=refused.cause)
             for listener in self.attempts.listeners:
                 listener(pod, refused)
             self.attempts.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
@@ -158,10 +158,10 @@ class GroupAttempts:
 
     def _hold_groups(self) -> Generator[None, None, None]:
         """Bind no member of a group that waits for members, keep no space for it, and say how many exist."""
-        for key, since in self.queue.groups.held():
+        for key, since in self.queue.groups.held_groups():
             is_to_be_said = self.clock() - since >= _HELD_IN_SILENCE
             text = held_text(self.cluster.groups.members(key), self.cluster.groups.group(key))
-            for member in self.queue.groups.waiting(key):
+            for member in self.queue.groups.waiting_members(key):
                 pod = member.pod
                 if self.queue.groups.is_held(key):
                     self.fence.recheck(pod.uid)

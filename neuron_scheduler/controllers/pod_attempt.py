@@ -105,16 +105,16 @@ class QueuedAttempt:
         log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
         if attempts.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
             if refusal.until_changed:  # it may never change, so nothing is kept for it
-                attempts.queue.unschedulable(self.queued, frozenset({BINDER}), now)
+                attempts.queue.put_back_refused(self.queued, frozenset({BINDER}), now)
             else:
                 self._keep(commitment)
-                attempts.queue.failed(self.queued, now)
+                attempts.queue.put_back_failed(self.queued, now)
             attempts.reporter.failed(pod, refusal.message)
 
     def on_fenced(self, commitment: Commitment) -> None:
         """Put the pod back; it is tried again after a backoff."""
         self._keep(commitment)
-        self._attempts.queue.failed(self.queued, self._attempts.clock())
+        self._attempts.queue.put_back_failed(self.queued, self._attempts.clock())
 
     def _keep(self, commitment: Commitment) -> None:
         """Keep the space of a member of a group of which others have a node: without it the group stays half bound."""
@@ -161,7 +161,7 @@ class PodAttempts:
         for pod in (*typical, *self.queue.first(_WARM_UP_PODS)):
             try:
                 profile = self.profiles[pod.scheduler_name]
-                for warm_up in (self.warmup.of, self.warmup.of_refusal):
+                for warm_up in (self.warmup.prepare, self.warmup.prepare_refusal):
                     for _ in warm_up(self.cluster, pod, profile):
                         await anyio.lowlevel.checkpoint()
             except Exception as error:  # noqa: BLE001 - it is one pod's error; its attempt reports it again
@@ -207,7 +207,7 @@ class PodAttempts:
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""
         waited = False
-        for _ in self.warmup.of(self.cluster, queued.pod, profile):
+        for _ in self.warmup.prepare(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         return not waited or self.queue.holds(queued)
@@ -219,7 +219,7 @@ class PodAttempts:
         In the middle of a list, pods that are gone count beside those that came: no pod is preempted for that.
         """
         waited = await self.list_ended()
-        for _ in self.warmup.of_refusal(self.cluster, queued.pod, profile):
+        for _ in self.warmup.prepare_refusal(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         if not waited:
@@ -251,7 +251,7 @@ class PodAttempts:
         if not self.queue.holds(queued):
             return  # gone, or bound by another scheduler, in the meantime
         has_nomination = self.cluster.nomination(pod.uid) is not None
-        self.queue.unschedulable(
+        self.queue.put_back_refused(
             queued,
             refused.plugins,
             now,
@@ -280,7 +280,7 @@ class PodAttempts:
             return
         for step in (
             partial(self.cluster.forget, pod.uid),
-            partial(self.queue.failed, queued, now),
+            partial(self.queue.put_back_failed, queued, now),
             partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
             partial(self.reporter.failed, pod, message),
         ):

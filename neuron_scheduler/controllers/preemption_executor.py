@@ -33,7 +33,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.preemption.nominations import confirmed, lost_nominations, rebuilt
+from neuron_scheduler.scheduling.preemption.nominations import confirm, lost_nominations, rebuild
 from neuron_scheduler.scheduling.preemption.search import Preemption, search
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -165,7 +165,7 @@ class PreemptionExecutor:
         pod = queued.pod
         if self.cluster.nomination(pod.uid) is not None:
             return
-        nomination = rebuilt(self.cluster, pod, profile)
+        nomination = rebuild(self.cluster, pod, profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
 
@@ -203,7 +203,7 @@ class PreemptionExecutor:
         result = await run_in_turns(steps, self.clock)
         pod = queued.pod  # it may ask for more than when the search began
         if isinstance(result, Preemption):
-            nomination = confirmed(self.cluster, pod, profile, result) if self.queue.holds(queued) else None
+            nomination = confirm(self.cluster, pod, profile, result) if self.queue.holds(queued) else None
             if nomination is not None:
                 queued.given_up = ""
                 return self._begin(pod, result.node_name, nomination)

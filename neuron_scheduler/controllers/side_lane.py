@@ -69,7 +69,7 @@ class SideLane:
                 self.ready.append(queued)
                 self.on_ready()
             else:
-                self.queue.failed(queued, self.clock())
+                self.queue.put_back_failed(queued, self.clock())
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.on_crash(queued, error)
 
@@ -81,7 +81,7 @@ class SideLane:
 
     async def _round(self, queued: QueuedPod) -> bool:
         """Build the missing indexes; return whether any was missing."""
-        steps = self.warmup.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
+        steps = self.warmup.prepare(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
         return await run_in_turns(_whether_any(steps), self.clock)
 
 

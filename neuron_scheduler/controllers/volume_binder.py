@@ -21,7 +21,7 @@ from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeW
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, release
-from neuron_scheduler.scheduling.plugins.static_volumes import mountable
+from neuron_scheduler.scheduling.plugins.static_volumes import mountable_nodes
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 
@@ -200,7 +200,7 @@ class VolumeBinder:
 
     def _check_fit(self, plan: VolumePlan, volume: PersistentVolume) -> None:
         slot = self.cluster.view.slot(plan.node_name)
-        if slot is None or not mountable(self.cluster.view, volume, 1 << slot):
+        if slot is None or not mountable_nodes(self.cluster.view, volume, 1 << slot):
             raise _UnbindableError(f'pv "{volume.name}" node affinity doesn\'t match node "{plan.node_name}"')
 
 

@@ -24,7 +24,7 @@ from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Taint, To
 from neuron_scheduler.model.wording import clip, count_text, few, few_names, first_of, list_of, quantity
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import free_blocks
-from neuron_scheduler.scheduling.cycle.neuron_shortage import asked, serves, unknown_holder
+from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text, served_counts_text, unknown_holder
 from neuron_scheduler.scheduling.plugins import (
     inter_pod_affinity,
     neuron_topology,
@@ -245,7 +245,7 @@ def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
 @memoise(maxsize=1 << 12)
 def free_text(request: NeuronRequest, free: int, size: int, blocks: tuple[int, ...]) -> str:
     """Return how many devices or cores of a machine are free, and in which blocks; of cores, the largest one."""
-    needs = f"needs {asked(request)}; {free} of {size} free"
+    needs = f"needs {request_text(request)}; {free} of {size} free"
     if request.unit is Unit.CORE:
         return f"{needs}, the largest free block has {max(blocks, default=0)}" if free else needs
     return f"{needs}{in_blocks(blocks)}"
@@ -262,8 +262,10 @@ def in_blocks(blocks: Iterable[int]) -> str:
 def _illegal(machine: Machine, request: NeuronRequest) -> str:
     kind = clip(machine.instance_type) or "this machine"
     if not request.units <= machine.units:
-        return f"needs {asked(request)}; {kind} serves no {request.unit}s: its capacity does not say which it has"
-    return f"needs {asked(request)}; {kind} {serves(machine, request)}"
+        return (
+            f"needs {request_text(request)}; {kind} serves no {request.unit}s: its capacity does not say which it has"
+        )
+    return f"needs {request_text(request)}; {kind} {served_counts_text(machine, request)}"
 
 
 def taking(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:

@@ -19,12 +19,12 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import NO_LABELS
-from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
+from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error
 from neuron_scheduler.scheduling.cycle.what_if import Placer
-from neuron_scheduler.scheduling.groups.gang import Plan, gang_of
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
 
 MOST_PODS: Final = 1000
 """Pods that are placed if more were not asked for."""
@@ -90,7 +90,7 @@ def _alone(
     result = yield from placer.place(pod, profile)
     if isinstance(result, Decision):
         return [_placed_pod(fork, result, pod, replica, part.name)]
-    yield from placer.warmup.of_refusal(fork, pod, profile)
+    yield from placer.warmup.prepare_refusal(fork, pod, profile)
     refused = fit_error(fork, pod, profile, result)
     return Limit(refused.text, refused.cause, replica, part.name)
 
@@ -106,8 +106,8 @@ def _as_a_whole(
     for pod in pods:
         fork.groups.put(pod)
     gang, names = gang_of(fork, pods), {pod.uid: part.name for pod, part in zip(pods, parts, strict=True)}
-    plan = yield from planned(fork, gang, profile, placer.warmup)
-    if isinstance(plan, Plan):
+    plan = yield from plan_group(fork, gang, profile, placer.warmup)
+    if isinstance(plan, GroupPlan):
         return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.taken]
     refused = plan.fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
     return Limit(refused.text, refused.cause, replica)
@@ -133,8 +133,8 @@ def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part:
 
 def _asks(workload: Replicated) -> str:
     if workload.pods_per_replica == 1:
-        return asked(workload.pod_sets[0].template.neuron)
-    parts = [(pod_set.count, asked(pod_set.template.neuron)) for pod_set in workload.pod_sets]
+        return request_text(workload.pod_sets[0].template.neuron)
+    parts = [(pod_set.count, request_text(pod_set.template.neuron)) for pod_set in workload.pod_sets]
     return " and ".join(f"{count} x {part}" for count, part in parts if part)
 
 

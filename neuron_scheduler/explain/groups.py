@@ -13,8 +13,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.groups.gang import Plan, gang_of, held_text
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, gang_of, held_text
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
 
@@ -47,8 +47,8 @@ def with_its_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None,
     if group.has_to_wait and len(members) < group.least:
         return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, group), Cause.GROUP))
     gang = gang_of(fork, waiting)
-    found = yield from planned(fork, gang, profile, IndexWarmup())
-    if isinstance(found, Plan):
+    found = yield from plan_group(fork, gang, profile, IndexWarmup())
+    if isinstance(found, GroupPlan):
         taken = {taken.pod.uid: taken.decision for taken in found.taken}
         return taken | {left.uid: Waits(error.text, error.cause) for left, error in found.left_out}
     refused = found.fit_error(gang)

@@ -262,10 +262,10 @@ def closed_nodes(view: View) -> dict[Withheld, NodeSet]:
     closed = {
         Withheld.MALFORMED: refused.get(node_unschedulable.UNREADABLE, NO_NODES),
         Withheld.CORDONED: refused.get(node_unschedulable.CORDONED, NO_NODES),
-        Withheld.TAINTED: taint_toleration.untolerated(view, PLAIN_POD),
-        Withheld.UNHEALTHY: neuron_topology.unhealthy(view),
+        Withheld.TAINTED: taint_toleration.untolerated_nodes(view, PLAIN_POD),
+        Withheld.UNHEALTHY: neuron_topology.unhealthy_nodes(view),
         Withheld.TOO_MANY_PODS: less(view.live, node_resources_fit.fitting_nodes(view, PLAIN_POD, view.live)),
-        Withheld.UNKNOWN_HOLDER: neuron_topology.with_unknown(view),
+        Withheld.UNKNOWN_HOLDER: neuron_topology.nodes_with_unknown(view),
     }
     earlier = NO_NODES
     for reason, nodes in closed.items():

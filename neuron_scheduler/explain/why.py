@@ -34,7 +34,7 @@ from neuron_scheduler.neuron.annotations import ids_in_words
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
-from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
+from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import (
     cause_of,
@@ -217,7 +217,7 @@ def summary_of(pod: Pod) -> PodSummary:
         scheduler_name=pod.scheduler_name,
         priority=pod.priority,
         created=pod.created,
-        asks=asked(pod.neuron),
+        asks=request_text(pod.neuron),
         group="" if pod.group is None else pod.group.key.name,
     )
 
@@ -358,5 +358,5 @@ def _promise(cluster: Cluster, pod: Pod, by: Sequence[Refusal], group: NodeGroup
 def warmed_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     """Build the indexes that the decision about a pod and its reasons need; yields when other tasks may run."""
     warmup = IndexWarmup()
-    yield from warmup.of(cluster, pod, profile)
-    yield from warmup.of_refusal(cluster, pod, profile)
+    yield from warmup.prepare(cluster, pod, profile)
+    yield from warmup.prepare_refusal(cluster, pod, profile)

@@ -207,7 +207,7 @@ class Bind:
 
     async def _bind(self, args: ExtenderBindingArgs) -> None:
         started = anyio.current_time()
-        await run_in_turns(self._warmup.of(self.cluster, await self._shown(args), self.profile), self.clock)
+        await run_in_turns(self._warmup.prepare(self.cluster, await self._shown(args), self.profile), self.clock)
         call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
         if call is None:
             pod = self._known(args)

@@ -14,9 +14,9 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, le
 from neuron_scheduler.extender.protocol import MOST_PRIORITY, ExtenderFilterResult
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod, refusals_among, without
+from neuron_scheduler.scheduling.cycle.refusals import nodes_not_refused, refusal_of_pod, refusals_among
 
 UNKNOWN_NODE: Final = "node(s) that the Neuron scheduler does not know yet"
 ELSEWHERE: Final = "pod is already being bound to another node"
@@ -47,7 +47,7 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: list[str])
     with cluster.without_nomination(pod.uid):
         refusals = refusals_among(cluster, pod, profile, among)
     size = cluster.view.live.bit_length()
-    passes = membership(without(among, refusals), size)
+    passes = membership(nodes_not_refused(among, refusals), size)
     refused = [(membership(refusal.nodes, size), refusal) for refusal in refusals]
     result = ExtenderFilterResult([], {}, {})
     for name, slot in zip(names, slots, strict=True):
@@ -74,9 +74,9 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
     """
     if pod.neuron is None or pod.refusal or cluster.node_of(pod.uid) is not None:
         return [0] * len(names)
-    slots, plan = _slots(cluster, names), profile.plan(pod)
+    slots, plan = _slots(cluster, names), profile.steps_for(pod)
     with cluster.without_nomination(pod.uid):
-        rest = fitting(cluster, pod, plan, _known(cluster, slots))
+        rest = nodes_that_fit(cluster, pod, plan, _known(cluster, slots))
         overlay = nominated_overlay(cluster, pod.priority)
         view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
         scores: dict[Slot | None, int] = {}

@@ -198,7 +198,7 @@ class Preempt:
         pod, proposed = _pod_of(args), _proposed(args)
         answer = dict[str, MetaVictims]()
         if not (pod.refusal or pod.never_preempts or self.cluster.node_of(pod.uid)):
-            await run_in_turns(self._warmup.of(self.cluster, pod, self.profile), self.clock)
+            await run_in_turns(self._warmup.prepare(self.cluster, pod, self.profile), self.clock)
             answer = await self._answer(pod, proposed)
         return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
 
@@ -235,7 +235,7 @@ class Preempt:
         )
         if not staying or room.node_name not in proposed:
             return {}
-        violations = DisruptionAllowance(self.cluster.budgets.all()).violating(staying)
+        violations = DisruptionAllowance(self.cluster.budgets.all()).violating_uids(staying)
         return {room.node_name: _meta(Victims(by_importance(staying), len(violations)))}
 
     async def _candidates(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, Victims]:

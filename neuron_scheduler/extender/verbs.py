@@ -154,7 +154,7 @@ class Verbs:
         if pod is None:
             return _unreadable(verb, names, complaint)
         if concerns_us(pod):
-            for warm_up in (self._warmup.of, self._warmup.of_refusal):
+            for warm_up in (self._warmup.prepare, self._warmup.prepare_refusal):
                 await run_in_turns(warm_up(self.cluster, pod, self.profile), self.clock)
         if verb == PRIORITIZE:
             scores = prioritize_nodes(self.cluster, pod, self.profile, names)

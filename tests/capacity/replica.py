@@ -84,7 +84,7 @@ class Scheduler:
         self.queue.add(new, self.api.clock())
         queued = self.queue.pop(self.api.clock())
         assert queued is not None
-        self.queue.unschedulable(queued, frozenset({"NeuronTopology"}), self.api.clock(), cause=cause)
+        self.queue.put_back_refused(queued, frozenset({"NeuronTopology"}), self.api.clock(), cause=cause)
 
     # What the watches show
 

@@ -132,7 +132,7 @@ def test_a_fork_is_freed_without_the_garbage_collector() -> None:
     try:
         before = tables()
         fork = cluster.fork()
-        for prepare in (IndexWarmup().of, IndexWarmup().of_refusal):
+        for prepare in (IndexWarmup().prepare, IndexWarmup().prepare_refusal):
             assert list(prepare(fork, asking, PROFILE))
         assert isinstance(schedule_pod(fork, asking, PROFILE), FitError)
         fork.put_pod(pod("r", on="n", anti_affinity=(term,)))

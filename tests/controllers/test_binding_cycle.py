@@ -385,7 +385,7 @@ async def test_an_exception_in_telling_ends_nothing(part: str) -> None:
 async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod is prepared for when it is tried."""
     world = World()
-    monkeypatch.setattr("neuron_scheduler.scheduling.cycle.index_warmup.IndexWarmup.of", lambda *_: 1 / 0)
+    monkeypatch.setattr("neuron_scheduler.scheduling.cycle.index_warmup.IndexWarmup.prepare", lambda *_: 1 / 0)
     world.add("p")
     await world.scheduler.attempts.warm_up()
     assert world.surprises["warm-up"] == 2

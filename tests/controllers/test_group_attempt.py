@@ -16,7 +16,7 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode
 from neuron_scheduler.scheduling.cycle.trial import Trial
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place
@@ -99,12 +99,12 @@ def at_the_end_of_a_plan(action: Callable[[], object]) -> Any:
     actions = [action]
 
     def interrupted(*arguments: Any) -> Generator[None, None, Any]:
-        plan = yield from planned(*arguments)
+        plan = yield from plan_group(*arguments)
         while actions:
             actions.pop()()
         return plan
 
-    return mock.patch.object(group_attempt, "planned", interrupted)
+    return mock.patch.object(group_attempt, "plan_group", interrupted)
 
 
 async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_members_say_why() -> None:

@@ -60,7 +60,7 @@ class World:
         cores = NO_CORES if self.wanted.neuron is None else CORES
         nomination = Nomination(self.wanted, cores, victims=frozenset({VICTIM.uid}))
         self.parts.cluster.nominate("n", nomination)
-        self.queue.unschedulable(queued, FIT, 0.0, has_nomination=True)
+        self.queue.put_back_refused(queued, FIT, 0.0, has_nomination=True)
 
     @property
     def queue(self) -> SchedulingQueue:
@@ -115,7 +115,7 @@ async def test_a_pod_that_tolerates_it_keeps_its_space(case: str) -> None:
     world.pods.on_updated(world.wanted, tolerating)
     queued = world.queue.pop(0.0)
     assert queued is not None
-    world.queue.unschedulable(queued, FIT, 0.0, has_nomination=True)
+    world.queue.put_back_refused(queued, FIT, 0.0, has_nomination=True)
     world.change_node(**CHANGES[case])
     assert world.parts.cluster.nomination(tolerating.uid) is not None
     assert world.queue.pop(0.0) is None

@@ -42,7 +42,7 @@ async def test_another_nomination_wakes_pods_that_wait_for_the_first_one() -> No
         world.cluster.put_pod(pod("c", on="m", devices=16, ids=range(16), priority=9))
         world.cluster.nominate("m", Nomination(BIG))
         other = world.pending(pod("other", cpu=1))
-        world.queue.unschedulable(other, FIT, 0.0)
+        world.queue.put_back_refused(other, FIT, 0.0)
         await post_filter(world, preemption_executor, world.pending())
         assert world.cluster.nomination("uid-big") is not None
         assert popped(world.queue, 100.0) is other

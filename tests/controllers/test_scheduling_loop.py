@@ -117,7 +117,7 @@ async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -
     world = World(Random(1))
     world.see_node(node("small", cpu=1))
     world.see_pod(pod("p", cpu=1000, scheduler_name="my-scheduler"))
-    prepared, of_refusal = [0], IndexWarmup.of_refusal
+    prepared, of_refusal = [0], IndexWarmup.prepare_refusal
 
     def preparing(*asked: Any) -> Iterator[None]:
         yield from of_refusal(*asked)
@@ -128,7 +128,7 @@ async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -
         prepared[0] += 1
         yield
 
-    with mock.patch.object(IndexWarmup, "of_refusal", preparing), anyio.fail_after(PATIENCE):
+    with mock.patch.object(IndexWarmup, "prepare_refusal", preparing), anyio.fail_after(PATIENCE):
         async with running(world):
             while not prepared[0]:
                 await anyio.lowlevel.checkpoint()

@@ -37,7 +37,7 @@ def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
         warmup=IndexWarmup(),
         clock=partial(next, count()),
         on_ready=lambda: None,
-        on_crash=lambda queued, _: queue.failed(queued, 0.0),
+        on_crash=lambda queued, _: queue.put_back_failed(queued, 0.0),
     )
 
 

@@ -18,7 +18,7 @@ from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refus
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage
-from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, reserved
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, reserve_volumes
 from tests.support.builders import pod
 from tests.support.storage import claim, host, stored, volume, zoned
 
@@ -100,7 +100,7 @@ async def waiting(
     writer = FakeWriter() if outcome is None else FakeWriter(outcome)
     binder = binder_of(cluster, writer)
     cluster.assume(attrs.evolve(of, node_name=on))
-    plan = reserved(binder.cluster, of, on)
+    plan = reserve_volumes(binder.cluster, of, on)
     assert plan is not None
     waiter = Waiting(cluster, binder, writer, plan)
 
@@ -267,7 +267,7 @@ async def test_nobody_binds_the_volume() -> None:
     cluster = stored(NODES, claim(class_name="gp3"))
     binder = binder_of(cluster, FakeWriter(), timeout=0, metrics=metrics)
     cluster.assume(attrs.evolve(P, node_name="a"))
-    plan = reserved(binder.cluster, P, "a")
+    plan = reserve_volumes(binder.cluster, P, "a")
     assert plan is not None
     want = f"{PREFIX}binding volumes: not bound within 0 s: data"
     assert await binder.prepare(P, plan) == Refused(0, want, retryable=True)
@@ -317,5 +317,5 @@ def test_nothing_to_do() -> None:
     """Pods without claims, or with bound ones, need no plan."""
     cluster = stored(NODES, claim(bound_to="pv"), volume(of="data"))
     binder = binder_of(cluster, FakeWriter())
-    assert reserved(binder.cluster, P, "a") is None
-    assert reserved(binder.cluster, pod(), "a") is None
+    assert reserve_volumes(binder.cluster, P, "a") is None
+    assert reserve_volumes(binder.cluster, pod(), "a") is None

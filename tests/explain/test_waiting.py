@@ -32,7 +32,7 @@ def counted(queue: SchedulingQueue) -> WaitingPods:
 
 
 def _refused(queue: SchedulingQueue, cause: Cause, now: float) -> None:
-    queue.unschedulable(popped(queue, now), FIT, now, cause=cause)
+    queue.put_back_refused(popped(queue, now), FIT, now, cause=cause)
 
 
 def test_pods_are_counted_by_cause_and_size() -> None:
@@ -92,7 +92,7 @@ def test_the_oldest_wait_is_that_of_the_queue(seed: int) -> None:
         asking = pod(name, gates=gates, devices=asks) if dice.random() < 0.5 else pod(name, gates=gates, cores=asks)
         queue.add(asking, dice.uniform(0, 100))
         if dice.random() < 0.5 and (queued := queue.pop(100.0)) is not None and dice.random() < 0.8:
-            queue.unschedulable(queued, FIT, 100.0, cause=dice.choice(list(Cause)))
+            queue.put_back_refused(queued, FIT, 100.0, cause=dice.choice(list(Cause)))
     waiting = counted(queue)
     expected: dict[tuple[str, str], float] = {}
     causes: Counter[Cause] = Counter()

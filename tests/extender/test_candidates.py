@@ -104,7 +104,7 @@ def test_the_best_nodes_are_those_that_the_scheduler_would_choose(dice: Random) 
     choosing = attrs.evolve(OURS, preferences=AS_IN_OUR_QUEUE.preferences)
     while left:
         among = reduce(or_, (1 << slot for name in left if (slot := cluster.view.slot(name)) is not None), NO_NODES)
-        chosen = schedule_pod._choose(cluster, pending, choosing, choosing.plan(pending), among)
+        chosen = schedule_pod._choose(cluster, pending, choosing, choosing.steps_for(pending), among)
         assert isinstance(chosen, Decision)
         best = max(scores[name] for name in left)
         assert scores[chosen.node_name] == best

@@ -29,15 +29,15 @@ REQUESTS = (request(1), request(2), request(4), request(cores=1), request(cores=
 OF_NODES: tuple[Callable[[Node], Values], ...] = (
     label(ZONE_LABEL),
     node_unschedulable._state,
-    taint_toleration._forbidding,
-    taint_toleration._discouraging,
+    taint_toleration._forbidding_taints,
+    taint_toleration._discouraging_taints,
     neuron_topology._machine,
-    neuron_topology._unhealthy,
+    neuron_topology._neuron_fault,
     silicon_balance.balance_size_of,
 )
 NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.allocatable_of(NEURON_DEVICE))
 OF_ROWS: tuple[Callable[[NodeInfo], Values], ...] = (
-    node_ports._taken,
+    node_ports._taken_ports,
     neuron_topology._has_unknown,
     *(neuron_topology.block_level(request) for request in REQUESTS),
 )

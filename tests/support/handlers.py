@@ -84,7 +84,7 @@ class World:
         while (queued := self.queue.pop(self.now)) is not None:
             decision = schedule_pod(self.cluster, queued.pod, default_profile(queued.pod.scheduler_name))
             if isinstance(decision, FitError):
-                self.queue.unschedulable(queued, decision.plugins, self.now)
+                self.queue.put_back_refused(queued, decision.plugins, self.now)
                 tried.append(queued.pod.name)
             else:
                 self.queue.remove(queued.pod.uid)

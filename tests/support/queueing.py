@@ -20,7 +20,7 @@ def new_queue(**settings: Any) -> SchedulingQueue:
         "initial_backoff": 1.0,
         "max_backoff": 10.0,
         "max_unschedulable": 300.0,
-        "entered": lambda _queue, _event: None,
+        "on_entered": lambda _queue, _event: None,
         "row": lambda _name: None,
         "groups": GroupWaits(Groups()),
         "on_change": lambda: None,
@@ -54,7 +54,7 @@ def drain(queue: SchedulingQueue, now: float) -> list[str]:
 def refuse_all(queue: SchedulingQueue, now: float, plugins: frozenset[str] = FIT) -> None:
     """Try every pod and refuse it."""
     while (queued := queue.pop(now)) is not None:
-        queue.unschedulable(queued, plugins, now)
+        queue.put_back_refused(queued, plugins, now)
 
 
 def counts(queue: SchedulingQueue) -> dict[str, int]:
@@ -65,5 +65,5 @@ def counts(queue: SchedulingQueue) -> dict[str, int]:
 def apply_events(queue: SchedulingQueue, now: float) -> None:
     """Wake the pods that the events so far may help, and pop none."""
     queue._begin_batch()
-    while not queue._unschedulable.evaluated:
+    while not queue._unschedulable.is_evaluated:
         queue._unschedulable.evaluate(now)

@@ -105,9 +105,9 @@ def assume(cluster: Cluster, pod: Pod, decision: Decision) -> Sequence[Any]:
     """Have a pod and its volumes on a node; return what is assumed of volumes."""
     cluster.assume(settled(cluster, pod, decision), _cores(decision))
     plan = volume_plan(cluster, pod, decision.node_name) if pod.constraints.volume_claims else None
-    for each in () if plan is None else plan.assumed:
+    for each in () if plan is None else plan.assumed_objects:
         cluster.volumes.assume(each)
-    return () if plan is None else plan.assumed
+    return () if plan is None else plan.assumed_objects
 
 
 @contextmanager

@@ -211,7 +211,7 @@ class World:
         """Return the plugins that refused a pod."""
         line = self.queue._unschedulable.line_of(queued)
         assert line is not None
-        return sorted(line.group.plugins)
+        return sorted(line.kind.plugins)
 
     def sleepers(self) -> list[str]:
         """Return the pods that would fit and are not tried."""

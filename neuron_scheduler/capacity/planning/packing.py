@@ -36,7 +36,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.signature import Signature, signature_of
-from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, prepared_for_fresh
+from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, prepare_for_fresh
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50
@@ -126,7 +126,7 @@ def hidden(
         if names_a_node(pod.constraints):
             found.add(pod.uid)  # Karpenter ignores it, and it takes no room
         elif key not in refused:
-            yield from warmup.of(fork, plain, profile)
+            yield from warmup.prepare(fork, plain, profile)
             view = fork.view
             fitting = _fitting(fork, plain, profile) if refusal_of_pod(view, plain, profile) is None else NO_NODES
             if fitting:
@@ -143,7 +143,7 @@ def hidden(
 def _fitting(cluster: Cluster, plain: Pod, profile: Profile) -> NodeSet:
     """Return the nodes on which a pod fits for an autoscaler; `plain` is content with any devices: no `neuron`."""
     among = cluster.view.live
-    for accept in profile.plan(plain).accepts:
+    for accept in profile.steps_for(plain).accepts:
         if not among:
             break
         among = accept(cluster.view, plain, among)
@@ -219,7 +219,7 @@ def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator
 
     No other type is guessed: the autoscaler may not have it.
     """
-    yield from prepared_for_fresh(view)
+    yield from prepare_for_fresh(view)
     named = dict.fromkeys(name.removeprefix("ml.") for name in also)
     for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
         if len(named) < MOST_NAMED:
@@ -274,7 +274,7 @@ class Packing:
         known = self._taking.get(line.key)
         if known is not None:
             return known
-        yield from self._placer.warmup.of(self.fork, pod, line.profile)
+        yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
         found: list[Offer] = []
         for offer in self.offers:
             if new_node_takes(self.fork, offer.fresh, pod, line.profile):

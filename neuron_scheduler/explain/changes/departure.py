@@ -24,7 +24,7 @@ from neuron_scheduler.explain.answers import Change, ChangeKind, LeavingPod
 from neuron_scheduler.explain.changes.refused_pod import Found, Note, RefusedPod, kubectl
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few
-from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
+from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, by_importance, victims_on
 
 MOST_GONE: Final = 32
@@ -50,7 +50,7 @@ class Ending(Incoming):
     def cost(self, victims: Victims) -> Cost:
         """Return what sets are compared by; but for their number, only pods count that are not terminating already."""
         live = by_importance(pod for pod in victims.pods if not pod.terminating)
-        *cost, started = Victims(live, len(self.disruption_allowance.violating(live))).cost
+        *cost, started = Victims(live, len(self.disruption_allowance.violating_uids(live))).cost
         theirs = sum(pod.namespace != self.pod.namespace for pod in live)
         return (len(live), len(victims.pods), *cost, theirs, started, sum(map(self._size, live)))
 
@@ -84,7 +84,7 @@ def _helpful(refused: RefusedPod) -> NodeSet:
     """Return the nodes where fewer pods could help: no filter says that they would not, whatever the others say."""
     view, pod = refused.cluster.view, refused.pod
     nodes = view.live
-    for step in refused.profile.plan(pod).filters:
+    for step in refused.profile.steps_for(pod).filters:
         for refusal in step.refuse(view, pod, nodes):
             if refusal.unresolvable:
                 nodes = less(nodes, refusal.nodes)
@@ -95,7 +95,7 @@ def _change(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> Ch
     """Return the end of these pods of a node as a change; those that must be ended come first, by importance."""
     live = by_importance(pod for pod in gone if not pod.terminating)
     ending = by_importance(pod for pod in gone if pod.terminating)
-    violating = refused.disruption_allowance.violating(live)
+    violating = refused.disruption_allowance.violating_uids(live)
     return Change(
         ChangeKind.DEPARTURE,
         " ".join(_sentences(node_info, live, ending)),
@@ -113,7 +113,7 @@ def _leaving(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates: bo
         pod.name,
         priority=pod.priority,
         started=pod.started or 0.0,
-        asks=asked(pod.neuron),
+        asks=request_text(pod.neuron),
         budgets=tuple(budget.name for budget in budgets if budget.counts(pod)),
         violates=violates,
         evictable=not node_info.pod_infos[pod.uid].unreadable and pod.priority < refused.pod.priority,

@@ -45,7 +45,7 @@ from neuron_scheduler.model.wording import few
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import illegal_count, served_counts
-from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, otherwise_fitting
+from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, nodes_that_fit_without_neuron
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedulable, taint_toleration
 
 
@@ -79,7 +79,7 @@ def _counts(refused: RefusedPod, request: NeuronRequest) -> tuple[tuple[int, ...
     """Return the counts that nodes passing the other filters serve, and those for which some of them has a block."""
     view = refused.cluster.view
     machines = neuron_topology.machines(view)
-    nodes = otherwise_fitting(refused.cluster, refused.pod, refused.profile, machines.keyed & view.live)
+    nodes = nodes_that_fit_without_neuron(refused.cluster, refused.pod, refused.profile, machines.keyed & view.live)
     on_these = [machine for machine in cast(frozenset[Machine], machines.values) if machines.get(machine) & nodes]
     legal = sorted({count for each in on_these for count in served_counts(each, request.unit, pairs=request.pairs)})
     largest = neuron_topology.largest_blocks(view, request).maximum(nodes)

@@ -20,7 +20,7 @@ from neuron_scheduler.explain.answers import Change
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Requirement, Taint
 from neuron_scheduler.model.wording import clip
-from neuron_scheduler.scheduling.cycle.filters import fitting
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, decide_on, select_node
@@ -60,15 +60,15 @@ class RefusedPod:
 
     def decision(self, pod: Pod) -> Generator[None, None, Decision | None]:
         """Return the decision about another form of the pod; None if no node takes it."""
-        yield from IndexWarmup().of(self.cluster, pod, self.profile)
+        yield from IndexWarmup().prepare(self.cluster, pod, self.profile)
         result = select_node(self.cluster, pod, self.profile)
         yield
         return result if isinstance(result, Decision) else None
 
     def fitting(self, pod: Pod, among: NodeSet) -> Generator[None, None, NodeSet]:
         """Return those of the nodes that take another form of the pod."""
-        yield from IndexWarmup().of(self.cluster, pod, self.profile)
-        return fitting(self.cluster, pod, self.profile.plan(pod), among)
+        yield from IndexWarmup().prepare(self.cluster, pod, self.profile)
+        return nodes_that_fit(self.cluster, pod, self.profile.steps_for(pod), among)
 
     def fits_with(self, node_info: NodeInfo) -> bool:
         """Return whether a node that exists would take the pod, if its row were this one."""

@@ -37,7 +37,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.cycle.what_if import fresh_that_take, prepared_for_fresh
+from neuron_scheduler.scheduling.cycle.what_if import fresh_nodes_that_take, prepare_for_fresh
 from neuron_scheduler.scheduling.plugins import node_unschedulable
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
@@ -83,10 +83,10 @@ def find_new_node(refused: RefusedPod) -> Iterator[Found]:
     if refused.pod.neuron is None:
         return
     cluster, pod, zone = refused.cluster, refused.pod, refused.pod.constraints.node_selector.get(ZONE_LABEL, "")
-    yield from prepared_for_fresh(cluster.view)
-    fitting = yield from fresh_that_take(cluster, pod, refused.profile, existing=True, zone=zone)
+    yield from prepare_for_fresh(cluster.view)
+    fitting = yield from fresh_nodes_that_take(cluster, pod, refused.profile, existing=True, zone=zone)
     if not fitting:
-        fitting = yield from fresh_that_take(cluster, pod, refused.profile, existing=False, zone=zone)
+        fitting = yield from fresh_nodes_that_take(cluster, pod, refused.profile, existing=False, zone=zone)
     if fitting:
         yield _new_node(refused, fitting[0], [other.node.instance_type for other in fitting[1:]])
 

@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, ProfileSteps
 from neuron_scheduler.scheduling.plugins.contract import Accept, Refusal
 
 Filtered = tuple[NodeSet, list[Refusal]]
@@ -85,7 +85,7 @@ def walk(
     """
     refusals: list[Refusal] = []
     left = among
-    for step in profile.plan(pod).filters:
+    for step in profile.steps_for(pod).filters:
         for refusal in step.refuse(view, pod, among if every_filter else left):
             if refusal.nodes and refusal.plugin not in ignored_plugins:
                 refusals.append(refusal)
@@ -95,22 +95,22 @@ def walk(
     return left, refusals
 
 
-def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
+def nodes_that_fit(cluster: Cluster, pod: Pod, plan: ProfileSteps, among: NodeSet) -> NodeSet:
     """
     Return the nodes that pass with the nominated pods and without them.
 
     This takes much less time than `refusals_among`, which has the reasons of the others.
     """
     accepts = plan.accepts
-    among = passing(cluster.view, pod, accepts, among)
+    among = nodes_that_pass(cluster.view, pod, accepts, among)
     overlay = nominated_overlay(cluster, pod.priority)
     if overlay is None:
         return among
     doubtful = cluster.view.changed_nodes(overlay) & among
-    return less(among, doubtful) | passing(cluster.view.with_overlay(overlay), pod, accepts, doubtful)
+    return less(among, doubtful) | nodes_that_pass(cluster.view.with_overlay(overlay), pod, accepts, doubtful)
 
 
-def passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
+def nodes_that_pass(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
     """Return the nodes that all of these steps accept."""
     for accept in accepts:
         if not among:

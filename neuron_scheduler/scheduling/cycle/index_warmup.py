@@ -54,7 +54,7 @@ class IndexWarmup:
 
     _ready: dict[Hashable, _Readiness] = attrs.field(factory=dict)
 
-    def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
+    def prepare(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
         """
         Build the missing indexes for a pod's decision, in steps; yields nothing if none is missing.
 
@@ -64,7 +64,7 @@ class IndexWarmup:
             return _NOTHING
         return self._steps(cluster, pod, profile, warm_up, always=asks_much(pod))
 
-    def of_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
+    def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
         """Build the missing indexes for the reasons why no node takes a pod, in the same way."""
         if pod.refusal:
             return _NOTHING
@@ -99,9 +99,9 @@ class IndexWarmup:
 
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask for all that a decision would ask for, whatever the answers are."""
-    plan = profile.plan(pod)
+    plan = profile.steps_for(pod)
     for plugin in plan.filters:
-        plugin.accepting(view, pod, view.live)
+        plugin.accept_nodes(view, pod, view.live)
     for resource in filter(view.offers, pod.requests):  # the filter stops at one of which too little is free
         view.column(free_of(resource))
     for prefer in plan.preferences:
@@ -111,7 +111,7 @@ def warm_up(view: View, pod: Pod, profile: Profile) -> None:
 def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
     """Ask for all that a diagnosis would ask for, and for the nominations, which preemption asks for next."""
     view.postings(nomination_priorities)
-    for plugin in profile.plan(pod).filters:
+    for plugin in profile.steps_for(pod).filters:
         plugin.refuse(view, pod, view.live)
     for resource in filter(view.offers, pod.requests):
         view.node_column(allocatable_of(resource))

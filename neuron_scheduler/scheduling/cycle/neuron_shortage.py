@@ -28,7 +28,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import illegal_count, place, served_counts, whole_free_devices
-from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -59,8 +59,8 @@ def _cores_in_pieces(node_info: NodeInfo) -> int:
 def warm_up_neuron_shortage(view: View, request: NeuronRequest) -> None:
     """Ask for every index that the sentence may need, so that they are built before."""
     neuron_topology.machines(view)
-    neuron_topology.unhealthy(view)
-    neuron_topology.with_unknown(view)
+    neuron_topology.unhealthy_nodes(view)
+    neuron_topology.nodes_with_unknown(view)
     neuron_topology.free_units(view, request.resource)
     neuron_topology.largest_blocks(view, request)
     view.node_column(allocatable_of(request.resource))
@@ -76,10 +76,10 @@ def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iter
     for refusal in refusals:
         if refusal.plugin != neuron_topology.NAME and refusal.reason not in INSUFFICIENT_NEURON:
             among = less(among, refusal.nodes)
-    nodes = otherwise_fitting(cluster, pod, profile, among) if among else NO_NODES
+    nodes = nodes_that_fit_without_neuron(cluster, pod, profile, among) if among else NO_NODES
     large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
     if not large:
-        return NeuronShortage(Cause.CAPACITY, _too_large(view, request, nodes)) if nodes else None
+        return NeuronShortage(Cause.CAPACITY, _too_large_text(view, request, nodes)) if nodes else None
     unserved = [
         machine
         for machine in cast(frozenset[Machine], machines.values)
@@ -88,9 +88,9 @@ def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iter
     for machine in unserved:
         large = less(large, machines.get(machine))
     if not large:
-        sentence = _invalid_count(unserved, request)
+        sentence = _invalid_count_text(unserved, request)
         return NeuronShortage(Cause.INVALID_COUNT, sentence) if sentence else None
-    certain = less(large, neuron_topology.unhealthy(view) | neuron_topology.with_unknown(view))
+    certain = less(large, neuron_topology.unhealthy_nodes(view) | neuron_topology.nodes_with_unknown(view))
     return _too_little_or_in_pieces(_with_nominated(cluster, pod), request, certain) if certain else None
 
 
@@ -137,11 +137,11 @@ def unknown_holder(node_info: NodeInfo, namespace: str | None = None) -> str:
     return f"{shown} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
 
 
-def otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
+def nodes_that_fit_without_neuron(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
     """Return the nodes out of `among` that would take the pod if it asked for no Neuron."""
     requests = {resource: amount for resource, amount in pod.requests.items() if resource not in NEURON_NAMES}
     without = attrs.evolve(pod, neuron=None, requests=requests)
-    return fitting(cluster, without, profile.plan(without), among)
+    return nodes_that_fit(cluster, without, profile.steps_for(without), among)
 
 
 def _with_nominated(cluster: Cluster, pod: Pod) -> View:
@@ -150,12 +150,12 @@ def _with_nominated(cluster: Cluster, pod: Pod) -> View:
     return cluster.view if overlay is None else cluster.view.with_overlay(overlay)
 
 
-def _too_large(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
+def _too_large_text(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
     """Return the sentence for a request above what any node has, or any node that passes the other filters."""
     offered = view.node_column(allocatable_of(request.resource))
     most = offered.maximum(nodes)
     which = " that passes the other filters" if offered.maximum(view.live) > most else ""
-    return f"Capacity: {_needs(request)}, the largest node{which} has {most}."
+    return f"Capacity: {_needs_text(request)}, the largest node{which} has {most}."
 
 
 def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> NeuronShortage | None:
@@ -168,11 +168,11 @@ def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet)
     return NeuronShortage(
         cause,
         f"{cause.capitalize()}: {amount(total, request.unit)} free on {count_text(holding, 'node')},"
-        f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}.",
+        f" largest free block {block}, {_needs_text(request, unit=False)}{_pieces_text(view, request, nodes, total)}.",
     )
 
 
-def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> str:
+def _pieces_text(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> str:
     """Return the part about free cores that are no free devices: on the nodes they look free."""
     if request.unit is not Unit.DEVICE or total >= request.total:
         return ""
@@ -180,12 +180,12 @@ def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> s
     return f"; {amount(cores, Unit.CORE)} more on devices that others use in part" if cores else ""
 
 
-def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
+def _invalid_count_text(machines: Iterable[Machine], request: NeuronRequest) -> str:
     """Return the sentence with the counts that the types serve; machines of one type may differ (LNC)."""
     unit = request.unit
     by_type: dict[str, dict[str, Machine]] = {}
     for machine in sorted(machines, key=lambda machine: (machine.size(unit), machine.devices)):
-        counts_served = serves(machine, request)
+        counts_served = served_counts_text(machine, request)
         if counts_served:
             by_type.setdefault(machine.instance_type or "unknown", {}).setdefault(counts_served, machine)
     counts = [
@@ -193,10 +193,10 @@ def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
         for name, alike in sorted(by_type.items())
         for counts_served, machine in alike.items()
     ]
-    return f"Invalid count: {_needs(request)}, {'; '.join(counts)}." if counts else ""
+    return f"Invalid count: {_needs_text(request)}, {'; '.join(counts)}." if counts else ""
 
 
-def serves(machine: Machine, request: NeuronRequest) -> str:
+def served_counts_text(machine: Machine, request: NeuronRequest) -> str:
     """Return which counts a machine serves; it may serve each count of the request, but not all at once."""
     counts = served_counts(machine, request.unit, pairs=request.pairs)
     if not request.units <= machine.units:
@@ -205,18 +205,18 @@ def serves(machine: Machine, request: NeuronRequest) -> str:
         return f"has {machine.cores_per_device} cores per device and not {request.cores_each}"
     if {*request.counts, *request.init_counts} <= {*counts}:
         return "has no sets for all its containers at once"
-    return f"serves {_either(counts)}" if counts else ""
+    return f"serves {_either_of(counts)}" if counts else ""
 
 
-def _either(counts: tuple[int, ...]) -> str:
+def _either_of(counts: tuple[int, ...]) -> str:
     return str(counts[0]) if len(counts) == 1 else f"{', '.join(map(str, counts[:-1]))} or {counts[-1]}"
 
 
-def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
-    return f"pod needs {asked(request, unit=unit)}"
+def _needs_text(request: NeuronRequest, *, unit: bool = True) -> str:
+    return f"pod needs {request_text(request, unit=unit)}"
 
 
-def asked(request: NeuronRequest | None, *, unit: bool = True) -> str:
+def request_text(request: NeuronRequest | None, *, unit: bool = True) -> str:
     """
     Return what a pod asks for, container by container if a few of them ask: `8 Neuron devices (4 + 4)`.
 
@@ -255,12 +255,12 @@ def new_node_could_help(pod: Pod) -> bool:
     if pod.neuron is None:
         return True
     unknown = ("", *(named_types(pod.constraints) - INSTANCE_TYPES.keys()))
-    fitting = (*unknown, *_fitting(pod.neuron))
+    fitting = (*unknown, *_types_with_room(pod.neuron))
     return any(_allows(pod.constraints, prefix + name) for name in fitting for prefix in ("", "ml."))
 
 
 @lru_cache(maxsize=1024)
-def _fitting(request: NeuronRequest) -> tuple[str, ...]:
+def _types_with_room(request: NeuronRequest) -> tuple[str, ...]:
     """Return the known types on which the request fits if the node is empty."""
     return tuple(
         machine.instance_type

@@ -26,11 +26,11 @@ from neuron_scheduler.scheduling.plugins import (
 from neuron_scheduler.scheduling.plugins.contract import Accept, Filter, PluginName, Prefer, Preference, PreFilter
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField, left_out
 
-_MOST_PLANS = 1024
+_MOST_SELECTIONS = 1024
 
 
 @attrs.frozen
-class Plan:
+class ProfileSteps:
     """
     The steps that have something to do for one kind of pod, in order.
 
@@ -62,7 +62,7 @@ class Profile:
     allow_aligned_pairs: bool = attrs.field(default=False, kw_only=True)
     _fields: tuple[PodField, ...] = attrs.field(init=False, eq=False, repr=False)
     _left_out: Callable[[Pod], tuple[bool, ...]] = attrs.field(init=False, eq=False, repr=False)
-    _plans: dict[tuple[bool, ...], Plan] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    _steps: dict[tuple[bool, ...], ProfileSteps] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @_fields.default
     def _deciding_fields(self) -> tuple[PodField, ...]:
@@ -80,25 +80,25 @@ class Profile:
         """Return one of the profile's pods, as it is to be decided."""
         return attrs.evolve(pod, neuron=with_pairs(pod.neuron)) if self.allow_aligned_pairs and pod.neuron else pod
 
-    def plan(self, pod: Pod) -> Plan:
+    def steps_for(self, pod: Pod) -> ProfileSteps:
         """Return the steps that have something to do for a pod."""
         key = self._left_out(pod)
-        plan = self._plans.get(key)
+        plan = self._steps.get(key)
         if plan is None:
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
+            if len(self._steps) >= _MOST_SELECTIONS:
+                self._steps.clear()
             fields = [field for field, absent in zip(self._fields, key, strict=True) if not absent]
-            plan = self._plans[key] = self._plan_for(frozenset(fields))
+            plan = self._steps[key] = self._select_steps(frozenset(fields))
         return plan
 
-    def _plan_for(self, fields: frozenset[PodField]) -> Plan:
+    def _select_steps(self, fields: frozenset[PodField]) -> ProfileSteps:
         """Return the steps for pods that have these fields, of those that decide."""
         filters = tuple(step for step in self.filters if not step.reads or fields.intersection(step.reads))
         preferences = [step for step in self.preferences if step.every_pod or fields.intersection(step.reads)]
-        return Plan(
+        return ProfileSteps(
             pre_filters=tuple(step for step in self.pre_filters if fields.intersection(step.reads)),
             filters=filters,
-            accepts=tuple(step.accepting for step in sorted(filters, key=lambda step: not step.narrows)),
+            accepts=tuple(step.accept_nodes for step in sorted(filters, key=lambda step: not step.narrows)),
             preferences=tuple(step.prefer for step in preferences),
         )
 

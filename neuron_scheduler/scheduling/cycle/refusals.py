@@ -14,7 +14,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less, slots_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.filters import nodes_with_nominations, nominated_overlay, passing, walk
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_pass, nodes_with_nominations, nominated_overlay, walk
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins import node_resources_fit
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -37,7 +37,7 @@ _CAUSES_OF_PODS: Final = {
 
 def refusal_of_pod(view: View, pod: Pod, profile: Profile) -> PodRefusal | None:
     """Return why the pod itself is refused, whatever the nodes are; None if it is not."""
-    refusals = (pre_filter.refuse(view, pod) for pre_filter in profile.plan(pod).pre_filters)
+    refusals = (pre_filter.refuse(view, pod) for pre_filter in profile.steps_for(pod).pre_filters)
     return next(filter(None, refusals), None)
 
 
@@ -51,7 +51,7 @@ def refusals(cluster: Cluster, pod: Pod, profile: Profile, known: Sequence[Refus
     """
     live = cluster.view.live
     found = [*refusals_among(cluster, pod, profile, live), *known]
-    left = without(live, found)
+    left = nodes_not_refused(live, found)
     if left:
         doubtful = nodes_with_nominations(cluster, pod.priority) & left
         for slot in islice(slots_of(doubtful), _MOST_ASKED_ONE_BY_ONE):
@@ -106,7 +106,7 @@ def first_reasons(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet
     return left, reasons
 
 
-def without(nodes: NodeSet, refusals: Iterable[Refusal]) -> NodeSet:
+def nodes_not_refused(nodes: NodeSet, refusals: Iterable[Refusal]) -> NodeSet:
     """Return the nodes that are not refused."""
     for refusal in refusals:
         nodes &= ~refusal.nodes
@@ -115,7 +115,9 @@ def without(nodes: NodeSet, refusals: Iterable[Refusal]) -> NodeSet:
 
 def kept_for_others(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
     """Return the nodes with nominations that would take the pod if the nominated pods never came; for refused pods."""
-    return passing(cluster.view, pod, profile.plan(pod).accepts, nodes_with_nominations(cluster, pod.priority))
+    return nodes_that_pass(
+        cluster.view, pod, profile.steps_for(pod).accepts, nodes_with_nominations(cluster, pod.priority)
+    )
 
 
 def counts_by_reason(refusals: Iterable[Refusal]) -> Counter[str]:

@@ -23,9 +23,9 @@ from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, nominated_overlay
 from neuron_scheduler.scheduling.cycle.neuron_shortage import neuron_shortage, new_node_could_help, unknown_holders
-from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, ProfileSteps
 from neuron_scheduler.scheduling.cycle.refusals import (
     cause_of,
     cause_of_pod,
@@ -146,7 +146,7 @@ def select_node(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet | N
     (upstream: `evaluateNominatedNode`).
     """
     among = cluster.view.live if among is None else among
-    plan = profile.plan(pod)
+    plan = profile.steps_for(pod)
     for pre_filter in plan.pre_filters:
         pod_refusal = pre_filter.refuse(cluster.view, pod)
         if pod_refusal is not None:
@@ -191,9 +191,9 @@ def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> 
         return _no_fit(cluster, pod, profile, no_node.too_late)
 
 
-def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | NoNode:
+def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: ProfileSteps, among: NodeSet) -> Decision | NoNode:
     """Return the best of the nodes; those with nominations must take the pod with and without the nominated pods."""
-    candidates = fitting(cluster, pod, plan, among)
+    candidates = nodes_that_fit(cluster, pod, plan, among)
     overlay = nominated_overlay(cluster, pod.priority)
     view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
     too_late: list[Refusal] = []

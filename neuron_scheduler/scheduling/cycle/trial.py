@@ -19,7 +19,7 @@ from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, select_node
-from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, release, reserved
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, release, reserve_volumes
 
 
 @attrs.frozen
@@ -118,7 +118,7 @@ def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
     if not pod.constraints.volume_claims:
         return taken
     try:
-        return attrs.evolve(taken, volumes=reserved(cluster, pod, decision.node_name))
+        return attrs.evolve(taken, volumes=reserve_volumes(cluster, pod, decision.node_name))
     except Exception:
         give_back(cluster, taken)
         raise

@@ -10,7 +10,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
-from neuron_scheduler.scheduling.plugins.static_volumes import assigned
+from neuron_scheduler.scheduling.plugins.static_volumes import assign_volumes
 from neuron_scheduler.scheduling.plugins.volume_binding import claims_of
 
 
@@ -37,7 +37,7 @@ class VolumePlan:
     provision: tuple[PersistentVolumeClaim, ...] = ()
 
     @property
-    def assumed(self) -> tuple[PersistentVolume | PersistentVolumeClaim, ...]:
+    def assumed_objects(self) -> tuple[PersistentVolume | PersistentVolumeClaim, ...]:
         """The objects as they will be after the writes."""
         return (*(kept.volume for kept in self.keep), *self.provision)
 
@@ -48,7 +48,7 @@ def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None
     if not waiting:
         return None
     keep, provision = [], []
-    for claim, volume in assigned(cluster.view, pod, node_name, waiting):
+    for claim, volume in assign_volumes(cluster.view, pod, node_name, waiting):
         if volume is None:
             provision.append(attrs.evolve(claim, selected_node=node_name))
         else:
@@ -56,13 +56,13 @@ def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None
     return VolumePlan(node_name, tuple(keep), tuple(provision))
 
 
-def reserved(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None:
+def reserve_volumes(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None:
     """Assume what a pod's volumes need on a node, all of it or nothing; None if they need nothing."""
     plan = volume_plan(cluster, pod, node_name)
     if plan is None:
         return None
     try:
-        for volume_or_claim in plan.assumed:
+        for volume_or_claim in plan.assumed_objects:
             cluster.volumes.assume(volume_or_claim)
     except Exception:
         release(cluster, plan)
@@ -72,5 +72,5 @@ def reserved(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None:
 
 def release(cluster: Cluster, plan: VolumePlan) -> None:
     """Take back the assumptions of a plan, unless they are known to have been written."""
-    for volume_or_claim in plan.assumed:
+    for volume_or_claim in plan.assumed_objects:
         cluster.volumes.restore(volume_or_claim)

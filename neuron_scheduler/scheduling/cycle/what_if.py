@@ -32,7 +32,7 @@ class Placer:
 
     def place(self, pod: Pod, profile: Profile) -> Generator[None, None, Decision | NoNode]:
         """Place a pod on the best node, if there is one; a step is a decision, or a part of building its indexes."""
-        yield from self.warmup.of(self.fork, pod, profile)
+        yield from self.warmup.prepare(self.fork, pod, profile)
         result = select_node(self.fork, pod, profile)
         if isinstance(result, Decision):
             take_with_volumes(self.fork, pod, result)
@@ -72,12 +72,12 @@ def has_room(fresh: FreshNode, request: NeuronRequest) -> bool:
     return place(machine, machine.all_cores, request) is not None
 
 
-def prepared_for_fresh(view: View) -> Iterator[None]:
+def prepare_for_fresh(view: View) -> Iterator[None]:
     """Build in steps the indexes that find nodes by type and by zone, from which new nodes get their shape."""
     return view.prepare(lambda view: (view.label_postings(INSTANCE_TYPE_LABEL), view.label_postings(ZONE_LABEL)))
 
 
-def fresh_that_take(
+def fresh_nodes_that_take(
     cluster: Cluster, pod: Pod, profile: Profile, *, existing: bool, zone: str
 ) -> Generator[None, None, list[FreshNode]]:
     """

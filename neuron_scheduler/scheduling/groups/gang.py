@@ -39,10 +39,10 @@ class Gang:
     group: PodGroup
     waiting: tuple[Pod, ...]
     placed: Mapping[str, str]
-    elsewhere: frozenset[str] = frozenset()
+    unconstrained: frozenset[str] = frozenset()
 
     @property
-    def missing(self) -> int:
+    def missing_count(self) -> int:
         """How many of the waiting members must be placed, or none is."""
         if not self.group.least:
             return len(self.waiting)
@@ -82,7 +82,7 @@ def neuron_total_of(pod: Pod) -> int:
 
 
 @attrs.frozen
-class Plan:
+class GroupPlan:
     """
     Members that are assumed, enough of them; the others wait.
 
@@ -95,7 +95,7 @@ class Plan:
 
 
 @attrs.frozen
-class Refused:
+class GroupRefusal:
     """
     Too few members fit at once, and nothing is assumed.
 
@@ -111,14 +111,14 @@ class Refused:
         """Return what is said of each waiting member."""
         if self.reason.pod_reason and TOPOLOGY in self.reason.plugins:
             return self.reason
-        name, placed = f"group {gang.group.key}", len(gang.placed)
+        name, placed, missing = f"group {gang.group.key}", len(gang.placed), gang.missing_count
         if placed:
             sentence = (
-                f"{placed} of {placed + gang.missing} members of {name} have a node, and {self.fitting} of the other"
-                f" {gang.missing} fit at once."
+                f"{placed} of {placed + missing} members of {name} have a node, and {self.fitting} of the other"
+                f" {missing} fit at once."
             )
         else:
-            sentence = f"{self.fitting} of {gang.missing} members of {name} fit at once."
+            sentence = f"{self.fitting} of {missing} members of {name} fit at once."
         return attrs.evolve(self.reason, group=f"{sentence} With these placed, the next one:")
 
 

@@ -23,29 +23,36 @@ from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.model.selectors import LabelSelector
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.scheduling.cycle.filters import fitting
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
 from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
-from neuron_scheduler.scheduling.groups.gang import TOPOLOGY, Gang, Plan, Refused, complaint_about, neuron_total_of
+from neuron_scheduler.scheduling.groups.gang import (
+    TOPOLOGY,
+    Gang,
+    GroupPlan,
+    GroupRefusal,
+    complaint_about,
+    neuron_total_of,
+)
 from neuron_scheduler.scheduling.groups.regions import (
     ANYWHERE,
     LEVELS,
     NOWHERE,
     Domain,
+    PodRoom,
     Region,
-    Regions,
-    Room,
+    RegionSteps,
     Rooms,
-    alone,
     empty_machines,
     fixed_domains,
     nodes_in,
     regions,
     room_of,
     rooms_for,
+    without_pod_terms,
 )
 from neuron_scheduler.scheduling.plugins import super_blocks
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -72,9 +79,9 @@ _Kind = int
 """A number that members have in common that are alike."""
 
 
-def planned(
+def plan_group(
     cluster: Cluster, gang: Gang, profile: Profile, warmup: IndexWarmup
-) -> Generator[None, None, Plan | Refused]:
+) -> Generator[None, None, GroupPlan | GroupRefusal]:
     """
     Place a group.
 
@@ -92,7 +99,7 @@ def planned(
         kinds = yield from _kinds(cluster, gang)
         return (yield from _Planner(trial, gang, profile, warmup, kinds).run())
     except ChangedError:
-        yield from _undone(trial, 0)
+        yield from _undo(trial, 0)
         raise
     except BaseException:
         trial.undo()
@@ -142,7 +149,7 @@ class _Planner:
     kinds: Mapping[str, _Kind]
     _nodes: dict[_Kind, NodeSet] = attrs.field(factory=dict)
     _tried: dict[Region, None] = attrs.field(factory=dict)
-    _main: Room | None = None
+    _main: PodRoom | None = None
     _best: int = -1
     _best_region: Region | None = None
     _by_place: dict[str, Profile] = attrs.field(factory=dict)
@@ -152,15 +159,15 @@ class _Planner:
         """The cluster on which the trial is."""
         return self.trial.cluster
 
-    def run(self) -> Generator[None, None, Plan | Refused]:
+    def run(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         """Return the plan."""
-        lacking = complaint_about(self.cluster, self.gang) or (yield from self._lacking())
+        lacking = complaint_about(self.cluster, self.gang) or (yield from self._reason_not_to_begin())
         if lacking is not None:
-            return Refused(0, lacking)
-        enough = (yield from self._enough()) or (yield from self._found())
-        return (yield from (self._with_the_others() if enough else self._refused()))
+            return GroupRefusal(0, lacking)
+        enough = (yield from self._place_enough()) or (yield from self._search())
+        return (yield from (self._add_the_others() if enough else self._refuse()))
 
-    def _lacking(self) -> Generator[None, None, FitError | None]:
+    def _reason_not_to_begin(self) -> Generator[None, None, FitError | None]:
         """Return why a LeaderWorkerSet's group does not begin; None if all members have room, those to come, too."""
         gang, group = self.gang, self.gang.group
         if group.key.dialect is not Dialect.LEADER_WORKER_SET or gang.placed or not group.expected:
@@ -193,14 +200,14 @@ class _Planner:
             yield
         return total
 
-    def _enough(self) -> Generator[None, None, bool]:
+    def _place_enough(self) -> Generator[None, None, bool]:
         """Place as many members as there must be, or more; return whether that succeeds."""
         rest = yield from self._choosiest_first(self.gang.waiting)
-        needed = max(self.gang.missing, 1)
+        needed = max(self.gang.missing_count, 1)
         for wanted in dict.fromkeys((len(rest), needed)):
-            if (yield from self._placed_in_a_region(rest, wanted, needed)):
+            if (yield from self._place_in_a_region(rest, wanted, needed)):
                 return True
-        return not self.gang.missing
+        return not self.gang.missing_count
 
     @property
     def _most(self) -> int:
@@ -221,16 +228,16 @@ class _Planner:
         """Return the nodes that take a pod by itself."""
         kind = self.kinds[pod.uid]
         if kind not in self._nodes:
-            by_itself = alone(pod)
-            yield from self.warmup.of(self.cluster, by_itself, self.profile)
+            by_itself = without_pod_terms(pod)
+            yield from self.warmup.prepare(self.cluster, by_itself, self.profile)
             with self.cluster.without_nomination(pod.uid):
-                self._nodes[kind] = fitting(
-                    self.cluster, by_itself, self.profile.plan(by_itself), self.cluster.view.live
+                self._nodes[kind] = nodes_that_fit(
+                    self.cluster, by_itself, self.profile.steps_for(by_itself), self.cluster.view.live
                 )
             yield
         return self._nodes[kind]
 
-    def _placed_in_a_region(self, rest: Sequence[Pod], wanted: int, needed: int) -> Generator[None, None, bool]:
+    def _place_in_a_region(self, rest: Sequence[Pod], wanted: int, needed: int) -> Generator[None, None, bool]:
         """Try each region; from the first one again if the nodes were renumbered meanwhile."""
         for _ in range(_MOST_RENUMBERED):
             epoch = self.cluster.view.epoch
@@ -245,7 +252,7 @@ class _Planner:
                         self._best, self._best_region = len(self.trial.taken), region
                     if len(self.trial.taken) >= needed:
                         return True
-                    yield from _undone(self.trial, 0)
+                    yield from _undo(self.trial, 0)
                 yield
                 if self.cluster.view.epoch != epoch:
                     self._nodes.clear()
@@ -254,10 +261,10 @@ class _Planner:
                 return False
         return False
 
-    def _regions(self, rest: Sequence[Pod], wanted: int, needed: int) -> Regions:
+    def _regions(self, rest: Sequence[Pod], wanted: int, needed: int) -> RegionSteps:
         """Yield the regions to try, or None for a pause; none if there is certainly no room."""
         gang, required, others = self.gang, self.gang.group.topology, len(rest)
-        inside = [pod for pod in rest if pod.uid not in gang.elsewhere]
+        inside = [pod for pod in rest if pod.uid not in gang.unconstrained]
         few = not required and others <= _FEW and not any(map(self._may_take_whole, rest))
         if few or not inside:
             yield ANYWHERE  # the trial itself costs less than to count the room
@@ -282,7 +289,7 @@ class _Planner:
 
     def _largest_first(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
         """Return the pods for which the room is counted, in lists of those that ask for the same, the largest first."""
-        equal = dict[Room, list[Pod]]()
+        equal = dict[PodRoom, list[Pod]]()
         for first, *others in self._by_kind(pods):
             equal.setdefault(room_of(first), []).extend((first, *others))
         return sorted(equal.values(), key=lambda pods: (-neuron_total_of(pods[0]), -len(pods)))[:_MOST_COUNTED]
@@ -308,7 +315,7 @@ class _Planner:
         neuron, kinds = pod.neuron, cast(Iterable[Machine], machines(self.cluster.view).values)
         return neuron is not None and any(machine.size(neuron.unit) == neuron.total for machine in kinds)
 
-    def _found(self) -> Generator[None, None, bool]:
+    def _search(self) -> Generator[None, None, bool]:
         """Search for a placement, if the order in which members are placed may matter, and if it is not hopeless."""
         if 1 < len(self.gang.waiting) <= MOST_SEARCHED and self._differ(self.gang.waiting):
             members = yield from self._choosiest_first(self.gang.waiting)
@@ -340,24 +347,24 @@ class _Planner:
             trying, left, refused, before, lost = left, list[Pod](), set[_Kind](), len(taken), 0
             for pod in trying:
                 kind = self.kinds[pod.uid]
-                in_slice = pod.uid not in self.gang.elsewhere and room_of(pod) is self._main
+                in_slice = pod.uid not in self.gang.unconstrained and room_of(pod) is self._main
                 domain = region.domain_for(filled) if in_slice else region.within
-                if kind not in refused and (yield from self._is_placed(pod, domain)):
+                if kind not in refused and (yield from self._place_one(pod, domain)):
                     filled += in_slice
                     continue
                 refused.add(kind)
                 left.append(pod)
-                lost += alone(pod) is pod and not self.cluster.has_nominations
+                lost += without_pod_terms(pod) is pod and not self.cluster.has_nominations
                 if lost > len(pods) - needed:
                     return left
             if lost == len(left) or len(taken) == before or self.trial.decisions >= self._most:
                 return left
 
-    def _is_placed(self, pod: Pod, domain: Domain | None) -> Generator[None, None, bool]:
+    def _place_one(self, pod: Pod, domain: Domain | None) -> Generator[None, None, bool]:
         """Place one pod in a domain, or anywhere if that does not matter to it, if a node takes it."""
-        if pod.uid in self.gang.elsewhere:
+        if pod.uid in self.gang.unconstrained:
             domain = None
-        yield from self.warmup.of(self.cluster, pod, self.profile)
+        yield from self.warmup.prepare(self.cluster, pod, self.profile)
         profile = self.profile if pod.neuron is None else self._profile(domain)
         result = self.trial.place(pod, profile, nodes_in(self.cluster.view, domain))
         yield
@@ -391,7 +398,7 @@ class _Planner:
             kinds.setdefault(self.kinds[pod.uid], []).append(pod)
         return [*kinds.values()]
 
-    def _with_the_others(self) -> Generator[None, None, Plan]:
+    def _add_the_others(self) -> Generator[None, None, GroupPlan]:
         """Place the members beyond the count where they fit, and return the plan."""
         taken = {taken.pod.uid for taken in self.trial.taken}
         home, reasons = self._home() or NOWHERE, dict[_Kind, FitError]()
@@ -401,28 +408,28 @@ class _Planner:
             if kind not in reasons:
                 reasons[kind] = yield from self._reason(pod, home)
         self.trial.check()
-        return Plan(tuple(self.trial.taken), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
+        return GroupPlan(tuple(self.trial.taken), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
 
-    def _refused(self) -> Generator[None, None, Plan | Refused]:
+    def _refuse(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         """Place as many as fit once more, and say why the next one does not."""
-        region = self._best_region or (yield from self._roomiest())
+        region = self._best_region or (yield from self._roomiest_region())
         left = yield from self._place((yield from self._choosiest_first(self.gang.waiting)), region)
         for pod in left:  # those placed since may have let it in
-            if not (yield from self._is_placed(pod, region.within)):
+            if not (yield from self._place_one(pod, region.within)):
                 break
         fitting_at_once = len(self.trial.taken)
-        if fitting_at_once >= self.gang.missing:  # room has come in a pause
-            return (yield from self._with_the_others())
+        if fitting_at_once >= self.gang.missing_count:  # room has come in a pause
+            return (yield from self._add_the_others())
         reason = yield from self._reason(pod, region)
-        yield from _undone(self.trial, 0)
-        return Refused(fitting_at_once, reason)
+        yield from _undo(self.trial, 0)
+        return GroupRefusal(fitting_at_once, reason)
 
-    def _roomiest(self) -> Generator[None, None, Region]:
+    def _roomiest_region(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
         topology, home = self.gang.group.topology, self._home()
         if home is not None:
             return home
-        for pods in self._largest_first([pod for pod in self.gang.waiting if pod.uid not in self.gang.elsewhere]):
+        for pods in self._largest_first([pod for pod in self.gang.waiting if pod.uid not in self.gang.unconstrained]):
             rooms = yield from self._rooms_for(pods)
             domains = yield from rooms.by_domain(topology)
             if domains:
@@ -431,20 +438,20 @@ class _Planner:
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""
-        yield from self.warmup.of_refusal(self.cluster, pod, self.profile)
-        among = nodes_in(self.cluster.view, None if pod.uid in self.gang.elsewhere else region.within)
+        yield from self.warmup.prepare_refusal(self.cluster, pod, self.profile)
+        among = nodes_in(self.cluster.view, None if pod.uid in self.gang.unconstrained else region.within)
         no_node = select_node(self.cluster, pod, self.profile, among)
         if not isinstance(no_node, NoNode):
             raise ChangedError
         with self.cluster.without_nomination(pod.uid):
-            fits = fitting(self.cluster, pod, self.profile.plan(pod), self.cluster.view.live)
+            fits = nodes_that_fit(self.cluster, pod, self.profile.steps_for(pod), self.cluster.view.live)
         outside = less(fits, among)
         refused = (Refusal(TOPOLOGY, OUTSIDE, outside),) if outside else ()
         no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
         return attrs.evolve(fit_error(self.cluster, pod, self.profile, no_node), preemption=EVICTS_NOBODY)
 
 
-def _undone(trial: Trial, down_to: int) -> Generator[None, None, None]:
+def _undo(trial: Trial, down_to: int) -> Generator[None, None, None]:
     """Take the last pods of a trial back until so many are left, a few at a time."""
     while len(trial.taken) > down_to:
         trial.undo(max(down_to, len(trial.taken) - _AT_ONCE))
@@ -470,15 +477,15 @@ class _Search:
 
     def run(self, kinds: Sequence[Sequence[Pod]]) -> Generator[None, None, bool]:
         """Return whether enough members are placed now; if not, the trial is as before."""
-        if len(self.trial.taken) >= self.gang.missing:
+        if len(self.trial.taken) >= self.gang.missing_count:
             return True
         before = len(self.trial.taken)
-        all_needed = before + sum(map(len, kinds)) == self.gang.missing
+        all_needed = before + sum(map(len, kinds)) == self.gang.missing_count
         for index, (pod, *others) in enumerate(kinds):
             rest = [*kinds[:index], *([others] if others else []), *kinds[index + 1 :]]
             tried = list[str]()
             while self.trial.decisions < self.most:
-                result = self.trial.place(pod, self.profile, self._untried(pod, tried))
+                result = self.trial.place(pod, self.profile, self._untried_nodes(pod, tried))
                 yield
                 if isinstance(result, NoNode):
                     if all_needed and not (self._order_matters(kinds) and (tried or self._may_be_let_in(pod, rest))):
@@ -492,18 +499,20 @@ class _Search:
 
     def _may_be_let_in(self, pod: Pod, rest: Iterable[Iterable[Pod]]) -> bool:
         """Return whether a pod that has no place may get one once others are placed, which then keep no other space."""
-        cluster, by_itself = self.trial.cluster, alone(pod)
+        cluster, by_itself = self.trial.cluster, without_pod_terms(pod)
         if any(cluster.nomination(other.uid) is not None for others in rest for other in others):
             return True
-        return bool(fitting(cluster, by_itself, self.profile.plan(by_itself), self._untried(pod, ())))
+        return bool(nodes_that_fit(cluster, by_itself, self.profile.steps_for(by_itself), self._untried_nodes(pod, ())))
 
     def _order_matters(self, kinds: Iterable[Iterable[Pod]]) -> bool:
         """Return whether one of the pods may let in another, or keep it out; else each can be the first of them."""
         nomination = self.trial.cluster.nomination
-        return any(nomination(pod.uid) is not None or alone(pod) is not pod for pods in kinds for pod in pods)
+        return any(
+            nomination(pod.uid) is not None or without_pod_terms(pod) is not pod for pods in kinds for pod in pods
+        )
 
-    def _untried(self, pod: Pod, tried: Sequence[str]) -> NodeSet:
-        view, within = self.trial.cluster.view, None if pod.uid in self.gang.elsewhere else self.within
+    def _untried_nodes(self, pod: Pod, tried: Sequence[str]) -> NodeSet:
+        view, within = self.trial.cluster.view, None if pod.uid in self.gang.unconstrained else self.within
         slots = [slot for slot in map(view.slot, tried) if slot is not None]
         return less(nodes_in(view, within), from_slots(slots, max(slots) + 1) if slots else NO_NODES)
 

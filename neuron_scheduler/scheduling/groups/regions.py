@@ -41,7 +41,7 @@ LEVELS: Final = (ULTRASERVER_2, ULTRASERVER_4, *NETWORK_LAYERS)
 """The labels of the blocks above the machine, the smallest first."""
 _LARGEST: Final = max(ULTRASERVER_SIZES.values())
 
-Regions = Generator["Region | None", None, None]
+RegionSteps = Generator["Region | None", None, None]
 
 Domain = tuple[str, str]
 """A node label and a value of it. Names, because node sets do not outlive a pause."""
@@ -72,7 +72,7 @@ NOWHERE: Final = Region(("", ""))
 
 
 @attrs.frozen(eq=False)
-class Room:
+class PodRoom:
     """Index definition: how many equal pods fit on a node one beside the other; a bound from above."""
 
     requests: tuple[tuple[str, int], ...]
@@ -94,10 +94,10 @@ class Room:
         return node_info.free_cores.bit_count() // cores
 
 
-_room = lru_cache(maxsize=1024)(Room)
+_room = lru_cache(maxsize=1024)(PodRoom)
 
 
-def room_of(pod: Pod) -> Room:
+def room_of(pod: Pod) -> PodRoom:
     """Return the definition for pods like this one; equal requests share one index."""
     return _room(tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount > 0)), pod.neuron)
 
@@ -188,7 +188,7 @@ def empty_machines(view: View, pod: Pod) -> Rooms:
     return Rooms(view, whole=False, each=(), numbers=numbers)
 
 
-def alone(pod: Pod) -> Pod:
+def without_pod_terms(pod: Pod) -> Pod:
     """Return a pod without what keeps it off a node only until other members are placed."""
     constraints = pod.constraints
     if not (constraints.affinity or constraints.spread):
@@ -202,7 +202,7 @@ def takes_whole(node_info: NodeInfo, pod: Pod) -> bool:
     return machine is not None and pod.neuron is not None and pod.neuron.total == machine.size(pod.neuron.unit)
 
 
-def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], needed: int = 0) -> Regions:
+def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], needed: int = 0) -> RegionSteps:
     """
     Yield the regions to try, the best first; None where other tasks may run.
 
@@ -216,7 +216,7 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], nee
         fixed: by label, the domain of the members that have a node; empty if they are in several.
     """
     if gang.group.topology:
-        yield from _required(gang, rooms, wanted, fixed, needed)
+        yield from _required_domains(gang, rooms, wanted, fixed, needed)
         return
     if rooms.whole:
         for key, per_slice in reversed(ULTRASERVER_SIZES.items()):
@@ -227,7 +227,7 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], nee
     yield ANYWHERE
 
 
-def _required(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], needed: int) -> Regions:
+def _required_domains(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], needed: int) -> RegionSteps:
     """Yield the domains with room for all members, also for those that are still to come, then the roomiest."""
     key = gang.group.topology
     if key in fixed:
@@ -241,16 +241,16 @@ def _required(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], n
     yield from _first_of(rooms, key, roomiest, wanted)
 
 
-def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> Regions:
+def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> RegionSteps:
     """Yield the domains with enough room: those with the least first, and of these those with the least around."""
     domains = yield from rooms.by_domain(key)
-    around = yield from _around(rooms, key)
+    around = yield from _room_around(rooms, key)
     enough = [domain for domain in domains.values() if domain.room >= wanted and fixed in ("", domain.value)]
     enough.sort(key=lambda domain: (domain.room, around(domain), domain.node.created, domain.value))
     yield from _first_of(rooms, key, enough, wanted)
 
 
-def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int) -> Regions:
+def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int) -> RegionSteps:
     """
     Yield the first domains with a node for each member.
 
@@ -275,10 +275,10 @@ def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int
             yield None
 
 
-def _in_slices(rooms: Rooms, key: str, count: int, per_slice: int) -> Regions:
+def _in_slices(rooms: Rooms, key: str, count: int, per_slice: int) -> RegionSteps:
     """Yield so many whole UltraServers, the nearest to each other that are enough; pairs of broken ones come first."""
     domains = yield from rooms.by_domain(key)
-    around = yield from _around(rooms, key)
+    around = yield from _room_around(rooms, key)
     whole = [domain for domain in domains.values() if domain.room >= per_slice]
     whole.sort(key=lambda domain: (around(domain), domain.node.created, domain.value))
     for layer in (*NETWORK_LAYERS, None):
@@ -293,7 +293,7 @@ def _in_slices(rooms: Rooms, key: str, count: int, per_slice: int) -> Regions:
         yield None
 
 
-def _around(rooms: Rooms, key: str) -> Generator[None, None, Callable[[DomainRoom], int]]:
+def _room_around(rooms: Rooms, key: str) -> Generator[None, None, Callable[[DomainRoom], int]]:
     """Return the function that says how much room is in the UltraServer around a pair; 0 for other domains."""
     if key != ULTRASERVER_2:
         return lambda _: 0
@@ -317,7 +317,7 @@ def fixed_domains(cluster: Cluster, gang: Gang) -> Mapping[str, str]:
 
     A node without the label fixes nothing, as for a pod affinity: it may have lost the label since.
     """
-    names = [name for uid, name in gang.placed.items() if uid not in gang.elsewhere]
+    names = [name for uid, name in gang.placed.items() if uid not in gang.unconstrained]
     if not gang.group.topology:  # the members with kept space will be there
         kept = [cluster.nomination(pod.uid) for pod in gang.waiting if pod.neuron is not None]
         names += [nomination[0] for nomination in kept if nomination is not None]

@@ -90,7 +90,7 @@ class Filter:
         return self.refuse(view, pod, among)
 
     @property
-    def accepting(self) -> Accept:
+    def accept_nodes(self) -> Accept:
         """Which of some nodes are accepted."""
         return self.accept or self._rest
 

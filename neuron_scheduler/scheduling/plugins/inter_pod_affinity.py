@@ -36,7 +36,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     refusals = []
     near, apart = pod.constraints.affinity, pod.constraints.anti_affinity
     if near:
-        fitting = _near(view, pod, near)
+        fitting = _nodes_near(view, pod, near)
         refusals.append(Refusal(NAME, NOT_NEAR, less(among, fitting), unresolvable=True))
         among &= fitting
     if apart:
@@ -58,7 +58,7 @@ def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
-def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def preferred_weights(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weights of preferred terms, its own and those of placed pods, once for every pod that matches."""
     for term in pod.constraints.preferred_affinity:
         for totals in matching_pods(view, term):
@@ -74,7 +74,7 @@ def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeS
         yield from _times_less(term.weight, totals, among)
 
 
-def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
+def _nodes_near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     """
     Return the nodes that carry all keys and have, in the domain of each, a pod that matches all terms.
 

@@ -118,7 +118,7 @@ def _machine(node: Node) -> Values:
     return () if machine is None else (machine,)
 
 
-def _unhealthy(node: Node) -> Values:
+def _neuron_fault(node: Node) -> Values:
     return (node.neuron_fault,) if node.neuron_fault else ()
 
 
@@ -183,12 +183,12 @@ def largest_blocks(view: View, request: NeuronRequest) -> Column:
     return view.column(largest_block_of(request.resource, pairs=request.pairs))
 
 
-def unhealthy(view: View) -> NodeSet:
+def unhealthy_nodes(view: View) -> NodeSet:
     """Return the nodes that report a problem with their Neuron devices."""
-    return view.node_postings(_unhealthy).keyed
+    return view.node_postings(_neuron_fault).keyed
 
 
-def with_unknown(view: View) -> NodeSet:
+def nodes_with_unknown(view: View) -> NodeSet:
     """Return the nodes with pods that hold Neuron devices whose ids are unknown."""
     return view.postings(_has_unknown).keyed
 
@@ -234,7 +234,7 @@ def nodes_with_block(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with a free block for the request."""
     if pod.neuron is None:
         return among
-    return less(view.postings(block_level(pod.neuron)).keyed & among, unhealthy(view))
+    return less(view.postings(block_level(pod.neuron)).keyed & among, unhealthy_nodes(view))
 
 
 def filter_blocks(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -242,14 +242,14 @@ def filter_blocks(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     request = pod.neuron
     if request is None:
         return NONE_REFUSED
-    faults = view.node_postings(_unhealthy)
+    faults = view.node_postings(_neuron_fault)
     bad = faults.keyed & among
     lacking = less(among, bad | view.postings(block_level(request)).keyed)
     if not (bad or lacking):
         return NONE_REFUSED
     free = free_units(view, request.resource)
     exhausted = less(lacking, free.at_least(request.total, lacking))
-    doubtful = with_unknown(view) & less(lacking, exhausted)
+    doubtful = nodes_with_unknown(view) & less(lacking, exhausted)
     return [
         *(Refusal(NAME, UNHEALTHY[cast(str, c)], faults.get(c) & among, unresolvable=True) for c in faults.values),
         Refusal(NAME, insufficient(request.resource), exhausted),

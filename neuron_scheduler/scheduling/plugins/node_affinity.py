@@ -51,7 +51,7 @@ def filter_names(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     names = _required_names(pod)
     if names is None:
         return NONE_REFUSED
-    return [Refusal(NAME, NOT_NAMED, less(among, _named(view, names)), unresolvable=True)]
+    return [Refusal(NAME, NOT_NAMED, less(among, _nodes_named(view, names)), unresolvable=True)]
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -86,34 +86,34 @@ def fits(selection: Selection, node: Node) -> bool:
     return terms is None or any(term.matches(node.labels, node.name) for term in terms)
 
 
-def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def preferred_weights(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weight of each preferred term with the nodes that match it."""
     for weighted in pod.constraints.preferred_terms:
-        yield weighted.weight, _matching(view, weighted.term, among)
+        yield weighted.weight, _nodes_matching(view, weighted.term, among)
 
 
 def any_term(view: View, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
     """Return the nodes that match at least one of the terms."""
     matching = NO_NODES
     for term in terms:
-        matching |= _matching(view, term, among)
+        matching |= _nodes_matching(view, term, among)
     return matching
 
 
-def _matching(view: View, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
+def _nodes_matching(view: View, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
     if term.unreadable or not (term.expressions or term.fields):
         return NO_NODES
     for expression in term.expressions:
-        among &= _satisfying(view, expression, among)
+        among &= _nodes_satisfying(view, expression, among)
     for field in term.fields:
-        named = _named(view, field.values)
+        named = _nodes_named(view, field.values)
         among = among & named if field.operator is Operator.IN else less(among, named)
     return among
 
 
-def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet:
+def _nodes_satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet:
     if requirement.operator in (Operator.GT, Operator.LT):
-        return _beyond(view, requirement)
+        return _nodes_beyond(view, requirement)
     postings = view.label_postings(requirement.key)
     match requirement.operator:
         case Operator.IN:
@@ -126,7 +126,7 @@ def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet
             return less(among, postings.keyed)
 
 
-def _beyond(view: View, requirement: Requirement) -> NodeSet:
+def _nodes_beyond(view: View, requirement: Requirement) -> NodeSet:
     """Return the nodes whose label is an integer beyond the requirement's bound."""
     bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
@@ -138,7 +138,7 @@ def _beyond(view: View, requirement: Requirement) -> NodeSet:
     return postings.any_of(number for number in numbers if number < bound)
 
 
-def _named(view: View, names: Sequence[str] | frozenset[str]) -> NodeSet:
+def _nodes_named(view: View, names: Sequence[str] | frozenset[str]) -> NodeSet:
     nodes = NO_NODES
     for name in names:
         slot = view.slot(name)

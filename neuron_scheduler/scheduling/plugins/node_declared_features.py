@@ -20,7 +20,7 @@ NAME = PluginName("NodeDeclaredFeatures")
 REASON = "node(s) didn't match Pod's required features"
 
 
-def _declared(node: Node) -> Values:
+def _declared_features(node: Node) -> Values:
     return node.declared_features
 
 
@@ -29,7 +29,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     needed = pod.constraints.required_features
     if not needed:
         return NONE_REFUSED
-    declared = view.node_postings(_declared)
+    declared = view.node_postings(_declared_features)
     capable = among
     for feature in needed:
         capable &= declared.get(feature)

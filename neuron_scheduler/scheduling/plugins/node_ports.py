@@ -23,10 +23,10 @@ _ANY_ADDRESS = HostPort("TCP", 1).ip
 
 
 _Key = tuple[str | int, ...]
-"""A key of `_taken`."""
+"""A key of `_taken_ports`."""
 
 
-def _taken(node_info: NodeInfo) -> Values:
+def _taken_ports(node_info: NodeInfo) -> Values:
     """Post each port under its address and under all addresses together."""
     if not node_info.ports:
         return ()
@@ -38,7 +38,7 @@ def _keys(port: HostPort) -> tuple[_Key, ...]:
 
 
 def _conflicts(port: HostPort) -> tuple[_Key, ...]:
-    """Return the keys of `_taken` under which a node has a port that excludes this one."""
+    """Return the keys of `_taken_ports` under which a node has a port that excludes this one."""
     if port.ip == _ANY_ADDRESS:
         return ((port.protocol, port.port),)
     return ((port.protocol, port.port, port.ip), (port.protocol, port.port, _ANY_ADDRESS))
@@ -58,7 +58,7 @@ def users(port: HostPort, node_info: NodeInfo) -> Iterator[Pod]:
 
 def fits(conflicts: frozenset[_Key], node_info: NodeInfo) -> bool:
     """Return whether none of these ports is taken on a node."""
-    return conflicts.isdisjoint(_taken(node_info))
+    return conflicts.isdisjoint(_taken_ports(node_info))
 
 
 def has_free(node_info: NodeInfo, pod: Pod) -> bool:
@@ -70,7 +70,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes on which one of the pod's host ports is taken."""
     if not pod.host_ports:
         return NONE_REFUSED
-    refused = view.postings(_taken).any_of(_conflicts_of(pod))
+    refused = view.postings(_taken_ports).any_of(_conflicts_of(pod))
     return [Refusal(NAME, REASON, refused & among)]
 
 

@@ -36,20 +36,20 @@ def volumes_used(node_info: NodeInfo) -> set[tuple[str, str]]:
     return {(volume.driver, volume.handle) for volume in node_info.volumes if not isinstance(volume, str)}
 
 
-def _attached(node_info: NodeInfo) -> Values:
+def _attached_volumes(node_info: NodeInfo) -> Values:
     return tuple(volumes_used(node_info)) if node_info.volumes and node_info.storage.limits else ()
 
 
-def _installed(node_info: NodeInfo) -> Values:
+def _installed_drivers(node_info: NodeInfo) -> Values:
     return tuple(node_info.storage.drivers)
 
 
-def _limited(node_info: NodeInfo) -> Values:
+def _limited_drivers(node_info: NodeInfo) -> Values:
     return tuple(node_info.storage.limits)
 
 
 @attrs.frozen(cache_hash=True)
-class Room:
+class VolumeRoom:
     """Index definition: how many more volumes a driver can attach; 0 where it has no limit."""
 
     driver: str
@@ -63,7 +63,7 @@ class Room:
         return max(0, limit - sum(driver == self.driver for driver, _ in attached))
 
 
-_room = lru_cache(maxsize=256)(Room)
+_room = lru_cache(maxsize=256)(VolumeRoom)
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -76,29 +76,29 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         return NONE_REFUSED
     refusals, crowded = list[Refusal](), NO_NODES
     for driver in by_driver:
-        lacking = _lacking(view, driver, among)
+        lacking = _nodes_without(view, driver, among)
         refusals.append(Refusal(NAME, MISSING.format(driver=driver), lacking))
         among = less(among, lacking)
     for driver, disks in by_driver.items():
-        limited = view.postings(_limited).get(driver) & among
+        limited = view.postings(_limited_drivers).get(driver) & among
         if limited:
-            crowded |= less(limited, _fitting(view, driver, disks, limited))
+            crowded |= less(limited, _nodes_with_room(view, driver, disks, limited))
     return [*refusals, Refusal(NAME, REASON, crowded)]
 
 
-def _lacking(view: View, driver: str, among: NodeSet) -> NodeSet:
+def _nodes_without(view: View, driver: str, among: NodeSet) -> NodeSet:
     """Return the nodes without the driver, if its CSIDriver keeps pods with its volumes off them."""
     csi_driver = view.volumes.drivers.get(driver)
     if csi_driver is None or not csi_driver.required:
         return NO_NODES
-    return less(among, view.postings(_installed).get(driver))
+    return less(among, view.postings(_installed_drivers).get(driver))
 
 
-def _fitting(view: View, driver: str, disks: Sequence[Disk], limited: NodeSet) -> NodeSet:
+def _nodes_with_room(view: View, driver: str, disks: Sequence[Disk], limited: NodeSet) -> NodeSet:
     """Return the nodes with room for those of the disks that they do not have yet."""
     spared = Column()
     for disk in disks:
-        there = view.postings(_attached).get((disk.driver, disk.handle))
+        there = view.postings(_attached_volumes).get((disk.driver, disk.handle))
         spared.add(1, there & limited)
     room = view.column(_room(driver))
     fitting = spared.at_least(len(disks), limited)

@@ -49,7 +49,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
     if not hard:
         return NONE_REFUSED
-    carrying, eligible = _carrying(view, hard), dict[tuple[bool, bool], NodeSet]()
+    carrying, eligible = _nodes_with_keys(view, hard), dict[tuple[bool, bool], NodeSet]()
     refusals = []
     for constraint in hard:
         keyed = view.domains(constraint.topology_key).keyed
@@ -57,19 +57,19 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         among &= keyed
         policies = (constraint.honor_affinity, constraint.honor_taints)
         if policies not in eligible:  # all constraints together have a few, and node affinity may be long
-            eligible[policies] = _eligible(view, pod, constraint, carrying)
-        crowded = _crowded(view, pod, constraint, among, eligible=eligible[policies])
+            eligible[policies] = _eligible_nodes(view, pod, constraint, carrying)
+        crowded = _crowded_nodes(view, pod, constraint, among, eligible=eligible[policies])
         refusals.append(Refusal(NAME, REASON, crowded))
         among = less(among, crowded)
     return refusals
 
 
-def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def preferred_weights(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield higher weights for fewer matching pods; nodes without the key of a soft constraint get none."""
     soft = [constraint for constraint in pod.constraints.spread if not constraint.hard]
     if not soft:
         return
-    carrying = _carrying(view, soft)
+    carrying = _nodes_with_keys(view, soft)
     scored = among & carrying
     scores = _scores(view, pod, soft, scored=scored, carrying=carrying)
     highest, lowest = scores.maximum(scored), scores.minimum(scored)
@@ -91,18 +91,18 @@ def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def hard_counts(view: View, pod: Pod) -> Iterator[tuple[SpreadConstraint, Column, int]]:
     """Yield each hard constraint with the matching pods in each node's domain, and the most that a domain may have."""
     hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
-    carrying = _carrying(view, hard)
+    carrying = _nodes_with_keys(view, hard)
     for constraint in hard:
-        yield constraint, *_allowed(view, pod, constraint, _eligible(view, pod, constraint, carrying))
+        yield constraint, *_counts_and_most(view, pod, constraint, _eligible_nodes(view, pod, constraint, carrying))
 
 
-def _carrying(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
+def _nodes_with_keys(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
     """Return the nodes that carry the keys of all the constraints."""
     keyed = (view.domains(constraint.topology_key).keyed for constraint in constraints)
     return reduce(and_, keyed, view.live)
 
 
-def _eligible(view: View, pod: Pod, constraint: SpreadConstraint, carrying: NodeSet) -> NodeSet:
+def _eligible_nodes(view: View, pod: Pod, constraint: SpreadConstraint, carrying: NodeSet) -> NodeSet:
     """Return the nodes that the constraint's policies let count."""
     if constraint.honor_affinity:
         carrying = node_affinity.fitting_nodes(view, pod, carrying)
@@ -111,13 +111,13 @@ def _eligible(view: View, pod: Pod, constraint: SpreadConstraint, carrying: Node
     return carrying
 
 
-def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
+def _crowded_nodes(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
     """Return those of `among` whose domain would exceed the maximum skew over the domain with the fewest pods."""
-    totals, most = _allowed(view, pod, constraint, eligible)
+    totals, most = _counts_and_most(view, pod, constraint, eligible)
     return totals.at_least(most + 1, among)
 
 
-def _allowed(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> tuple[Column, int]:
+def _counts_and_most(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> tuple[Column, int]:
     """Return how many matching pods each node's domain has, and how many it may have for one more to come."""
     totals = _totals(view, pod, constraint, eligible)
     lowest = totals.minimum(eligible)
@@ -149,7 +149,7 @@ def _scores(
         if constraint.topology_key == HOSTNAME_LABEL:
             numbers, size = _counts(view, pod, constraint), scored.bit_count()
         else:
-            numbers = _totals(view, pod, constraint, _eligible(view, pod, constraint, carrying))
+            numbers = _totals(view, pod, constraint, _eligible_nodes(view, pod, constraint, carrying))
             size = domains.count_among(scored) + bool(scored & ~domains.keyed)
         with_key = scored & domains.keyed
         scores.add_all(numbers, round(_FINENESS * log(size + 2)), with_key)
@@ -161,7 +161,7 @@ def _counts(view: View, pod: Pod, constraint: SpreadConstraint) -> Column:
     """Return how many matching pods there are on each node; an empty selector counts none."""
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    return view.counts(_matching(pod, constraint))
+    return view.counts(_matching_pods(pod, constraint))
 
 
 def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> Column:
@@ -174,7 +174,7 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     """
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    domains, matching = view.domains(constraint.topology_key), _matching(pod, constraint)
+    domains, matching = view.domains(constraint.topology_key), _matching_pods(pod, constraint)
     not_counting = less(domains.keyed, eligible)
     every_node_is_one = len(domains.values) == domains.keyed.bit_count()
     if not (not_counting or every_node_is_one):
@@ -193,7 +193,7 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     return totals
 
 
-def _matching(pod: Pod, constraint: SpreadConstraint) -> Matching:
+def _matching_pods(pod: Pod, constraint: SpreadConstraint) -> Matching:
     if constraint.selector is None:
         raise ValueError("nothing matches without a selector")
     return Matching((constraint.selector,), frozenset((pod.namespace,)), terminating=False)

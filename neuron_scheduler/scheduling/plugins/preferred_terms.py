@@ -22,7 +22,7 @@ NAME = PluginName("WeightedTerms")
 
 Source = Callable[[View, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
 
-OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.preferred,)
+OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.preferred_weights,)
 """
 Sources in which a node's share is (its sum - the lowest sum) / (the highest sum - the lowest sum).
 
@@ -53,15 +53,15 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def _sources(view: View, constraints: Constraints) -> Iterator[Source]:
     """Yield the sources that may have weights for a pod."""
     if constraints.preferred_terms:
-        yield node_affinity.preferred
+        yield node_affinity.preferred_weights
     if constraints.spread and not all(constraint.hard for constraint in constraints.spread):
-        yield pod_topology_spread.preferred
+        yield pod_topology_spread.preferred_weights
     if (
         constraints.preferred_affinity
         or constraints.preferred_anti_affinity
         or view.has_terms(*inter_pod_affinity.PREFERRED_KINDS)
     ):
-        yield inter_pod_affinity.preferred
+        yield inter_pod_affinity.preferred_weights
 
 
 def _sum(source: Source, view: View, pod: Pod, among: NodeSet) -> Column:

@@ -91,7 +91,11 @@ def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def balance_size_of(node: Node) -> Values:
     """Return a node's size as the only value, none for one without Neuron."""
     machine, amounts = machine_of(node), node.allocatable
-    return () if machine is None else (Size(machine, _rounded(amounts.get(CPU, 0)), _rounded(amounts.get(MEMORY, 0))),)
+    return (
+        ()
+        if machine is None
+        else (Size(machine, _round_down(amounts.get(CPU, 0)), _round_down(amounts.get(MEMORY, 0))),)
+    )
 
 
 def deltas_of(pod: Pod, request: NeuronRequest, size: Size) -> tuple[int, int]:
@@ -109,7 +113,7 @@ def _delta(amount: int, whole: int, taken: int, cores: int) -> int:
     return more // (whole * cores) if more < 0 else -(-more // (whole * cores))
 
 
-def _rounded(amount: int) -> int:
+def _round_down(amount: int) -> int:
     dropped = max(0, amount.bit_length() - _DIGITS)
     return amount >> dropped << dropped
 

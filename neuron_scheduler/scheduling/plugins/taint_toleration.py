@@ -30,7 +30,7 @@ NAME = PluginName("TaintToleration")
 REASON = "node(s) had untolerated taint(s)"
 
 
-def _forbidding(node: Node) -> Values:
+def _forbidding_taints(node: Node) -> Values:
     taints = tuple(t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE)
     return (taints,) if taints else ()
 
@@ -44,14 +44,14 @@ def fits(tolerations: Sequence[Toleration], node: Node) -> bool:
     return tolerates_all(tolerations, (t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE))
 
 
-def _discouraging(node: Node) -> Values:
+def _discouraging_taints(node: Node) -> Values:
     taints = tuple(t for t in node.taints if t.effect is Effect.PREFER_NO_SCHEDULE)
     return (taints,) if taints else ()
 
 
 def lists_of_taints(view: View) -> Postings:
     """Return the nodes by their list of NoSchedule and NoExecute taints."""
-    return view.node_postings(_forbidding)
+    return view.node_postings(_forbidding_taints)
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -59,15 +59,15 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     lists = lists_of_taints(view)
     if not lists.keyed & among:
         return NONE_REFUSED
-    return [Refusal(NAME, REASON, untolerated(view, pod) & among, unresolvable=True)]
+    return [Refusal(NAME, REASON, untolerated_nodes(view, pod) & among, unresolvable=True)]
 
 
 def tolerated_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that have no such taint."""
-    return less(among, untolerated(view, pod)) if lists_of_taints(view).keyed else among
+    return less(among, untolerated_nodes(view, pod)) if lists_of_taints(view).keyed else among
 
 
-def untolerated(view: View, pod: Pod) -> NodeSet:
+def untolerated_nodes(view: View, pod: Pod) -> NodeSet:
     """Return the nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
     lists = lists_of_taints(view)
     return lists.any_of(
@@ -77,7 +77,7 @@ def untolerated(view: View, pod: Pod) -> NodeSet:
 
 def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the fewest PreferNoSchedule taints that the pod does not tolerate."""
-    lists = view.node_postings(_discouraging)
+    lists = view.node_postings(_discouraging_taints)
     if not (lists.keyed and lists.keyed & among):
         return among
     tolerations = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]

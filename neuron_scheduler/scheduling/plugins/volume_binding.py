@@ -27,7 +27,12 @@ from neuron_scheduler.scheduling.plugins.contract import (
 )
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
-from neuron_scheduler.scheduling.plugins.static_volumes import labelled, mountable, served, with_labels
+from neuron_scheduler.scheduling.plugins.static_volumes import (
+    mountable_nodes,
+    nodes_served,
+    nodes_with_any_label,
+    nodes_with_labels,
+)
 from neuron_scheduler.scheduling.plugins.volume_restrictions import not_found
 
 NAME = PluginName("VolumeBinding")
@@ -92,7 +97,7 @@ def _filter_bound(view: View, claims: Sequence[PersistentVolumeClaim], among: No
         volume = view.volumes.volume(claim.volume_name)
         if volume is None:
             return [(NODE_CONFLICT, elsewhere), (NO_VOLUME, among)]
-        there = mountable(view, volume, among)
+        there = mountable_nodes(view, volume, among)
         elsewhere |= among & ~there
         among = there
     return [(NODE_CONFLICT, elsewhere)]
@@ -109,7 +114,7 @@ def _filter_waiting(
             among &= NO_NODES if slot is None else 1 << slot
     selected = [(claim, among) for claim in claims if claim.selected_node is not None]
     free = [claim for claim in claims if claim.selected_node is None]
-    lacking = [(claim, among & ~nodes) for claim, nodes in served(view, free, among)]
+    lacking = [(claim, among & ~nodes) for claim, nodes in nodes_served(view, free, among)]
     for claim, nodes in (*selected, *lacking):
         for reason, refused in _filter_provisioning(view, claim, nodes & among):
             crowded |= refused if reason == NO_SPACE else NO_NODES
@@ -142,8 +147,8 @@ def _roomy(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
             case [Requirement(operator=Operator.IN) as requirement]:  # of a driver for local disks: one for each node
                 labels.setdefault(requirement.key, []).extend(requirement.values)
             case _:
-                roomy |= with_labels(view, capacity.topology, among)
-    return among & (roomy | labelled(view, labels))
+                roomy |= nodes_with_labels(view, capacity.topology, among)
+    return among & (roomy | nodes_with_any_label(view, labels))
 
 
 PLUGIN = Plugin(

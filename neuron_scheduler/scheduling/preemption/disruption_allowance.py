@@ -29,7 +29,7 @@ class DisruptionAllowance:
             for key in _posting_keys(budget):
                 self._posted.setdefault(key, []).append(number)
 
-    def violating(self, pods: Iterable[Pod]) -> frozenset[str]:
+    def violating_uids(self, pods: Iterable[Pod]) -> frozenset[str]:
         """
         Return the uids of those pods whose end goes beyond a budget, if all of them end in this order.
 
@@ -40,11 +40,11 @@ class DisruptionAllowance:
         left: dict[int, int] = {}
         return frozenset([pod.uid for pod in pods if not self._use_up(left, pod)])
 
-    def spared(self, leaving: Iterable[Pod], remaining: Iterable[Pod]) -> frozenset[str]:
+    def uids_to_spare(self, leaving: Iterable[Pod], remaining: Iterable[Pod]) -> frozenset[str]:
         """
         Return the uids of `remaining` pods for which no disruption is left, if they end in this order after `leaving`.
 
-        Unlike in `violating`, a pod that is spared stays, so it uses up nothing.
+        Unlike in `violating_uids`, a pod that is spared stays, so it uses up nothing.
         """
         if not self.budgets:
             return frozenset()

@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other
 from neuron_scheduler.scheduling.preemption.search import Preemption, is_leaving
 
 
-def confirmed(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
+def confirm(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
     """Return the nomination if the result of a search still holds; None means that no pod must be evicted."""
     slot = cluster.view.slot(preemption.node_name)
     if slot is None:
@@ -35,7 +35,7 @@ def confirmed(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preempti
         return _nomination_without(cluster, slot, pod, profile, victims)
 
 
-def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
+def rebuild(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     """
     Return the nomination of a pod whose status names a node, after a restart; None if the pod does not fit there.
 

@@ -88,4 +88,4 @@ def _if_enough(cluster: Cluster, slot: Slot, incoming: Incoming, uids: AbstractS
     if not ByFilters(cluster, slot, pod, incoming.profile, without_pods(node_info, leaving)).fits():
         return None
     victims = by_importance(node_info.pod_infos[uid].pod for uid in leaving)
-    return Victims(victims, len(incoming.disruption_allowance.violating(victims)))
+    return Victims(victims, len(incoming.disruption_allowance.violating_uids(victims)))

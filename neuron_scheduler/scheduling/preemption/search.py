@@ -136,24 +136,24 @@ class Comparison:
         return None if self.best is None else self.best.victims.cost
 
     @property
-    def plenty(self) -> bool:
+    def has_plenty(self) -> bool:
         """Whether as many candidates were found as have to be compared."""
         return self.candidates >= max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
 
     @property
-    def enough(self) -> bool:
+    def has_enough(self) -> bool:
         """Whether there are plenty of candidates, and the best is within the budgets, or no other can be."""
-        if not self.plenty or self.best is None:
+        if not self.has_plenty or self.best is None:
             return False
         return not self.best.victims.violations or (self.spare is not None and self.spare <= self.asked)
 
     def wants(self, name: str) -> bool:
         """Return whether a node is to be looked at."""
-        return name not in self.asked and (self.spare is None or name in self.spare) and not self.enough
+        return name not in self.asked and (self.spare is None or name in self.spare) and not self.has_enough
 
-    def decided(self, below: int) -> bool:
+    def is_decided(self, below: int) -> bool:
         """Return whether no further node can be better: on each, a pod of priority `below` or higher must leave."""
-        return self.enough or (self.best is not None and none_cheaper_from(below, self.best.victims.cost))
+        return self.has_enough or (self.best is not None and none_cheaper_from(below, self.best.victims.cost))
 
     def add(self, name: str, result: Victims | list[Refusal] | None) -> None:
         """Add the result of a node: victims cheaper than the limit, None for no cheaper ones, or its refusals."""
@@ -186,7 +186,9 @@ def search(
     """
     nomination = cluster.nomination(pod.uid)
     with cluster.without_nomination(pod.uid):
-        helpful, against = (NO_NODES, frozenset[str]()) if refused.pod_reason else _resolvable(cluster, pod, profile)
+        helpful, against = (
+            (NO_NODES, frozenset[str]()) if refused.pod_reason else _resolvable_nodes(cluster, pod, profile)
+        )
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
         return NoPreemption(f"preemption: {reason}")
@@ -200,12 +202,12 @@ def search(
         names = _with_room(cluster, pod, profile, below, comparison)
         yield
         for name in names:
-            if comparison.spare is None and comparison.plenty and not comparison.enough:
+            if comparison.spare is None and comparison.has_plenty and not comparison.has_enough:
                 comparison.spare = yield from _with_spare_pods(cluster, incoming)
             if comparison.wants(name):
                 comparison.add(name, _victims_on(cluster, name, incoming, below=below, limit=comparison.limit))
                 yield
-        if comparison.decided(below):
+        if comparison.is_decided(below):
             break
     return comparison.outcome(refused.nodes)
 
@@ -236,7 +238,7 @@ def is_leaving(victim: Pod) -> bool:
     return victim.terminating and victim.preempted
 
 
-def _resolvable(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
+def _resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
     """
     Return the nodes where evictions could help, and the plugins that refuse the others.
 
@@ -271,7 +273,7 @@ def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
 def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> list[str]:
     """Return the nodes that would fit if all pods below a priority left; note why the others would not."""
     with cluster.without_nomination(pod.uid):
-        helpful, against = _resolvable(cluster, pod, profile)
+        helpful, against = _resolvable_nodes(cluster, pod, profile)
         comparison.plugins.update(against)
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
         # Plugins that count pods are asked node by node only: the pods of other nodes stay.

@@ -37,7 +37,7 @@ from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
 
-class Trial(Protocol):
+class NodeTrial(Protocol):
     """A node without some of its pods, on which an incoming pod is tried."""
 
     def fits(self) -> bool:
@@ -160,14 +160,14 @@ class Victims:
         if not self.pods:
             return (self.violations, -inf, 0, 0, -inf)
         highest = self.pods[0].priority
-        earliest = min(_started(pod) for pod in self.pods if pod.priority == highest)
+        earliest = min(_start_of(pod) for pod in self.pods if pod.priority == highest)
         total = sum(pod.priority + _TO_POSITIVE for pod in self.pods)
         return (self.violations, highest, total, len(self.pods), -earliest)
 
 
 def by_importance(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return the pods from the most to the least important: higher priority, then started earlier, then by name."""
-    return tuple(sorted(pods, key=lambda pod: (-pod.priority, _started(pod), pod.key)))
+    return tuple(sorted(pods, key=lambda pod: (-pod.priority, _start_of(pod), pod.key)))
 
 
 @attrs.frozen
@@ -203,7 +203,7 @@ class Incoming:
         pods, which leave first, using up the budgets.
         """
         allowance = self.disruption_allowance
-        spared = (allowance.violating(leavers), allowance.spared(must, reversed(remaining)))
+        spared = (allowance.violating_uids(leavers), allowance.uids_to_spare(must, reversed(remaining)))
         return [sorted(remaining, key=lambda pod: pod.uid not in first) for first in dict.fromkeys(spared)]
 
 
@@ -234,7 +234,7 @@ def victims_on(
     refusals = by_filters(lower).refusals()
     if refusals:
         return refusals
-    return _DryRun(incoming, lower, by_filters).cheapest(_forced(node_info, pod, lower), limit)
+    return _DryRun(incoming, lower, by_filters).cheapest(_forced_groups(node_info, pod, lower), limit)
 
 
 def none_cheaper_from(priority: int, cost: Cost) -> bool:
@@ -247,17 +247,17 @@ def _by_counting(
     node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
 ) -> Victims | None:
     """Return the cheapest victims by counting; None if they cost the limit or more."""
-    dry_run = _counting(node_info, incoming, lower)
-    groups = _forced(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
+    dry_run = _dry_run_by_counting(node_info, incoming, lower)
+    groups = _forced_groups(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
     victims = dry_run.cheapest(groups, limit)
     best = limit if victims is None else incoming.cost(victims)
     if not lower or lower[0].priority < below or (best is not None and none_cheaper_from(below, best)):
         return victims
-    more = [group for group in _forced(node_info, incoming.pod, lower) if group and group[0].priority >= below]
+    more = [group for group in _forced_groups(node_info, incoming.pod, lower) if group and group[0].priority >= below]
     return dry_run.cheapest(more, best) or victims
 
 
-def _counting(node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod]) -> "_DryRun":
+def _dry_run_by_counting(node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod]) -> "_DryRun":
     def by_counting(gone: Sequence[Pod]) -> ByCounting:
         return ByCounting.without(gone, node_info, incoming.pod)
 
@@ -276,7 +276,7 @@ class _DryRun:
 
     incoming: Incoming
     lower: Sequence[Pod]
-    trial: Callable[[Sequence[Pod]], Trial]
+    trial: Callable[[Sequence[Pod]], NodeTrial]
 
     def cheapest(self, forced: Iterable[tuple[Pod, ...]], limit: Cost | None) -> Victims | None:
         """
@@ -312,10 +312,10 @@ class _DryRun:
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return the pods as victims, with the violations that they cause if no other pod leaves."""
-        return Victims(pods, len(self.incoming.disruption_allowance.violating(pods)))
+        return Victims(pods, len(self.incoming.disruption_allowance.violating_uids(pods)))
 
 
-def _forced(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[tuple[Pod, ...]]:
+def _forced_groups(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[tuple[Pod, ...]]:
     """
     Return the pods that have to leave, for each legal block that could come free.
 
@@ -354,5 +354,5 @@ def _without(node_info: NodeInfo, pods: Iterable[Pod]) -> NodeInfo:
     return without_pods(node_info, [pod.uid for pod in pods])
 
 
-def _started(pod: Pod) -> float:
+def _start_of(pod: Pod) -> float:
     return inf if pod.started is None else pod.started

@@ -2,8 +2,8 @@
 The events since the queue last looked, and which waiting pods they may help.
 
 Events come in bursts: they are collected by kind, with the pods, the nodes and the claims that they happened to, and
-evaluated once. Waiting pods are in groups of equal (refusing plugins, hint input, interest in other pods), so that
-hints are asked for groups. An event whose details are unknown, or too many, may help all pods that its plugins refused.
+evaluated once. Waiting pods are in kinds of equal (refusing plugins, hint input, interest in other pods), so that
+hints are asked for kinds. An event whose details are unknown, or too many, may help all pods that its plugins refused.
 
 Upstream: queueing hints, `isSchedulableAfter...` of each plugin. Most plugins judge a node by itself, so a change of
 one node changes their answer for that node only, and the new answer follows from the node's row. So the node must pass
@@ -55,7 +55,7 @@ def hint_input_of(pod: Pod, plugins: frozenset[str], *, has_nomination: bool = F
     )
 
 
-def acceptable(hint_input: HintInput, node_info: NodeInfo) -> bool:
+def is_acceptable(hint_input: HintInput, node_info: NodeInfo) -> bool:
     """Return whether a node passes now all the plugins that refused the pod and have a hint."""
     if hint_input.evicts_below is not None:
         node_info = node_info.without_lower_priority(hint_input.evicts_below)
@@ -169,14 +169,14 @@ def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[st
 
 
 _MOST_CHECKS = 20_000
-"""Groups times changed nodes; beyond, the hints cost more than the attempts they save."""
+"""Kinds times changed nodes; beyond, the hints cost more than the attempts they save."""
 
 RowOf = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
 
 @attrs.frozen(cache_hash=True)
-class Group:
+class RefusalKind:
     """
     The properties that waiting pods have in common.
 
@@ -196,16 +196,16 @@ class Group:
     refused_by: frozenset[str] = frozenset()
 
 
-def group_of(
+def refusal_kind_of(
     pod: Pod,
     refused_by: frozenset[str],
     *,
     against_preemption: frozenset[str] = frozenset(),
     has_nomination: bool = False,
-) -> Group:
-    """Return the group of a pod that some plugins refused, and others would refuse whichever pods are preempted."""
+) -> RefusalKind:
+    """Return the kind of a pod that some plugins refused, and others would refuse whichever pods are preempted."""
     plugins = refused_by | against_preemption
-    return Group(
+    return RefusalKind(
         plugins,
         hint_input_of(pod, plugins, has_nomination=has_nomination),
         interest_of(pod, plugins),
@@ -215,22 +215,22 @@ def group_of(
 
 
 @attrs.frozen
-class WakeUp:
+class LineWakeUp:
     """
-    An event and a group that it may help.
+    An event and a kind that it may help.
 
     Attributes:
-        nodes: names of those that may take a pod of the group; None if they are unknown.
+        nodes: names of those that may take a pod of the kind; None if they are unknown.
         claims: only the pods that use one of them; None for all.
     """
 
     event: ClusterEvent
-    group: Group
+    kind: RefusalKind
     nodes: tuple[str, ...] | None = None
     claims: AbstractSet[str] | None = None
 
     def concerns(self, pod: Pod) -> bool:
-        """Return whether the event may help this pod of the group."""
+        """Return whether the event may help this pod of the kind."""
         names = pod.constraints.volume_claims
         return self.claims is None or any(f"{pod.namespace}/{name}" in self.claims for name in names)
 
@@ -260,54 +260,54 @@ class PendingEvents:
         else:
             rows[on.node.name] = on
 
-    def wake_ups(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
-        """Yield for each event and group that the event may help the two, with the nodes as they are now; else None."""
+    def wake_ups(self, kinds: Collection[RefusalKind], row: RowOf) -> Iterator[LineWakeUp | None]:
+        """Yield for each event and kind that the event may help the two, with the nodes as they are now; else None."""
         for event in sorted(self._pods):
-            yield from self._wake_ups(event, groups, row)
+            yield from self._wake_ups(event, kinds, row)
         for event in sorted(self._claims):
-            for group in groups:
-                if group.plugins:
-                    concerned = group.plugins & CONCERNED_BY[event]
-                    yield WakeUp(event, group, claims=self._claims[event]) if concerned else None
+            for kind in kinds:
+                if kind.plugins:
+                    concerned = kind.plugins & CONCERNED_BY[event]
+                    yield LineWakeUp(event, kind, claims=self._claims[event]) if concerned else None
                 else:  # its pods may use different claims
-                    yield WakeUp(event, group)
+                    yield LineWakeUp(event, kind)
 
-    def _wake_ups(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp | None]:
-        """Yield for each group how the event may help it; also if a hint fails, as upstream does with an error."""
+    def _wake_ups(self, event: ClusterEvent, kinds: Collection[RefusalKind], row: RowOf) -> Iterator[LineWakeUp | None]:
+        """Yield for each kind how the event may help it; also if a hint fails, as upstream does with an error."""
         rows = self._rows[event]
-        if rows is not None and len(rows) * len(groups) > _MOST_CHECKS:
+        if rows is not None and len(rows) * len(kinds) > _MOST_CHECKS:
             rows = None
         if rows is not None:
             rows = {name: row(name) or known for name, known in rows.items()}
-        for group in groups:
+        for kind in kinds:
             try:
-                wake_up = _wake_up(event, self._pods[event], rows, group)
+                wake_up = _wake_up(event, self._pods[event], rows, kind)
             except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
-                wake_up = WakeUp(event, group)
+                wake_up = LineWakeUp(event, kind)
             yield wake_up
 
 
 def _wake_up(
-    event: ClusterEvent, pods: AbstractSet[PodChange | None], rows: Mapping[str, NodeInfo] | None, group: Group
-) -> WakeUp | None:
-    """Return how an event may help a group; None if it does not. `rows` is None if the nodes are not known."""
-    concerned = group.plugins & CONCERNED_BY[event]
-    if not group.plugins or pods_may_help(event, pods, concerned, group.interest):
-        return WakeUp(event, group)
+    event: ClusterEvent, pods: AbstractSet[PodChange | None], rows: Mapping[str, NodeInfo] | None, kind: RefusalKind
+) -> LineWakeUp | None:
+    """Return how an event may help a kind; None if it does not. `rows` is None if the nodes are not known."""
+    concerned = kind.plugins & CONCERNED_BY[event]
+    if not kind.plugins or pods_may_help(event, pods, concerned, kind.interest):
+        return LineWakeUp(event, kind)
     if concerned <= COUNTING_PODS | COUNTING_VOLUMES:
         return None
     if rows is None:
-        return WakeUp(event, group)
-    takers = tuple([name for name, node_info in rows.items() if acceptable(group.hint_input, node_info)])
-    return WakeUp(event, group, takers) if takers else None
+        return LineWakeUp(event, kind)
+    takers = tuple([name for name, node_info in rows.items() if is_acceptable(kind.hint_input, node_info)])
+    return LineWakeUp(event, kind, takers) if takers else None
 
 
-def any_acceptable(group: Group, nodes: list[str], row: RowOf) -> bool:
-    """Return whether one of the nodes may still take a pod of a group; nodes that do not are removed from the list."""
+def has_acceptable(kind: RefusalKind, nodes: list[str], row: RowOf) -> bool:
+    """Return whether one of the nodes may still take a pod of a kind; nodes that do not are removed from the list."""
     while nodes:
         try:
             node_info = row(nodes[-1])
-            if node_info is None or acceptable(group.hint_input, node_info):
+            if node_info is None or is_acceptable(kind.hint_input, node_info):
                 return True
         except Exception:  # noqa: BLE001 - as above
             return True
@@ -349,7 +349,7 @@ class InFlightEvents:
         if others or not pods:
             self.events.note(event, others, on, claim)
 
-    def may_help(self, queued: QueuedPod, group: Group, row: RowOf) -> bool:
+    def may_help(self, queued: QueuedPod, kind: RefusalKind, row: RowOf) -> bool:
         """Return whether one of the events may help the pod, now that it is known what refused it."""
-        wake_ups = self.events.wake_ups((group,), row) if self.queued is queued else ()
+        wake_ups = self.events.wake_ups((kind,), row) if self.queued is queued else ()
         return any(wake_up is not None and wake_up.concerns(queued.pod) for wake_up in wake_ups)

@@ -87,7 +87,7 @@ class GroupWaits:
         if not pods:
             del self._waiting[key]
 
-    def waiting(self, key: GroupKey) -> Iterator[QueuedPod]:
+    def waiting_members(self, key: GroupKey) -> Iterator[QueuedPod]:
         """Yield the members of a group that wait or are in flight, the first first; none that leaves meanwhile."""
         pods = self._waiting[key].pods if key in self._waiting else {}
         return (pods[uid] for uid in [*pods] if uid in pods)
@@ -100,7 +100,7 @@ class GroupWaits:
         """Return whether all members of a group existed at the last look, and some had a node, but too few."""
         return key in self._waiting and self._waiting[key].half_bound
 
-    def turned(self, key: GroupKey, now: float) -> bool:
+    def update(self, key: GroupKey, now: float) -> bool:
         """
         Look at a group; return whether those that wait are to be tried or held, unlike at the last look.
 
@@ -152,6 +152,6 @@ class GroupWaits:
                 counts["refused"] += 1
         return counts
 
-    def held(self) -> list[tuple[GroupKey, float]]:
+    def held_groups(self) -> list[tuple[GroupKey, float]]:
         """Return the groups that have too few members, and since when a member waits."""
         return [(key, waiting.since) for key, waiting in self._waiting.items() if waiting.held]

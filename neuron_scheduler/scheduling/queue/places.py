@@ -157,24 +157,24 @@ class BackoffQueue:
     _ends: dict[QueuedPod, float] = attrs.field(factory=dict, init=False)
     _refused: PodHeap = attrs.field(factory=PodHeap, init=False)
 
-    def refused(self, queued: QueuedPod, now: float) -> None:
+    def count_refusal(self, queued: QueuedPod, now: float) -> None:
         """Count a refusal; one long after the last begins a new row."""
         in_a_row = now - queued.since <= _ROW_ENDS_AFTER * self.longest
         queued.refusals = queued.refusals + 1 if in_a_row else 1
         queued.errors = 0
         queued.since = now
 
-    def failed(self, queued: QueuedPod, now: float) -> None:
+    def count_error(self, queued: QueuedPod, now: float) -> None:
         """Count an error."""
         queued.errors += 1
         queued.since = now
 
-    def failed_after_refusal(self, queued: QueuedPod, now: float) -> None:
+    def count_error_after_refusal(self, queued: QueuedPod, now: float) -> None:
         """Count an error in what was done for a refused pod; each refusal before it in a row had one, or the like."""
         queued.errors = queued.refusals
         queued.since = now
 
-    def end(self, queued: QueuedPod) -> float:
+    def end_of(self, queued: QueuedPod) -> float:
         """Return when the pod's backoff is over."""
         in_a_row = queued.errors or queued.refusals - 1
         if queued.not_before > queued.since:
@@ -185,7 +185,7 @@ class BackoffQueue:
 
     def add(self, queued: QueuedPod) -> None:
         """Add a pod."""
-        end = self._ends[queued] = self.end(queued)
+        end = self._ends[queued] = self.end_of(queued)
         self._seconds.setdefault(end, {})[queued] = None
         if not queued.errors and queued.refusals and queued.not_before <= queued.since:
             # By the end first, so that a pod that was tried a moment ago comes last.
@@ -204,7 +204,7 @@ class BackoffQueue:
         """Return the best of the pods whose backoff ends first; a backoff after an error is never cut short."""
         return self._refused.first()
 
-    def over(self, now: float) -> list[QueuedPod]:
+    def pods_over(self, now: float) -> list[QueuedPod]:
         """Return the pods whose backoff is over."""
         if not self._seconds or min(self._seconds) > now:
             return []
@@ -225,26 +225,26 @@ class Places:
     """
 
     backoff: BackoffQueue
-    entered: Callable[[str, str], None]
+    on_entered: Callable[[str, str], None]
     counts: Counter[Place] = attrs.field(factory=Counter)
     _active: PodHeap = attrs.field(factory=PodHeap)
 
     def admit(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move a pod to the backoff queue, or to the active queue if its backoff is over."""
-        if self.backoff.end(queued) <= now:
+        if self.backoff.end_of(queued) <= now:
             self.activate(queued, event)
         else:
             self.back_off(queued, event)
 
     def activate(self, queued: QueuedPod, event: str) -> None:
         """Move a pod to the active queue."""
-        self.entered(Place.ACTIVE, event)
+        self.on_entered(Place.ACTIVE, event)
         self.put(queued, Place.ACTIVE)
         self._active.push(queued, queued.rank)
 
     def back_off(self, queued: QueuedPod, event: str) -> None:
         """Move a pod to the backoff queue."""
-        self.entered(Place.BACKOFF, event)
+        self.on_entered(Place.BACKOFF, event)
         self.put(queued, Place.BACKOFF)
         self.backoff.add(queued)
 
@@ -264,7 +264,7 @@ class Places:
 
     def end_backoffs(self, now: float) -> None:
         """Move the pods whose backoff is over to the active queue."""
-        for queued in self.backoff.over(now):
+        for queued in self.backoff.pods_over(now):
             self.activate(queued, "BackoffComplete")
 
     def first(self) -> QueuedPod | None:

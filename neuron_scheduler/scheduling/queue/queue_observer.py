@@ -86,7 +86,7 @@ class QueueObserver:
     def _remove_bound(self, change: PodBound) -> None:
         pod, before = change.after.pod, change.before
         self.queue.remove(pod.uid)
-        if not self.queue.listening:
+        if not self.queue.is_listening:
             return
         self._note_freed(pod, change.freed)
         if before is not None and before.pod.node_name == pod.node_name:
@@ -105,5 +105,5 @@ class QueueObserver:
 
     def _note_freed(self, pod: Pod, node_name: str) -> None:
         """Note that there is space on a node, if one is named."""
-        if node_name and self.queue.listening:
+        if node_name and self.queue.is_listening:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=self.cluster.node(node_name))

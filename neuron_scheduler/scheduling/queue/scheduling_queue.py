@@ -28,11 +28,11 @@ from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import (
-    Group,
     InFlightEvents,
     PendingEvents,
+    RefusalKind,
     RowOf,
-    group_of,
+    refusal_kind_of,
 )
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
@@ -58,13 +58,13 @@ class SchedulingQueue:
         groups: which pods of each group wait.
         on_change: called when `pop` may return a pod earlier than before, apart from the end of `max_unschedulable`; it
             must not call the queue.
-        _looks: at members of groups that have changed, by group and whether it has `turned`; `pop` goes on with them.
+        _looks: at members of groups that have changed, by group and whether it has turned; `pop` goes on with them.
     """
 
     initial_backoff: float
     max_backoff: float
     max_unschedulable: float
-    _entered: Callable[[str, str], None]
+    _on_entered: Callable[[str, str], None]
     _row: RowOf
     groups: GroupWaits
     on_change: Callable[[], None]
@@ -79,7 +79,7 @@ class SchedulingQueue:
     _next_flush: float = 0.0
 
     def __attrs_post_init__(self) -> None:
-        self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
+        self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._on_entered)
         self._unschedulable = UnschedulablePods(self._places, self._row)
 
     def __contains__(self, uid: str) -> bool:
@@ -137,7 +137,7 @@ class SchedulingQueue:
             self._order(queued)
         if queued.place is Place.GATED:
             self._let_in(queued, now, "SchedulingGatesEliminated")
-        elif queued.place is Place.UNSCHEDULABLE and (matters or self._shrunk(queued, before)):
+        elif queued.place is Place.UNSCHEDULABLE and (matters or self._has_shrunk(queued, before)):
             self._wake(queued, now, "PodUpdate")
         elif queued.place is Place.IN_FLIGHT:
             queued.missed |= matters
@@ -164,18 +164,18 @@ class SchedulingQueue:
         may fit. While some members have a node, but too few, the others come first.
         """
         half_bound = self.groups.is_half_bound(key)
-        turned = self.groups.turned(key, now)
+        turned = self.groups.update(key, now)
         if turned or self.groups.is_half_bound(key) != half_bound:
             self._looks.pop((key, turned), None)
             self._looks[key, turned] = self._look(key, now, turned=turned)
             self._go_on((key, turned))
             self.on_change()
 
-    def companions(self, key: GroupKey, now: float) -> Generator[None, None, list[QueuedPod]]:
+    def take_companions(self, key: GroupKey, now: float) -> Generator[None, None, list[QueuedPod]]:
         """Take the members of a popped pod's group that could be tried: they are in flight from now on, too."""
         found = list[QueuedPod]()
         self._looks.pop((key, True), None)  # they are let in here
-        for queued in self.groups.waiting(key):
+        for queued in self.groups.waiting_members(key):
             self._let_in(queued, now, "PodGroupComplete")
             if queued.place not in (Place.GATED, Place.IN_FLIGHT):
                 self._take(queued)
@@ -204,14 +204,14 @@ class SchedulingQueue:
             return
         queued.held = False
         if failed:
-            self._places.backoff.failed_after_refusal(queued, now)
+            self._places.backoff.count_error_after_refusal(queued, now)
         if failed or queued.missed:
             self._wake(queued, now, "ForceActivate")
 
     @property
-    def listening(self) -> bool:
+    def is_listening(self) -> bool:
         """Whether an event could help any pod: one waits for events, or is being decided."""
-        return self._unschedulable.listening or self._in_flight.queued is not None
+        return self._unschedulable.is_listening or self._in_flight.queued is not None
 
     def note(self, event: ClusterEvent, *pods: Pod, on: NodeInfo | None = None, claim: str = "") -> None:
         """
@@ -221,7 +221,7 @@ class SchedulingQueue:
         only its pods are concerned.
         """
         self._in_flight.note(event, pods, on, claim)
-        if self._unschedulable.listening:
+        if self._unschedulable.is_listening:
             self._events.note(event, pods, on, claim)
             self.on_change()
 
@@ -239,10 +239,10 @@ class SchedulingQueue:
         while True:
             self._begin_batch()
             self._unschedulable.evaluate(now)
-            if not self._unschedulable.evaluated:
+            if not self._unschedulable.is_evaluated:
                 return None
             self._flush(now)
-            queued = self._taken(now)
+            queued = self._take_best(now)
             if queued is not None or not self._events:
                 return queued
 
@@ -250,7 +250,7 @@ class SchedulingQueue:
         """Keep the events from now on for a popped pod whose decision takes a while, until it is put back."""
         self._in_flight.begin(queued)
 
-    def unschedulable(
+    def put_back_refused(
         self,
         queued: QueuedPod,
         plugins: frozenset[str],
@@ -276,32 +276,34 @@ class SchedulingQueue:
         if not self.holds(queued):
             return
         queued.cause = cause
-        self._places.backoff.refused(queued, now)
+        self._places.backoff.count_refusal(queued, now)
         if together:
-            group = Group(scheduler_name=queued.pod.scheduler_name, refused_by=plugins)
+            kind = RefusalKind(scheduler_name=queued.pod.scheduler_name, refused_by=plugins)
         else:
-            group = group_of(queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination)
+            kind = refusal_kind_of(
+                queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination
+            )
         self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
         queued.held = held
-        queued.missed |= self._in_flight.may_help(queued, group, self._row)
+        queued.missed |= self._in_flight.may_help(queued, kind, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
         if alone or held or has_nomination or queued.missed or BINDER in plugins:
-            self._unschedulable.add(queued, (queued.pod.uid,), group)
+            self._unschedulable.add(queued, (queued.pod.uid,), kind)
         elif together:
-            self._unschedulable.add(queued, (queued.pod.group,), group)
+            self._unschedulable.add(queued, (queued.pod.group,), kind)
         else:
-            self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), group)
+            self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), kind)
         if queued.missed:
             self._wake(queued, now, "ScheduleAttemptFailure")
 
-    def failed(self, queued: QueuedPod, now: float) -> None:
+    def put_back_failed(self, queued: QueuedPod, now: float) -> None:
         """Put a pod back whose attempt ended in an error: it is tried again after its backoff."""
         if not self.holds(queued):
             return
         queued.cause = Cause.ERROR
-        self._places.backoff.failed(queued, now)
+        self._places.backoff.count_error(queued, now)
         if queued.pod.group is not None:  # another member would take it along
-            self.groups.put_off(queued.pod.group.key, self._places.backoff.end(queued))
+            self.groups.put_off(queued.pod.group.key, self._places.backoff.end_of(queued))
         self._in_flight.end(queued)
         self._places.back_off(queued, "ScheduleAttemptFailure")
         self.on_change()
@@ -309,7 +311,7 @@ class SchedulingQueue:
     def next_time(self) -> float | None:
         """Return from when `pop` could return a pod without an event; None if never."""
         left = self._looks or self._unschedulable.to_go_on or self._places.counts[Place.ACTIVE]
-        if left or not self._unschedulable.evaluated:
+        if left or not self._unschedulable.is_evaluated:
             return -math.inf
         times = [time for time in (self._places.backoff.next_time(),) if time is not None]
         if self._unschedulable:
@@ -318,7 +320,7 @@ class SchedulingQueue:
 
     def _look(self, key: GroupKey, now: float, *, turned: bool) -> Iterator[None]:
         """Look at one waiting member of a changed group after the other."""
-        for queued in self.groups.waiting(key):
+        for queued in self.groups.waiting_members(key):
             self._order(queued)
             if not turned:
                 pass
@@ -388,7 +390,7 @@ class SchedulingQueue:
         self._unschedulable.remove(queued)
         self._places.put(queued, place)
 
-    def _taken(self, now: float) -> QueuedPod | None:
+    def _take_best(self, now: float) -> QueuedPod | None:
         """Take the best pod that is worth a try, if there is one; only some in one step are put off."""
         put_off = 0
         while put_off < AT_ONCE and (queued := self._places.first()) is not None:
@@ -413,7 +415,7 @@ class SchedulingQueue:
 
     def _begin_batch(self) -> None:
         """Begin to evaluate the events; those that come meanwhile wait for the next batch, after the next pod."""
-        if self._events and self._unschedulable.evaluated:
+        if self._events and self._unschedulable.is_evaluated:
             events, self._events = self._events, PendingEvents()
             self._unschedulable.take_over(events)
 
@@ -426,8 +428,8 @@ class SchedulingQueue:
             for queued in late:
                 self._wake(queued, now, "UnschedulableTimeout")
 
-    def _shrunk(self, queued: QueuedPod, before: Pod) -> bool:
+    def _has_shrunk(self, queued: QueuedPod, before: Pod) -> bool:
         """Return whether a pod that was too large to be bound has lost annotations."""
         line = self._unschedulable.line_of(queued)
-        too_large = line is not None and BINDER in line.group.plugins
+        too_large = line is not None and BINDER in line.kind.plugins
         return too_large and queued.pod.annotations_size < before.annotations_size

@@ -62,10 +62,10 @@ def storage_events(before: Storage | None, after: Storage | None) -> Iterator[St
     if storage is not None:
         events = _EVENTS[type(storage)]
         happened = events.added if before is None else events.changed if after is not None else events.deleted
-        yield from _following(storage, happened)
+        yield from _events_of(storage, happened)
 
 
-def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
+def events_of_release(plan: VolumePlan) -> Iterator[StorageEvent]:
     """Yield the events of a plan that is not carried out: its volumes are free again, its claims unchanged."""
     if plan.keep:
         yield StorageEvent(ClusterEvent.VOLUME_CHANGED)
@@ -73,7 +73,7 @@ def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
         yield StorageEvent(ClusterEvent.CLAIM_CHANGED, claim.key)
 
 
-def _following(storage: Storage, event: ClusterEvent | None) -> Iterator[StorageEvent]:
+def _events_of(storage: Storage, event: ClusterEvent | None) -> Iterator[StorageEvent]:
     if event is not None:
         yield StorageEvent(event, _claim(storage))
     if isinstance(storage, _COUNTED):

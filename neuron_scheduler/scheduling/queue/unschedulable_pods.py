@@ -17,22 +17,22 @@ import attrs
 
 from neuron_scheduler.scheduling.cycle.signature import Signature
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.events import Group, PendingEvents, RowOf, WakeUp, any_acceptable
+from neuron_scheduler.scheduling.queue.events import LineWakeUp, PendingEvents, RefusalKind, RowOf, has_acceptable
 from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
 
 AT_ONCE: Final = 64
-"""Groups that are asked in one step."""
+"""Kinds of refusal that are asked in one step."""
 _MOST_NODES: Final = 256
 """With more nodes, checking each of them costs more than an attempt."""
 
 
 @attrs.define(eq=False)
-class Line:
+class RefusedLine:
     """
     Refused pods of one signature.
 
     Attributes:
-        group: which plugins refused the latest attempt of any of them, and why; events are checked against it.
+        kind: which plugins refused the latest attempt of any of them, and why; events are checked against it.
         cause: what they wait for, by the same attempt.
         pods: all of them, including the one that is ahead.
         ahead: the pod that is tried next; it is active or in backoff.
@@ -42,7 +42,7 @@ class Line:
     """
 
     signature: Signature
-    group: Group
+    kind: RefusalKind
     cause: Cause
     pods: PodHeap = attrs.field(factory=PodHeap)
     ahead: QueuedPod | None = None
@@ -50,7 +50,7 @@ class Line:
     nodes: list[str] | None = None
     batch: int = 0
 
-    def wake(self, wake_up: WakeUp) -> None:
+    def wake(self, wake_up: LineWakeUp) -> None:
         """Add an event that may help the pods."""
         if not self.woken_by:
             self.woken_by, self.nodes = wake_up.event, []
@@ -63,7 +63,7 @@ class Line:
 @attrs.define(eq=False)
 class UnschedulablePods:
     """
-    All lines, by signature and by group.
+    All lines, by signature and by kind.
 
     Attributes:
         to_go_on: woken lines whose first pod has left since the last `go_on`.
@@ -72,38 +72,38 @@ class UnschedulablePods:
 
     _places: Places
     _row: RowOf
-    to_go_on: list[Line] = attrs.field(factory=list)
-    _lines: dict[Signature, Line] = attrs.field(factory=dict)
-    _by_group: dict[Group, dict[Signature, Line]] = attrs.field(factory=dict)
-    _line_of: dict[QueuedPod, Line] = attrs.field(factory=dict)
+    to_go_on: list[RefusedLine] = attrs.field(factory=list)
+    _lines: dict[Signature, RefusedLine] = attrs.field(factory=dict)
+    _by_kind: dict[RefusalKind, dict[Signature, RefusedLine]] = attrs.field(factory=dict)
+    _line_of: dict[QueuedPod, RefusedLine] = attrs.field(factory=dict)
     _batches: int = 0
-    _wake_ups: Iterator[WakeUp | None] | None = None
+    _wake_ups: Iterator[LineWakeUp | None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
     @property
-    def listening(self) -> bool:
+    def is_listening(self) -> bool:
         """Whether an event could help any pod."""
-        return bool(self._by_group)
+        return bool(self._by_kind)
 
-    def line_of(self, queued: QueuedPod) -> Line | None:
+    def line_of(self, queued: QueuedPod) -> RefusedLine | None:
         """Return the line of a pod."""
         return self._line_of.get(queued)
 
     @property
-    def evaluated(self) -> bool:
+    def is_evaluated(self) -> bool:
         """Whether all events that were taken over have been evaluated."""
         return self._wake_ups is None
 
     def take_over(self, events: PendingEvents) -> None:
         """Begin to evaluate a batch of events; the one before must have been evaluated."""
         self._batches += 1
-        self._wake_ups = events.wake_ups(tuple(self._by_group), self._row)
+        self._wake_ups = events.wake_ups(tuple(self._by_kind), self._row)
 
     def evaluate(self, now: float) -> None:
         """
-        Ask the next groups, and wake the lines that an event of the batch may help.
+        Ask about the next kinds, and wake the lines that an event of the batch may help.
 
         With thousands of different pods a batch takes longer than other tasks should wait. Only the lines that were
         refused before it began are woken: a later refusal knows of its events.
@@ -112,19 +112,19 @@ class UnschedulablePods:
             return
         asked = list(islice(self._wake_ups, AT_ONCE))
         for wake_up in filter(None, asked):
-            for line in list(self._by_group.get(wake_up.group, {}).values()):
+            for line in list(self._by_kind.get(wake_up.kind, {}).values()):
                 if line.batch < self._batches:
                     self._wake(line, wake_up, now)
         if len(asked) < AT_ONCE:
             self._wake_ups = None
 
-    def add(self, queued: QueuedPod, signature: Signature, group: Group) -> None:
+    def add(self, queued: QueuedPod, signature: Signature, kind: RefusalKind) -> None:
         """Add a pod that has just been refused; the pods that are in its line already wait for the same."""
         line = self._lines.get(signature)
         if line is None:
-            line = self._lines[signature] = Line(signature, group, queued.cause)
-        self._ungroup(line)
-        line.group, line.cause, line.batch = group, queued.cause, self._batches
+            line = self._lines[signature] = RefusedLine(signature, kind, queued.cause)
+        self._unpost(line)
+        line.kind, line.cause, line.batch = kind, queued.cause, self._batches
         line.pods.push(queued, queued.rank)
         self._line_of[queued] = line
         self.make_wait(line)
@@ -138,12 +138,12 @@ class UnschedulablePods:
         if line.ahead is queued:
             line.ahead = None
         if not line.pods:
-            self._ungroup(line)
+            self._unpost(line)
             del self._lines[line.signature]
         elif line.woken_by and line.ahead is None:
             self.to_go_on.append(line)
 
-    def _wake(self, line: Line, wake_up: WakeUp, now: float) -> None:
+    def _wake(self, line: RefusedLine, wake_up: LineWakeUp, now: float) -> None:
         """Try the first pod of a line, on behalf of all of them, if the event may help it."""
         first = line.pods.first()
         if first is not None and wake_up.concerns(first.pod):
@@ -165,14 +165,14 @@ class UnschedulablePods:
         self.make_wait(line)
         return False
 
-    def make_wait(self, line: Line) -> None:
+    def make_wait(self, line: RefusedLine) -> None:
         """Make all pods of a line wait for the next event: none so far helps them."""
         if line.ahead is not None:
             self._places.put(line.ahead, Place.UNSCHEDULABLE)
         line.woken_by, line.nodes, line.ahead = "", None, None
-        self._by_group.setdefault(line.group, {})[line.signature] = line
+        self._by_kind.setdefault(line.kind, {})[line.signature] = line
 
-    def _send_ahead(self, line: Line, now: float) -> None:
+    def _send_ahead(self, line: RefusedLine, now: float) -> None:
         queued = line.pods.first()
         if line.ahead is not None or queued is None:
             return
@@ -186,11 +186,11 @@ class UnschedulablePods:
             self._places.admit(queued, now, line.woken_by)
             if line.nodes is None or queued.place is Place.BACKOFF:
                 line.nodes = None
-                self._ungroup(line)
+                self._unpost(line)
 
-    def _has_taker(self, line: Line) -> bool:
+    def _has_taker(self, line: RefusedLine) -> bool:
         """Return whether one of the nodes for which a line was woken may still take one of its pods."""
-        return line.nodes is None or any_acceptable(line.group, line.nodes, self._row)
+        return line.nodes is None or has_acceptable(line.kind, line.nodes, self._row)
 
     def cause_of(self, queued: QueuedPod) -> Cause:
         """Return what a pod waits for: the latest cause of any pod of its line."""
@@ -203,8 +203,8 @@ class UnschedulablePods:
         """Return how many pods each plugin refused, by (plugin, scheduler name)."""
         counts: Counter[tuple[str, str]] = Counter()
         for line in self._lines.values():
-            for plugin in line.group.refused_by:
-                counts[plugin, line.group.scheduler_name] += len(line.pods)
+            for plugin in line.kind.refused_by:
+                counts[plugin, line.kind.scheduler_name] += len(line.pods)
         return counts
 
     def refused_before(self, time: float) -> Iterator[QueuedPod]:
@@ -216,7 +216,7 @@ class UnschedulablePods:
                 if queued is not line.ahead and not (queued.held and queued.missed):
                     yield queued
 
-    def _ungroup(self, line: Line) -> None:
-        lines = self._by_group.get(line.group, {})
+    def _unpost(self, line: RefusedLine) -> None:
+        lines = self._by_kind.get(line.kind, {})
         if lines.pop(line.signature, None) is not None and not lines:
-            del self._by_group[line.group]
+            del self._by_kind[line.kind]

@@ -48,7 +48,7 @@ def test_made_up_names_leave_no_index() -> None:
             Constraints(spread=(spread,)),
         ):
             pending = pod(f"p{i}", constraints=constraints, requests={"cpu": 1, f"a.io/{i}": 1})
-            for _ in IndexWarmup().of(cluster, pending, PROFILE):
+            for _ in IndexWarmup().prepare(cluster, pending, PROFILE):
                 pass
             schedule_pod(cluster, pending, PROFILE)
         cluster.put_pod(pod(f"b{i}", on="a", constraints=Constraints(anti_affinity=(term,))))

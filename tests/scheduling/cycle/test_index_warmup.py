@@ -30,7 +30,7 @@ PROFILE = default_profile("p")
 
 def steps(warmup: IndexWarmup, cluster: Cluster, pending: Pod) -> int:
     """Warm up for a decision and a refusal; return the number of steps."""
-    return sum(1 for ask in (warmup.of, warmup.of_refusal) for _ in ask(cluster, pending, PROFILE))
+    return sum(1 for ask in (warmup.prepare, warmup.prepare_refusal) for _ in ask(cluster, pending, PROFILE))
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
@@ -45,11 +45,11 @@ def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pyte
         pending = random_objects.pending_pod(dice, f"p{number}")
         cluster = _with_nodes_aside(cluster_of(nodes, bound), aside)
         warmup = IndexWarmup()
-        list(warmup.of(cluster, pending, PROFILE))
+        list(warmup.prepare(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
             patch.setattr(Indexes, "_bring_up_to_date", _refuse)
             select_node(cluster, pending, PROFILE)
-        list(warmup.of_refusal(cluster, pending, PROFILE))
+        list(warmup.prepare_refusal(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
             patch.setattr(Indexes, "_bring_up_to_date", _refuse)
             warmed_up = decide(cluster, pending)
@@ -80,19 +80,19 @@ def test_it_pauses_and_is_done_once() -> None:
     """A first warm-up pauses after every few rows; a second pod of the sort needs none, a pod of another sort does."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(200)])
     warmup = IndexWarmup()
-    assert sum(1 for _ in warmup.of(cluster, pod("a", devices=1), PROFILE)) > 20
-    assert list(warmup.of(cluster, pod("b", devices=1), PROFILE)) == []
-    assert list(warmup.of(cluster, pod("c", devices=4), PROFILE)) != []
+    assert sum(1 for _ in warmup.prepare(cluster, pod("a", devices=1), PROFILE)) > 20
+    assert list(warmup.prepare(cluster, pod("b", devices=1), PROFILE)) == []
+    assert list(warmup.prepare(cluster, pod("c", devices=4), PROFILE)) != []
 
 
 def test_new_slots_need_another_warm_up() -> None:
     """When all nodes get new slots the indexes are gone, and the same sort of pods is warmed up for again."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=100 + i) for i in range(10)])
     warmup = IndexWarmup()
-    assert list(warmup.of(cluster, pod("a", devices=1), PROFILE)) != []
+    assert list(warmup.prepare(cluster, pod("a", devices=1), PROFILE)) != []
     for i in range(600):
         cluster.put_node(node(f"late{i}", "trn1.32xlarge", created=i / 10))
-    assert list(warmup.of(cluster, pod("b", devices=1), PROFILE)) != []
+    assert list(warmup.prepare(cluster, pod("b", devices=1), PROFILE)) != []
     assert schedule(cluster, pod("b", devices=1)) == ("late0", (0,))
 
 
@@ -145,12 +145,12 @@ def test_indexes_that_are_dropped_or_out_of_date_are_prepared_again(
     for warmed_up in (TYPICAL, pending):
         steps(warmup, cluster, warmed_up)
     churn(cluster, changes)
-    assert list(warmup.of(cluster, pending, PROFILE))
+    assert list(warmup.prepare(cluster, pending, PROFILE))
     built.clear()
     result = select_node(cluster, pending, PROFILE)
     assert max(built, default=0) <= indexes._AT_ONCE
     if not isinstance(result, Decision):
-        assert list(warmup.of_refusal(cluster, pending, PROFILE))
+        assert list(warmup.prepare_refusal(cluster, pending, PROFILE))
         built.clear()
         assert fit_error(cluster, pending, PROFILE, result) == schedule_pod(cluster.fork(), pending, PROFILE)
         assert max(built, default=0) <= indexes._AT_ONCE
@@ -160,10 +160,10 @@ def test_an_index_dropped_for_others_is_prepared_again(monkeypatch: pytest.Monke
     """An index that was dropped to make room for others is built before the decision, although no row has changed."""
     monkeypatch.setattr(indexes, "_MOST_INDEXES", 12)
     cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", devices=4, cpu=100)
-    list(warmup.of(cluster, pending, PROFILE))
+    list(warmup.prepare(cluster, pending, PROFILE))
     for devices in ((1, 1), (4, 4), 1, 8, 16, (8, 8), (1, 1, 1, 1), (8, 4, 4)):
         schedule_pod(cluster, pod("other", devices=devices, cpu=100), PROFILE)
-    assert list(warmup.of(cluster, pending, PROFILE))
+    assert list(warmup.prepare(cluster, pending, PROFILE))
     built.clear()
     schedule_pod(cluster, pending, PROFILE)
     assert max(built, default=0) <= indexes._AT_ONCE
@@ -172,9 +172,9 @@ def test_an_index_dropped_for_others_is_prepared_again(monkeypatch: pytest.Monke
 def test_a_label_that_no_node_had_before_is_noticed(built: list[int]) -> None:
     """The index of a label that the pod names is built when a first node has the label."""
     cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", cpu=100, node_selector={"rack": "1"})
-    list(warmup.of(cluster, pending, PROFILE))
+    list(warmup.prepare(cluster, pending, PROFILE))
     cluster.put_node(node("n7", "trn1.32xlarge", created=7, labels={"rack": "1"}))
-    assert list(warmup.of(cluster, pending, PROFILE))
+    assert list(warmup.prepare(cluster, pending, PROFILE))
     built.clear()
     assert isinstance(select_node(cluster, pending, PROFILE), Decision)
     assert max(built, default=0) <= indexes._AT_ONCE
@@ -186,7 +186,7 @@ def test_nominations_are_warmed_up_for(built: list[int]) -> None:
     steps(warmup, cluster, pending)
     for number in range(200):
         cluster.nominate(f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=9), cores=CoreMask(0xFF)))
-    assert list(warmup.of(cluster, pending, PROFILE))
+    assert list(warmup.prepare(cluster, pending, PROFILE))
     built.clear()
     schedule_pod(cluster, pending, PROFILE)
     assert max(built, default=0) <= indexes._AT_ONCE
@@ -202,10 +202,10 @@ def test_a_sort_that_is_decided_again_and_again_is_seldom_checked(monkeypatch: p
         return is_ready(self, asked)
 
     pending = pod("p", devices=1, cpu=100)
-    list(warmup.of(cluster, pending, PROFILE))
+    list(warmup.prepare(cluster, pending, PROFILE))
     monkeypatch.setattr(View, "is_ready", counting)
     monkeypatch.setattr(View, "index_requests", _refuse)
     for number in range(500):
-        assert not list(warmup.of(cluster, pending, PROFILE))
+        assert not list(warmup.prepare(cluster, pending, PROFILE))
         schedule(cluster, attrs.evolve(pending, uid=f"uid{number}", name=f"p{number}"))
     assert 0 < looked[0] <= 500 // 60

@@ -37,7 +37,7 @@ def test_what_is_accepted_is_what_is_not_refused(seed: int) -> None:
             left = among
             for refusal in plugin.refuse(cluster.view, pending, among):
                 left &= ~refusal.nodes
-            assert plugin.accepting(cluster.view, pending, among) == left, (plugin, pending)
+            assert plugin.accept_nodes(cluster.view, pending, among) == left, (plugin, pending)
             refused += left != among
     assert refused > 30
 
@@ -49,7 +49,7 @@ def test_who_is_not_asked_had_nothing_to_say(seed: int) -> None:
     left_out = 0
     for _ in range(30):
         pending, live = random_objects.pending_pod(dice, "p"), cluster.view.live
-        plan = PROFILE.plan(pending)
+        plan = PROFILE.steps_for(pending)
         for plugin in PROFILE.filters:
             if plugin not in plan.filters:
                 left_out += 1
@@ -72,7 +72,7 @@ def test_a_field_brings_all_who_read_it(field: PodField) -> None:
         some = attrs.evolve(some, constraints=attrs.evolve(some.constraints, **{field.attribute: value}))
     else:
         some = attrs.evolve(some, **{field.attribute: value})
-    plan = PROFILE.plan(some)
+    plan = PROFILE.steps_for(some)
     assert {step for step in PROFILE.pre_filters if field in step.reads} <= set(plan.pre_filters)
     assert {step for step in PROFILE.filters if field in step.reads} <= set(plan.filters)
     assert {step.prefer for step in PROFILE.preferences if field in step.reads} <= set(plan.preferences)

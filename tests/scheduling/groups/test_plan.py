@@ -17,8 +17,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on, select_node
-from neuron_scheduler.scheduling.groups.gang import Plan, Refused, complaint_about, gang_of
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, complaint_about, gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.contract import Preference
 from neuron_scheduler.steps import run
 from tests.support.cluster_invariants import DEFINITIONS, check_indexes, holdings
@@ -100,7 +100,7 @@ def check_untouched(world: World, cluster: Cluster, dice: Random) -> None:
         assert select_node(cluster, member, PROFILE) == select_node(fresh, member, PROFILE)
 
 
-def check_plan(world: World, cluster: Cluster, found: Plan) -> None:
+def check_plan(world: World, cluster: Cluster, found: GroupPlan) -> None:
     """Place the members one after the other where the plan says, as the filters and the oracle allow it."""
     fresh, bound, nodes = world.cluster(), list(world.bound), {each.name: each for each in world.nodes}
     for taken in found.taken:
@@ -131,11 +131,11 @@ def play(seed: int) -> str:
     world = some_world(dice)
     cluster = world.cluster()
     gang = gang_of(cluster, world.waiting)
-    found = run(planned(cluster, gang, PROFILE, IndexWarmup()))
-    if isinstance(found, Plan):
+    found = run(plan_group(cluster, gang, PROFILE, IndexWarmup()))
+    if isinstance(found, GroupPlan):
         check_plan(world, cluster, found)
         return "planned"
-    assert isinstance(found, Refused)
+    assert isinstance(found, GroupRefusal)
     check_untouched(world, cluster, dice)
     assert found.reason.plugins
     if complaint_about(cluster, gang) is not None:  # also of members beyond the count
@@ -179,7 +179,7 @@ def test_an_exception_leaves_no_trace(part: int) -> None:
         world, steps = some_world(dice), dice.randint(1, 15)
         cluster = world.cluster()
         profile, pauses = (PROFILE, steps) if dice.random() < 0.5 else (exploding(steps), 9_999)
-        plan = planned(cluster, gang_of(cluster, world.waiting), profile, IndexWarmup())
+        plan = plan_group(cluster, gang_of(cluster, world.waiting), profile, IndexWarmup())
         try:
             for _ in range(pauses):
                 next(plan)

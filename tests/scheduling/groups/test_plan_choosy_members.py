@@ -21,8 +21,8 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.trial import Trial
-from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
-from neuron_scheduler.scheduling.groups.plan import MOST_DECISIONS, planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, gang_of
+from neuron_scheduler.scheduling.groups.plan import MOST_DECISIONS, plan_group
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -54,12 +54,12 @@ def of_pool(number: int, size: int) -> tuple[NodeSelectorTerm, ...]:
     return (NodeSelectorTerm((Requirement(f"pool-{size}", Operator.IN, (str(number // size),)),)),)
 
 
-def attempt(cluster: Cluster, members: Sequence[Pod]) -> tuple[Plan | Refused, int]:
+def attempt(cluster: Cluster, members: Sequence[Pod]) -> tuple[GroupPlan | GroupRefusal, int]:
     """Plan for a group; return the result, and how many decisions that took."""
     for each in members:
         cluster.groups.put(each)
     with mock.patch.object(Trial, "place", autospec=True, side_effect=Trial.place) as place:
-        return run(planned(cluster, gang_of(cluster, members), PROFILE, IndexWarmup())), place.call_count
+        return run(plan_group(cluster, gang_of(cluster, members), PROFILE, IndexWarmup())), place.call_count
 
 
 @pytest.mark.parametrize("part", range(examples(8)))
@@ -76,7 +76,7 @@ def test_a_group_with_choosy_members_is_placed_where_it_fits(part: int) -> None:
             for rank, (number, share) in enumerate(dice.sample(shares, len(shares)))
         ]
         found, _ = attempt(fleet(count), members)
-        assert isinstance(found, Plan), seed
+        assert isinstance(found, GroupPlan), seed
 
 
 def test_a_choosy_member_is_considered_where_the_domain_is_chosen() -> None:
@@ -84,7 +84,7 @@ def test_a_choosy_member_is_considered_where_the_domain_is_chosen() -> None:
     group = PodGroup(KEY, least=4, expected=4, topology=ULTRASERVER_4)
     members = [pod(f"m{rank}", devices=16, group=group, rank=rank) for rank in range(3)]
     found, _ = attempt(fleet(80), [*members, pod("m3", devices=16, group=group, required_terms=of_pool(79, 1))])
-    assert isinstance(found, Plan)
+    assert isinstance(found, GroupPlan)
 
 
 @pytest.mark.parametrize("topology", ["", ULTRASERVER_4, HOSTNAME_LABEL])
@@ -119,7 +119,7 @@ def test_a_refusal_for_want_of_room_costs_one_round() -> None:
         for rank in range(5)
     ]
     found, decisions = attempt(fleet(64), members)
-    assert isinstance(found, Refused)
+    assert isinstance(found, GroupRefusal)
     assert found.fitting == 4
     assert decisions < 2 * len(members)
 
@@ -133,12 +133,12 @@ def test_a_member_that_does_not_say_the_domain_goes_where_it_can(needed: int) ->
     launcher = pod("launcher", group=group, required_terms=of_pool(4, 1))
     cluster = fleet(8)
     found, _ = attempt(cluster, [*workers, launcher])
-    assert isinstance(found, Plan)
+    assert isinstance(found, GroupPlan)
     nodes = {taken.pod.name: taken.decision.node_name for taken in found.taken}
     assert nodes == {"launcher": "n4", **{f"w{rank}": f"n{rank}" for rank in range(4)}}
     again = pod("w4", devices=16, group=recipe, rank=0)
     cluster.forget("uid-w0")
     cluster.groups.remove("uid-w0")
     found, _ = attempt(cluster, [again])
-    assert isinstance(found, Plan)
+    assert isinstance(found, GroupPlan)
     assert [taken.decision.node_name for taken in found.taken] == ["n0"]

@@ -11,8 +11,8 @@ from neuron_scheduler.model.node import ULTRASERVER_2
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
-from neuron_scheduler.scheduling.groups.gang import Plan, gang_of
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -45,8 +45,8 @@ def start(cluster: Cluster, *members: Pod) -> Mapping[str, str] | str:
     for each in members:
         cluster.groups.put(each)
     gang = gang_of(cluster, members)
-    found = run(planned(cluster, gang, PROFILE, IndexWarmup()))
-    if isinstance(found, Plan):
+    found = run(plan_group(cluster, gang, PROFILE, IndexWarmup()))
+    if isinstance(found, GroupPlan):
         return {taken.pod.name: taken.decision.node_name for taken in found.taken}
     return found.fit_error(gang).text
 

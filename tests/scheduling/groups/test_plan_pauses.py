@@ -13,8 +13,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
-from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -96,12 +96,12 @@ def play(seed: int) -> str:
     world = some_world(dice)
     cluster = world.cluster()
     meanwhile, often = Meanwhile(world, cluster, dice), dice.choice([0.03, 0.1, 0.3])
-    steps = planned(cluster, gang_of(cluster, world.waiting), PROFILE, IndexWarmup())
+    steps = plan_group(cluster, gang_of(cluster, world.waiting), PROFILE, IndexWarmup())
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            taken = end.value.taken if isinstance(end.value, Plan) else ()
+            taken = end.value.taken if isinstance(end.value, GroupPlan) else ()
             check(world, cluster, meanwhile, {each.pod.uid: each.decision.node_name for each in taken})
             return type(end.value).__name__
         except ChangedError:
@@ -115,7 +115,7 @@ def play(seed: int) -> str:
 def test_nothing_that_happens_in_a_pause_spoils_a_plan(part: int) -> None:
     """No exception, no member that is gone, no node that would refuse a member, no nomination lost."""
     counts = Counter(map(play, range(part * 250, part * 250 + 250)))
-    assert min(counts["Plan"], counts["Refused"], counts["ChangedError"]) > 10
+    assert min(counts["GroupPlan"], counts["GroupRefusal"], counts["ChangedError"]) > 10
 
 
 @pytest.mark.parametrize("leaving", [pytest.param(100, id="some"), pytest.param(260, id="most")])
@@ -130,13 +130,13 @@ def test_nodes_leave_in_any_one_pause(leaving: int) -> None:
         members = [pod(f"m{i}", devices=4, group=group) for i in range(2)]
         for member in members:
             cluster.groups.put(member)
-        steps = planned(cluster, gang_of(cluster, members), PROFILE, IndexWarmup())
+        steps = plan_group(cluster, gang_of(cluster, members), PROFILE, IndexWarmup())
         ended = any(next(steps, "end") == "end" for _ in range(pause))
         for i in range(280 - leaving, 280):
             cluster.remove_node(f"n{i}")
         with suppress(ChangedError):
             found = None if ended else run(steps)
-            assert not isinstance(found, Refused)
+            assert not isinstance(found, GroupRefusal)
             for taken in () if found is None else found.taken:
                 assert cluster.node(taken.decision.node_name)
         pause += 1

@@ -16,8 +16,8 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
-from neuron_scheduler.scheduling.groups.gang import Plan, Refused, gang_of
-from neuron_scheduler.scheduling.groups.plan import planned
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -74,10 +74,10 @@ def place(cluster: Cluster, members: Sequence[Pod]) -> list[str] | int:
     """Plan for a job; return the nodes by rank, or how many of its members fit at once."""
     for each in members:
         cluster.groups.put(each)
-    found = run(planned(cluster, gang_of(cluster, members), PROFILE, IndexWarmup()))
-    if isinstance(found, Refused):
+    found = run(plan_group(cluster, gang_of(cluster, members), PROFILE, IndexWarmup()))
+    if isinstance(found, GroupRefusal):
         return found.fitting
-    assert isinstance(found, Plan)
+    assert isinstance(found, GroupPlan)
     assert not found.left_out
     return [taken.decision.node_name for taken in sorted(found.taken, key=lambda taken: taken.pod.rank)]
 

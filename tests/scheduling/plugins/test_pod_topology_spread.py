@@ -93,7 +93,7 @@ def test_weights_are_upstreams_scores_turned_round() -> None:
     """The highest and lowest score less the node's: counts times ln(domains + 2), in 64ths."""
     cluster = cluster_of(zones(a="x", b="y", c="z", d=""), pods("abbccc"))
     sums = dict.fromkeys(map(Slot, range(4)), 0)
-    for weight, nodes in pod_topology_spread.preferred(cluster.view, web(spread(hard=False)), NodeSet(0b1111)):
+    for weight, nodes in pod_topology_spread.preferred_weights(cluster.view, web(spread(hard=False)), NodeSet(0b1111)):
         for slot in sums:
             sums[slot] += weight * (nodes >> slot & 1)
     unit = round(64 * log(3 + 2))

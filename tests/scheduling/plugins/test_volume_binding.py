@@ -209,11 +209,11 @@ def test_what_is_assumed_is_taken() -> None:
     first, second = pod("first", volume_claims=("one",)), pod("second", volume_claims=("two",))
     plan = volume_plan(cluster, first, "a")
     assert plan is not None
-    for decided in plan.assumed:
+    for decided in plan.assumed_objects:
         cluster.volumes.assume(decided)
     assert refusal(cluster, second).text == f"{ALL}{BIND_CONFLICT}."
     assert volume_plan(cluster, first, "a") is not None
-    for decided in plan.assumed:
+    for decided in plan.assumed_objects:
         cluster.volumes.restore(decided)
     assert schedule(cluster, second) == ("a", ())
 

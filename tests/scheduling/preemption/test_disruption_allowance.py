@@ -42,8 +42,8 @@ def test_each_budget_counts_as_if_it_were_alone() -> None:
             for counted in [pod for pod in pods if budget.counts(pod)][budget.allowed :]
         }
         allowance = DisruptionAllowance(budgets)
-        assert allowance.violating(pods) == want
-        assert allowance.violating(pods) == want, "asking uses nothing up"
+        assert allowance.violating_uids(pods) == want
+        assert allowance.violating_uids(pods) == want, "asking uses nothing up"
         beyond += len(want)
     assert beyond
 
@@ -64,6 +64,6 @@ def test_a_spared_pod_uses_nothing_up() -> None:
         pod("none"),
     )
     allowance = DisruptionAllowance([web, all_of_x])
-    assert allowance.spared([gone], [both, tier, app, none]) == {both.uid, app.uid}
-    assert allowance.spared([], [app, both, tier]) == {both.uid}
-    assert allowance.violating([gone, both, tier]) == {both.uid, tier.uid}
+    assert allowance.uids_to_spare([gone], [both, tier, app, none]) == {both.uid, app.uid}
+    assert allowance.uids_to_spare([], [app, both, tier]) == {both.uid}
+    assert allowance.violating_uids([gone, both, tier]) == {both.uid, tier.uid}

@@ -26,7 +26,7 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.preemption.nominations import confirmed, rebuilt
+from neuron_scheduler.scheduling.preemption.nominations import confirm, rebuild
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.scheduling.preemption.victims import victims_on
 from neuron_scheduler.steps import run
@@ -280,7 +280,7 @@ def nominate(cluster: Cluster, pending: Pod) -> Nomination:
     """Search, and nominate the pod."""
     result = answer(cluster, pending)
     assert isinstance(result, Preemption)
-    nomination = confirmed(cluster, pending, PROFILE, result)
+    nomination = confirm(cluster, pending, PROFILE, result)
     assert nomination is not None
     cluster.nominate(result.node_name, nomination)
     return nomination
@@ -398,7 +398,7 @@ def test_what_changed_in_the_meantime_is_noticed() -> None:
         result = answer(cluster, pending)
         assert isinstance(result, Preemption)
         change(cluster)
-        assert confirmed(cluster, pending, PROFILE, result) is None
+        assert confirm(cluster, pending, PROFILE, result) is None
 
 
 def test_a_nomination_outlives_a_restart() -> None:
@@ -406,12 +406,12 @@ def test_a_nomination_outlives_a_restart() -> None:
     leaving = [attrs.evolve(p, terminating=True, preempted=True) for p in rows(1, 1)]
     cluster = cluster_of([trn1()], [*leaving, held("other", *range(8, 16), priority=1)])
     pending = pod("p", devices=8, priority=9, nominated_node_name="n")
-    nomination = rebuilt(cluster, pending, PROFILE)
+    nomination = rebuild(cluster, pending, PROFILE)
     assert nomination is not None
     assert nomination.cores == 0xFFFF
-    assert rebuilt(cluster, attrs.evolve(pending, nominated_node_name="gone"), PROFILE) is None
+    assert rebuild(cluster, attrs.evolve(pending, nominated_node_name="gone"), PROFILE) is None
     cluster = cluster_of([trn1()], rows(1, 1, 1, 1))
-    assert rebuilt(cluster, pending, PROFILE) is None
+    assert rebuild(cluster, pending, PROFILE) is None
 
 
 def test_the_search_leaves_the_cluster_as_it_was() -> None:

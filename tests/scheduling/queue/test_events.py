@@ -18,7 +18,7 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import acceptable, hint_input_of
+from neuron_scheduler.scheduling.queue.events import hint_input_of, is_acceptable
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support import queueing, random_objects
 from tests.support.builders import node, pod
@@ -104,7 +104,7 @@ def changed(after: Node, *pod_infos: Pod) -> NodeInfo:
 )  # fmt: skip
 def test_hints(plugin: str, pending: Pod, change: NodeInfo, *, want: bool) -> None:
     """Each plugin that judges a node by itself is asked about the changed node."""
-    assert acceptable(hint_input_of(pending, frozenset({plugin})), change) is want
+    assert is_acceptable(hint_input_of(pending, frozenset({plugin})), change) is want
 
 
 def test_only_what_refused_counts() -> None:
@@ -135,7 +135,7 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
             if plugin == NEURON and pending.neuron is None:
                 continue  # which it cannot have refused
             alone = frozenset({plugin})
-            assert acceptable(hint_input_of(pending, alone), node_info), (plugin, pending, node_info)
+            assert is_acceptable(hint_input_of(pending, alone), node_info), (plugin, pending, node_info)
             accepted += 1
     assert accepted > 100
 
@@ -146,7 +146,7 @@ def waiting(*pods: Pod, plugins: frozenset[str]) -> SchedulingQueue:
     for pending in pods:
         queue.add(pending, 0.0)
     for _ in pods:
-        queue.unschedulable(popped(queue, 0.0), plugins, 0.0)
+        queue.put_back_refused(popped(queue, 0.0), plugins, 0.0)
     return queue
 
 
@@ -189,11 +189,11 @@ def test_a_change_before_the_refusal_hides_none_after_it() -> None:
     """The node was blue, is red when the pod is decided, and is blue again before anybody looks at what was noted."""
     queue = new_queue()
     queue.add(pod("listens", cpu=1), 0.0)
-    queue.unschedulable(popped(queue, 0.0), queueing.FIT, 0.0)
+    queue.put_back_refused(popped(queue, 0.0), queueing.FIT, 0.0)
     queue.add(pod("wants", node_selector={"team": "blue"}), 0.0)
     queued = popped(queue, 0.0)
     queue.note(ClusterEvent.NODE_LABELS, on=changed(RED_NODE))  # while it is prepared for
-    queue.unschedulable(queued, queueing.AFFINITY, 0.0)
+    queue.put_back_refused(queued, queueing.AFFINITY, 0.0)
     queue.note(ClusterEvent.NODE_LABELS, on=changed(BLUE_NODE))
     assert drain(queue, 100.0) == ["wants"]
 
@@ -203,7 +203,7 @@ def test_all_who_refused_must_accept_the_node() -> None:
     full, want = attrs.evolve(BLUE_NODE, allocatable={}), pod("wants", cpu=1, node_selector={"team": "blue"})
     queue = new_queue()
     queue.add(want, 0.0)
-    queue.unschedulable(popped(queue, 0.0), queueing.AFFINITY | queueing.FIT, 0.0)
+    queue.put_back_refused(popped(queue, 0.0), queueing.AFFINITY | queueing.FIT, 0.0)
     queue.note(ClusterEvent.NODE_LABELS, on=changed(full))
     assert drain(queue, 100.0) == []
     queue.note(ClusterEvent.NODE_ALLOCATABLE, on=changed(RED_NODE))

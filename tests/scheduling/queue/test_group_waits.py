@@ -68,7 +68,7 @@ class Fed:
         """Pop a pod, and take the others of its group."""
         first = popped(self.queue, now)
         assert first.pod.group is not None
-        return [first, *run(self.queue.companions(first.pod.group.key, now))]
+        return [first, *run(self.queue.take_companions(first.pod.group.key, now))]
 
     def refuse(self, now: float, plugins: frozenset[str] = FIT) -> list[QueuedPod]:
         """Try a group in vain."""
@@ -79,7 +79,7 @@ class Fed:
     def put_back(self, members: list[QueuedPod], now: float, plugins: frozenset[str] = FIT) -> None:
         """Refuse members together, the popped one last, as the loop does."""
         for member in reversed(members):
-            self.queue.unschedulable(member, plugins, now, together=True, cause=Cause.CAPACITY)
+            self.queue.put_back_refused(member, plugins, now, together=True, cause=Cause.CAPACITY)
 
 
 def fed(*names: str, group: PodGroup = THREE, now: float = 0.0) -> Fed:
@@ -129,7 +129,7 @@ def test_a_group_that_loses_a_member_is_held_again(before: str) -> None:
         world.refuse(0.0)
     if before == "in backoff":
         for member in world.trial(0.0):
-            world.queue.failed(member, 0.0)
+            world.queue.put_back_failed(member, 0.0)
     world.lose("b")
     assert counts(world.queue) == {"gated": 2}
     world.see("d", 100.0)
@@ -144,9 +144,9 @@ def test_members_in_flight_are_held_when_they_come_back(ends: str) -> None:
     world.lose("b")
     for member in members:
         if ends == "in an error":
-            world.queue.failed(member, 0.0)
+            world.queue.put_back_failed(member, 0.0)
         else:
-            world.queue.unschedulable(member, FIT, 0.0)
+            world.queue.put_back_refused(member, FIT, 0.0)
     world.queue.note(GONE)
     assert drain(world.queue, 100.0) == []
     assert counts(world.queue).keys() <= {"gated", "unschedulable"}
@@ -292,7 +292,7 @@ def test_a_refused_group_keeps_its_turn_and_gets_no_better_one() -> None:
     for name in "abc":
         world.see(name, 1.0)
     world.refuse(1.0)
-    world.queue.unschedulable(older, FIT, 1.0)
+    world.queue.put_back_refused(older, FIT, 1.0)
     world.queue.note(GONE)
     assert popped(world.queue, 2.0).pod.name == "older"
 
@@ -381,11 +381,11 @@ def longest_step_of(count: int) -> int:
     def tried(now: float) -> list[QueuedPod]:
         while step(world.queue.pop, now) is None:
             assert world.queue.next_time() == -math.inf
-        taking, end = world.queue.companions(TRAIN, now), object()
+        taking, end = world.queue.take_companions(TRAIN, now), object()
         while step(next, taking, end) is not end:
             pass
         assert counts(world.queue) == {Place.IN_FLIGHT: count}
-        return [*world.queue.groups.waiting(TRAIN)]
+        return [*world.queue.groups.waiting_members(TRAIN)]
 
     for number in range(count):
         step(world.see, f"m{number}", 0.0, group)
@@ -408,9 +408,9 @@ def test_a_member_beyond_the_count_cuts_no_backoff_short() -> None:
     """Space that a refused Binding frees wakes it, and it would take along those whose attempts ended in an error."""
     world = fed("a", "b", "c", "d")
     left_out, *members = world.trial(0.0)
-    world.queue.unschedulable(left_out, FIT, 0.0, alone=True)
+    world.queue.put_back_refused(left_out, FIT, 0.0, alone=True)
     for member in members:
-        world.queue.failed(member, 0.1)
+        world.queue.put_back_failed(member, 0.1)
     world.queue.note(GONE)
     assert world.queue.pop(0.2) is None
     assert names(world.trial(2.0)) == {"a", "b", "c", "d"}
@@ -420,9 +420,9 @@ def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
     """The rest of its group is tried without an event of its own, and takes it along."""
     world = fed("a", "b", "c")
     members = world.trial(0.0)
-    world.queue.unschedulable(members[0], frozenset({BINDER}), 0.0)
+    world.queue.put_back_refused(members[0], frozenset({BINDER}), 0.0)
     for member in members[1:]:
-        world.queue.failed(member, 0.0)
+        world.queue.put_back_failed(member, 0.0)
     assert world.queue.pop(0.5) is None
     assert names(world.trial(1.0)) == {"a", "b", "c"}
     assert {member.place for member in members} == {Place.IN_FLIGHT}
@@ -463,7 +463,7 @@ def tries_of(
         assert waited == 1 or not beside
         assert queued.pod.group is not None
         name = queued.pod.group.key.name
-        members = [queued, *run(world.queue.companions(queued.pod.group.key, now))]
+        members = [queued, *run(world.queue.take_companions(queued.pod.group.key, now))]
         assert len(members) == 2
         tries[name] += 1
         now += seconds

@@ -124,7 +124,7 @@ def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: Wo
     world.cluster.assume(attrs.evolve(waiting, node_name="n1"), CoreMask(0b11))
     world.pods.on_updated(waiting, attrs.evolve(waiting, terminating=True))
     assert world.cluster.is_assumed(waiting.uid)
-    world.queue.failed(queued, world.now)  # the server has refused
+    world.queue.put_back_failed(queued, world.now)  # the server has refused
     assert waiting.uid not in world.queue
 
 

@@ -43,7 +43,7 @@ def test_a_refused_pod_keeps_its_place() -> None:
     """Age counts, however often a pod was refused: pods that came later are behind it."""
     queue = queue_of("a", now=0.0)
     for now in (1.0, 100.0, 200.0):
-        queue.unschedulable(popped(queue, now), FIT, now)
+        queue.put_back_refused(popped(queue, now), FIT, now)
         queue.note(GONE)
     queue.add(pod("b"), 201.0)
     assert drain(queue, 300.0) == ["a", "b"]
@@ -52,7 +52,7 @@ def test_a_refused_pod_keeps_its_place() -> None:
 def test_an_error_does_not_cost_a_pod_its_place() -> None:
     """It waits for its backoff, and then comes before younger pods."""
     queue = queue_of("a", now=0.0)
-    queue.failed(popped(queue, 0.0), 0.0)
+    queue.put_back_failed(popped(queue, 0.0), 0.0)
     queue.add(pod("b"), 0.5)
     assert drain(queue, 1.0) == ["a", "b"]
 
@@ -62,7 +62,7 @@ def test_pods_from_before_the_first_pop_are_ordered_by_age() -> None:
     queue = new_queue()
     for name, created in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
         queue.add(pod(name, created=created), 0.0)
-    queue.unschedulable(popped(queue, 1.0), FIT, 1.0)
+    queue.put_back_refused(popped(queue, 1.0), FIT, 1.0)
     queue.add(pod("z", created=1.0), 2.0)  # it had gates until now, or was another's
     queue.note(GONE)
     assert drain(queue, 3.0) == ["b", "c", "a", "z"]
@@ -82,7 +82,7 @@ def test_attempts_and_the_first_time_are_remembered() -> None:
     for attempt in (1, 2, 3):
         queued = popped(queue, attempt * 100.0)
         assert (queued.attempts, queued.first_active) == (attempt, 5.0)
-        queue.failed(queued, attempt * 100.0)
+        queue.put_back_failed(queued, attempt * 100.0)
 
 
 # Backoff
@@ -92,7 +92,7 @@ def test_backoff_doubles_up_to_its_cap() -> None:
     """1, 2, 4, 8, 10, 10 seconds after an error."""
     queue, now = queue_of("a"), 0.0
     for seconds in (1, 2, 4, 8, 10, 10):
-        queue.failed(popped(queue, now), now)
+        queue.put_back_failed(popped(queue, now), now)
         assert queue.next_time() == now + seconds
         assert queue.pop(now + seconds - 0.001) is None
         now += seconds
@@ -101,7 +101,7 @@ def test_backoff_doubles_up_to_its_cap() -> None:
 def test_an_error_backoff_is_never_cut_short() -> None:
     """The API server needs the pause, even if no other pod is active."""
     queue = queue_of("a")
-    queue.failed(popped(queue, 0.0), 0.0)
+    queue.put_back_failed(popped(queue, 0.0), 0.0)
     queue.note(GONE)
     assert queue.pop(0.999) is None
     assert counts(queue) == {"backoff": 1}
@@ -163,7 +163,7 @@ def test_backoffs_that_end_within_a_second_end_together() -> None:
     queue = new_queue()
     for name, priority, now in (("low", 0, 10.1), ("high", 5, 10.7)):
         queue.add(pod(name, priority=priority), now)
-        queue.failed(popped(queue, now), now)
+        queue.put_back_failed(popped(queue, now), now)
     assert (queue.pop(11.9), queue.next_time()) == (None, 12.0)
     assert drain(queue, 12.0) == ["high", "low"]
 
@@ -175,7 +175,7 @@ def test_of_backoffs_that_end_together_the_highest_priority_is_cut_short_first()
         queue.add(pod(name, priority=priority), 10.0)
         queued = popped(queue, 10.0)
         queued.refusals = refusals - 1
-        queue.unschedulable(queued, FIT, 10.0)
+        queue.put_back_refused(queued, FIT, 10.0)
     queue.note(GONE)
     queue.add(pod("busy"), 10.0)
     assert popped(queue, 10.0).pod.name == "busy"
@@ -194,12 +194,12 @@ def test_a_refusal_forgets_errors() -> None:
     """Errors in a row and refusals in a row are counted separately."""
     queue, now = queue_of("a"), 0.0
     for _ in range(4):
-        queue.failed(popped(queue, now), now)
+        queue.put_back_failed(popped(queue, now), now)
         now += 10
     queued = popped(queue, now)
-    queue.unschedulable(queued, FIT, now)
+    queue.put_back_refused(queued, FIT, now)
     assert (queued.errors, queued.refusals) == (0, 1)
-    queue.failed(popped_after(queue, GONE, now), now)
+    queue.put_back_failed(popped_after(queue, GONE, now), now)
     assert queue.next_time() == now + 1
 
 
@@ -215,7 +215,7 @@ def test_no_number_of_refusals_overflows(refusals: int) -> None:
     queue = queue_of("a")
     queued = popped(queue, 0.0)
     queued.refusals = refusals
-    queue.unschedulable(queued, FIT, 0.0)
+    queue.put_back_refused(queued, FIT, 0.0)
     queue.note(GONE)
     apply_events(queue, 0.0)
     assert queue.next_time() == min(10.0, 2.0 ** (min(refusals, 20) - 1))
@@ -225,7 +225,7 @@ def test_without_a_maximum_there_is_no_backoff() -> None:
     """`podMaxBackoffSeconds: 0` as upstream."""
     queue = new_queue(max_backoff=0.0)
     queue.add(pod("a"), 0.0)
-    queue.failed(popped(queue, 0.0), 0.0)
+    queue.put_back_failed(popped(queue, 0.0), 0.0)
     assert drain(queue, 0.0) == ["a"]
 
 
@@ -247,7 +247,7 @@ def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]
     for cpu, name in enumerate(("affinity", "both", "fit", "nobody")):
         queue.add(pod(name, cpu=cpu), 0.0)
     for plugins in (AFFINITY, AFFINITY | FIT, FIT, frozenset[str]()):
-        queue.unschedulable(popped(queue, 0.0), plugins, 0.0)
+        queue.put_back_refused(popped(queue, 0.0), plugins, 0.0)
     assert queue.pop(1.0) is None
     name = pod().scheduler_name
     assert queue.refused_by_plugin() == {("NodeAffinity", name): 2, ("NodeResourcesFit", name): 2}
@@ -258,7 +258,7 @@ def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]
 def test_a_burst_of_events_moves_each_pod_once() -> None:
     """Events are noted when they happen and take effect at the next pop."""
     entered: list[tuple[str, str]] = []
-    queue = new_queue(entered=lambda place, event: entered.append((place, event)))
+    queue = new_queue(on_entered=lambda place, event: entered.append((place, event)))
     for cpu, name in enumerate("abc"):
         queue.add(pod(name, devices=4, cpu=cpu), 0.0)
     refuse_all(queue, 0.0)
@@ -328,8 +328,8 @@ def test_each_waiting_pod_has_one_cause() -> None:
     assert causes(queue) == {Cause.GATED: 1, Cause.UNTRIED: 3}
     first, second = popped(queue, 0.0), popped(queue, 0.0)
     assert causes(queue) == {Cause.GATED: 1, Cause.UNTRIED: 1}
-    queue.unschedulable(first, FIT, 0.0, cause=Cause.FRAGMENTATION)
-    queue.failed(second, 0.0)
+    queue.put_back_refused(first, FIT, 0.0, cause=Cause.FRAGMENTATION)
+    queue.put_back_failed(second, 0.0)
     assert causes(queue) == {Cause.GATED: 1, Cause.UNTRIED: 1, Cause.FRAGMENTATION: 1, Cause.ERROR: 1}
     queue.activate(first.pod.uid, 0.0)
     queue.update(pod("gated"), 0.0)

@@ -33,10 +33,10 @@ class Waiting:
     def put_back(self, queued: QueuedPod) -> None:
         """End an attempt in one way or another."""
         if self.dice.random() < 0.2:
-            self.queue.failed(queued, self.now)
+            self.queue.put_back_failed(queued, self.now)
         else:
             held = self.dice.random() < 0.2
-            self.queue.unschedulable(queued, self.dice.choice(PLUGINS), self.now, held=held)
+            self.queue.put_back_refused(queued, self.dice.choice(PLUGINS), self.now, held=held)
 
     def pop_all(self) -> None:
         """Try all pods that can be tried, and put most of them back."""

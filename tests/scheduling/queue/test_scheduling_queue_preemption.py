@@ -13,7 +13,7 @@ def test_an_event_during_a_long_decision_is_not_lost() -> None:
         queued = popped(queue, 0.0)
         queue.keep_events(queued)
         queue.note(GONE)
-        queue.unschedulable(queued, plugins, 0.1)
+        queue.put_back_refused(queued, plugins, 0.1)
         assert counts(queue) == there
 
 
@@ -23,7 +23,7 @@ def test_what_was_before_the_decision_counts_no_more() -> None:
     first = popped(queue, 0.0)
     queue.note(GONE)
     queue.keep_events(first)
-    queue.unschedulable(first, FIT, 0.1)
+    queue.put_back_refused(first, FIT, 0.1)
     second = popped(queue, 0.1)
     queue.keep_events(second)
     queue.note(GONE)
@@ -40,14 +40,14 @@ def test_the_end_of_its_own_nomination_wakes_no_pod() -> None:
     queued = popped(queue, 0.0)
     queue.keep_events(queued)
     queue.note(GONE, queued.pod)
-    queue.unschedulable(queued, FIT, 0.0)
+    queue.put_back_refused(queued, FIT, 0.0)
     assert drain(queue, 100.0) == ["other"]
 
 
 def test_what_keeps_preemption_from_helping_may_change() -> None:
     """A pod that lacks space, and would be refused by its affinity if others left, is woken by either."""
     queue = queue_of("p")
-    queue.unschedulable(popped(queue, 0.0), FIT, 0.0, against_preemption=AFFINITY)
+    queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, against_preemption=AFFINITY)
     assert queue.refused_by_plugin() == {("NodeResourcesFit", "default-scheduler"): 1}
     queue.note(ClusterEvent.NODE_LABELS)
     assert drain(queue, 1.0) == ["p"]
@@ -58,7 +58,7 @@ def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:
     queue = queue_of("p")
     queued = popped(queue, 0.0)
     queue.update(pod("p", labels={"new": "yes"}), 0.1)
-    queue.unschedulable(queued, AFFINITY, 0.2)
+    queue.put_back_refused(queued, AFFINITY, 0.2)
     assert counts(queue) == {"active": 1}
 
 
@@ -66,7 +66,7 @@ def queue_of_held(*names: str) -> SchedulingQueue:
     """Return a queue in which these pods are held."""
     queue = queue_of(*names)
     for _ in names:
-        queue.unschedulable(popped(queue, 0.0), FIT, 0.0, held=True)
+        queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, held=True)
     return queue
 
 
@@ -95,7 +95,7 @@ def test_a_pod_whose_preemption_failed_backs_off() -> None:
     """Not even an idle queue tries it before; as with errors, each failure in a row doubles the time."""
     queue, now, pauses = queue_of("p"), 0.0, list[float]()
     for _ in range(6):
-        queue.unschedulable(popped(queue, now), FIT, now, held=True)
+        queue.put_back_refused(popped(queue, now), FIT, now, held=True)
         queue.note(GONE)
         queue.release("uid-p", now, failed=True)
         queue.note(GONE)
@@ -112,7 +112,7 @@ def test_a_pod_that_lost_its_nomination_is_tried_again() -> None:
     queue = queue_of("p")
     queue.activate("uid-p", 0.0)
     assert counts(queue) == {"active": 1}
-    queue.unschedulable(popped(queue, 0.0), AFFINITY, 0.0)
+    queue.put_back_refused(popped(queue, 0.0), AFFINITY, 0.0)
     queue.activate("uid-p", 0.5)
     assert counts(queue) == {"active": 1}
     queue.activate("uid-stranger", 0.5)

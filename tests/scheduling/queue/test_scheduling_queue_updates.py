@@ -62,7 +62,7 @@ def test_a_pod_in_flight_takes_its_new_state() -> None:
     newer = pod("a", labels={"x": "y"})
     queue.update(newer, 0.5)
     assert counts(queue) == {"in_flight": 1}
-    queue.failed(queued, 1.0)
+    queue.put_back_failed(queued, 1.0)
     assert popped(queue, 2.0).pod is newer
 
 
@@ -94,9 +94,9 @@ def test_a_removed_pod_is_gone_from_everywhere(place: str) -> None:
     if place not in ("active", "gated"):
         queued = popped(queue, 0.0)
         if place == "error":
-            queue.failed(queued, 0.0)
+            queue.put_back_failed(queued, 0.0)
         elif place != "in_flight":
-            queue.unschedulable(queued, FIT, 0.0)
+            queue.put_back_refused(queued, FIT, 0.0)
         if place == "backoff":
             queue.note(GONE)
             apply_events(queue, 0.0)
@@ -117,7 +117,7 @@ def test_a_pod_removed_in_flight_does_not_come_back(again: bool) -> None:
     queue.remove("uid-a")
     if again:
         queue.add(pod("a"), 1.0)
-    queue.unschedulable(queued, FIT, 1.0)
-    queue.failed(queued, 1.0)
+    queue.put_back_refused(queued, FIT, 1.0)
+    queue.put_back_failed(queued, 1.0)
     assert counts(queue) == ({"active": 1} if again else {})
     assert drain(queue, 2.0) == (["a"] if again else [])

@@ -17,7 +17,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, storage_events, taken_back
+from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, events_of_release, storage_events
 from tests.support.builders import node, pod
 from tests.support.queueing import new_queue
 from tests.support.storage import MADE, claim, stored, volume
@@ -68,7 +68,7 @@ def test_what_is_taken_back(storage: tuple[Storage, ...], want: list[StorageEven
     """A reserved volume is free for all pods; a claim whose node was selected concerns its pods."""
     plan = volume_plan(stored([node("a")], *storage), pod(volume_claims=("data",)), "a")
     assert plan is not None
-    assert list(taken_back(plan)) == want
+    assert list(events_of_release(plan)) == want
 
 
 def waiting(*claims: str, plugin: str = "VolumeBinding") -> SchedulingQueue:
@@ -77,7 +77,7 @@ def waiting(*claims: str, plugin: str = "VolumeBinding") -> SchedulingQueue:
     queue.add(pod(volume_claims=claims), 0)
     queued = queue.pop(0)
     assert queued is not None
-    queue.unschedulable(queued, frozenset((plugin,)), 0)
+    queue.put_back_refused(queued, frozenset((plugin,)), 0)
     return queue
 
 

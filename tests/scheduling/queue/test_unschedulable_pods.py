@@ -43,7 +43,7 @@ class World:
             if isinstance(decision, Decision):
                 self.place(queued.pod, decision)
             else:
-                self.queue.unschedulable(queued, decision.plugins, self.now)
+                self.queue.put_back_refused(queued, decision.plugins, self.now)
         return [name for name in self.there if name not in before]
 
     def place(self, pending: Pod, decision: Decision) -> None:
@@ -105,7 +105,7 @@ def test_an_event_that_does_not_help_costs_one_attempt() -> None:
         queue.note(GONE)
         while (queued := queue.pop(tick / 100)) is not None and queued.pod.name != "busy":
             tried.append(queued.pod.name)
-            queue.unschedulable(queued, FIT, tick / 100)
+            queue.put_back_refused(queued, FIT, tick / 100)
         queue.remove("uid-busy")
         queue.add(pod("busy", priority=-1), tick / 100)
     assert set(tried) == {"16-0000"}
@@ -181,12 +181,12 @@ def test_one_that_is_ahead_is_tried_whatever_becomes_of_its_line(change: str) ->
         queue.update(pod("16-0000", devices=4), 0.1)
     else:
         queue.activate("uid-16-0000", 0.1)
-    queue.unschedulable(new, FIT, 0.2)  # of another priority; and then one of theirs
+    queue.put_back_refused(new, FIT, 0.2)  # of another priority; and then one of theirs
     queue.add(pod("third", devices=16), 0.2)
     names = []
     while (queued := queue.pop(0.3)) is not None:
         names.append(queued.pod.name)
-        queue.unschedulable(queued, FIT, 0.3)
+        queue.put_back_refused(queued, FIT, 0.3)
     assert names[0] == "16-0000"
 
 
@@ -202,7 +202,7 @@ def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
     queue.add(pod("first", priority=9), 0.0)
     assert popped(queue, 0.1).pod.name == "first"
     assert counts(queue) == {"active": 1, "in_flight": 2, "unschedulable": 1}
-    queue.unschedulable(late, FIT, 0.2)
+    queue.put_back_refused(late, FIT, 0.2)
     assert counts(queue) == {"in_flight": 1, "unschedulable": 3}
     queue.note(GONE)
     assert drain(queue, 0.3) == ["16-0000", "16-0001", "16-0002"]
@@ -220,7 +220,7 @@ def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     if apart == "missed":
         queue.update(pod("16-0000", devices=4), 0.1)
     plugins = frozenset({"DefaultBinder"}) if apart == "too large" else FIT
-    queue.unschedulable(
+    queue.put_back_refused(
         first,
         plugins,
         0.1,
@@ -241,11 +241,11 @@ def test_pods_of_other_labels_are_tried_where_labels_may_matter() -> None:
         queue, tried = new_queue(), []
         for job in jobs(3):
             queue.add(job, 0.0)
-            queue.unschedulable(popped(queue, 0.0), plugins, 0.0, against_preemption=against)
+            queue.put_back_refused(popped(queue, 0.0), plugins, 0.0, against_preemption=against)
         queue.note(GONE)
         while (queued := queue.pop(0.1)) is not None:
             tried.append(queued.pod.name)
-            queue.unschedulable(queued, plugins, 0.1, against_preemption=against)
+            queue.put_back_refused(queued, plugins, 0.1, against_preemption=against)
         assert len(tried) == tries
 
 
@@ -254,8 +254,8 @@ def test_a_line_waits_for_what_refused_the_latest_of_it() -> None:
     queue = new_queue()
     for job in jobs(2):
         queue.add(job, 0.0)
-    queue.unschedulable(popped(queue, 0.0), FIT, 0.0)
-    queue.unschedulable(popped(queue, 0.0), AFFINITY, 0.0)
+    queue.put_back_refused(popped(queue, 0.0), FIT, 0.0)
+    queue.put_back_refused(popped(queue, 0.0), AFFINITY, 0.0)
     name = pod().scheduler_name
     assert queue.refused_by_plugin() == {("NodeAffinity", name): 2}
     queue.note(GONE)

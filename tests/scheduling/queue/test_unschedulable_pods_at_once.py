@@ -21,7 +21,7 @@ def queue_of_many(entered: Counter[str] | None = None) -> SchedulingQueue:
     def count(_queue: str, event: str) -> None:
         counted[event] += 1
 
-    queue = new_queue(entered=count)
+    queue = new_queue(on_entered=count)
     for number in range(MANY):
         queue.add(pod(f"p{number}", cpu=number + 1, priority=int(number == MANY - 1)), 0.0)
     refuse_all(queue, 0.0)
@@ -46,7 +46,7 @@ def test_events_meanwhile_wait_for_their_turn() -> None:
     """They keep no pod from being tried, and are not forgotten."""
     queue = queue_of_many()
     queue.add(pod("a", node_selector={"a": "b"}), 1.0)
-    queue.unschedulable(popped(queue, 1.0), AFFINITY, 1.0)
+    queue.put_back_refused(popped(queue, 1.0), AFFINITY, 1.0)
     queue.note(GONE)
     assert queue.pop(1.0) is None
     queue.note(ClusterEvent.NODE_LABELS)
@@ -75,7 +75,7 @@ def test_an_event_before_a_refusal_does_not_wake_the_pod() -> None:
     queue.activate("uid-p0", 1.0)
     queued = popped(queue, 1.0)
     queue.note(GONE)
-    queue.unschedulable(queued, FIT, 1.0)
+    queue.put_back_refused(queued, FIT, 1.0)
     while (woken := queue.pop(1.0)) is None:
         pass
     assert sorted([woken.pod.name, *drain(queue, 1.0)]) == sorted(f"p{number}" for number in range(1, MANY))
@@ -85,10 +85,10 @@ def test_an_event_before_a_refusal_does_not_wake_the_pod() -> None:
 def test_pods_that_wait_too_long_are_woken_a_few_at_a_time(held: int) -> None:
     """Pods that are held keep neither the others from it nor the queue busy."""
     entered: Counter[str] = Counter()
-    queue = new_queue(entered=lambda _queue, event: entered.update((event,)))
+    queue = new_queue(on_entered=lambda _queue, event: entered.update((event,)))
     for number in range(held + MANY):
         queue.add(pod(f"p{number}", cpu=number + 1), 0.0)
-        queue.unschedulable(popped(queue, 0.0), FIT, 0.0, held=number < held)
+        queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, held=number < held)
     tried = []
     while (time := queue.next_time()) is not None and time <= 1000.0:
         before = entered["UnschedulableTimeout"]
