@@ -266,7 +266,7 @@ def _bounds(cluster: Cluster, priority: int) -> list[int]:
 
 def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask every filter, whatever the others answer."""
-    for filter_nodes in profile.plan(pod).filters:
+    for filter_nodes in profile.steps_for(pod).filters:
         filter_nodes(view, pod, view.live)
 
 
