@@ -36,10 +36,10 @@ from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.access import Access
-from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
-from neuron_scheduler.serving.pages import Page, page_files
+from neuron_scheduler.serving.pages import WebPage, page_files
 from neuron_scheduler.serving.questions import question_pages
-from neuron_scheduler.serving.server import Endpoints, health, lease_watchdog, serving
+from neuron_scheduler.serving.server import Endpoints, health, lease_watchdog, serve_endpoints
+from neuron_scheduler.serving.sources import AnswerSources, DecisionRing, ServedProfiles
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
@@ -78,12 +78,12 @@ async def run(config: Config) -> None:
         LeaseLostError: another replica may be leading.
         StalledError: it leads and does not schedule.
     """
-    async with built(config, REQUESTS) as app:
+    async with build(config, REQUESTS) as app:
         await app.run()
 
 
 @asynccontextmanager
-async def built(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
+async def build(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
     """
     Build the whole process, which nothing runs yet.
 
@@ -139,14 +139,14 @@ class App:
     async def run(self) -> None:
         """Run until asked to stop; a failure of any part ends all."""
         state = ProcessState(self.parts)
-        self.metrics.ask(state.read, state.prepared)
-        with self.requests.listening() as requests:
+        self.metrics.ask(state.read, state.prepare)
+        with self.requests.listen() as requests:
             await self._run(requests)
         if not self._stopping:
             raise StalledError("a part of the scheduler ended although no stop was requested")
 
     async def _run(self, requests: AsyncIterator[signal.Signals]) -> None:
-        async with self._serving(), anyio.create_task_group() as services:
+        async with self._serve(), anyio.create_task_group() as services:
             services.start_soon(self.parts.recorder.run)  # from the start: `_wind_down` waits for its end
             services.start_soon(self._watch.run)
             with anyio.CancelScope() as work:
@@ -272,7 +272,7 @@ class App:
         await election.leave(release=binder.resolved)
 
     @asynccontextmanager
-    async def _serving(self) -> AsyncIterator[None]:
+    async def _serve(self) -> AsyncIterator[None]:
         config, election, extender, decisions = self.config, self.parts.election, self.parts.extender, self.decisions
         endpoints = Endpoints(
             address=config.bind_address,
@@ -286,9 +286,9 @@ class App:
             live["leaderElection"] = lease_watchdog(
                 renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
             )
-        ready = {"informer-sync": self._unsynced, "watches": self._stale}
+        ready = {"informer-sync": self._sync_problem, "watches": self._watch_problem}
         async with (
-            serving(
+            serve_endpoints(
                 endpoints,
                 live=live,
                 ready=ready,
@@ -305,10 +305,10 @@ class App:
             return None
         return Access(reviews=UserReviews(self.client), clock=time.monotonic)
 
-    def _unsynced(self) -> str | None:
+    def _sync_problem(self) -> str | None:
         return unsynced(self.parts.informers)
 
-    def _stale(self) -> str | None:
+    def _watch_problem(self) -> str | None:
         stale = [i.described for i in self.parts.informers if i.stale]
         return f"neither listed nor watched for {STALE:g} s: {', '.join(stale)}" if stale else None
 
@@ -348,11 +348,11 @@ class ProcessState:
     clock: Callable[[], float] = time.monotonic
     _waiting: WaitingPods | None = attrs.field(default=None, init=False)
 
-    def prepared(self) -> Iterator[None]:
+    def prepare(self) -> Iterator[None]:
         """Prepare for `read` in small steps; yields whenever other tasks may run."""
         self._waiting = yield from waiting_pods(self.parts.queue)
         yield
-        yield from inventory.prepared(self.parts.cluster)
+        yield from inventory.prepare(self.parts.cluster)
 
     def read(self) -> State:
         """Return the state: that of the pods as last prepared, the rest as it is now."""
@@ -401,10 +401,10 @@ class ProcessState:
         return by_node | ({_OTHERS: others} if others else {})
 
 
-def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRing) -> dict[str, Page]:
+def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRing) -> dict[str, WebPage]:
     """Return what the ports serve beside health and metrics, by path."""
     election, capacity = parts.election, parts.capacity
-    asked = Asked(
+    sources = AnswerSources(
         cluster=parts.cluster,
         queue=parts.queue,
         pod_of=parts.pods.get,
@@ -416,5 +416,5 @@ def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRi
         clock=time.monotonic,
         capacity_request_of=lambda pod: None if capacity is None else capacity.said(pod),
     )
-    answers = question_pages(asked, UserReviews(client), public=config.serve_page)
+    answers = question_pages(sources, UserReviews(client), public=config.serve_page)
     return answers | page_files() if config.serve_page else answers

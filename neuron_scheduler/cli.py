@@ -50,13 +50,13 @@ class Command:
     description: str | None = None
     asks: bool = False
 
-    def loaded(self) -> ModuleType:
+    def load(self) -> ModuleType:
         """Import the module."""
         return importlib.import_module(self.module)
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Do what the arguments say, and return the exit code."""
-        code: int = self.loaded().run(arguments)
+        code: int = self.load().run(arguments)
         return code
 
 
@@ -155,7 +155,7 @@ def parsers(
             exit_on_error=False,
         )
         if named is None or command.name in named:
-            command.loaded().add_arguments(by_name[command.name])
+            command.load().add_arguments(by_name[command.name])
     return parser, by_name
 
 

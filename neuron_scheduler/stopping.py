@@ -45,18 +45,18 @@ class StopRequests:
             self._notify()
 
     @contextmanager
-    def listening(self) -> Iterator[AsyncIterator[signal.Signals]]:
+    def listen(self) -> Iterator[AsyncIterator[signal.Signals]]:
         """Give the requests to this event loop; after the block, further ones have no effect."""
         import asyncio
 
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
         self._notify = lambda: loop.call_soon_threadsafe(arrived.set)
         try:
-            yield self._arriving(arrived)
+            yield self._arrivals(arrived)
         finally:
             self._notify = None  # the process is about to end
 
-    async def _arriving(self, arrived: "asyncio.Event") -> AsyncIterator[signal.Signals]:
+    async def _arrivals(self, arrived: "asyncio.Event") -> AsyncIterator[signal.Signals]:
         while True:
             while not self._received:
                 arrived.clear()

@@ -330,7 +330,7 @@ async def test_the_state_of_a_scheduler() -> None:
     world.deliver(world.parts.pods, "ADDED", pod_manifest("unknown", neuron=2, nodeName="n0"))
     now = world.parts.scheduling_loop.clock()
     state = ProcessState(world.parts, clock=lambda: now + 60)
-    for _ in state.prepared():
+    for _ in state.prepare():
         pass
     shown = state.read()
     assert shown.neuron_pods_waiting == {(Cause.UNTRIED, "device", "16"): 1}
@@ -352,10 +352,10 @@ async def test_pods_are_shown_as_they_were_prepared() -> None:
     assert state.read().neuron_pods_waiting == {}
     world.deliver(world.parts.pods, "ADDED", pod_manifest("one", neuron=1))
     assert state.read().neuron_pods_waiting == {(Cause.UNTRIED, "device", "1"): 1}  # nothing was prepared: counted now
-    assert [*state.prepared()]
+    assert [*state.prepare()]
     world.deliver(world.parts.pods, "ADDED", pod_manifest("two", neuron=1))
     assert state.read().neuron_pods_waiting == {(Cause.UNTRIED, "device", "1"): 1}
-    assert [*state.prepared()]
+    assert [*state.prepare()]
     assert state.read().neuron_pods_waiting == {(Cause.UNTRIED, "device", "1"): 2}
 
 

@@ -207,7 +207,7 @@ def test_the_modules_of_the_commands() -> None:
     """Each exists, is of a room that the command line may import, and has what a command needs."""
     for command in cli.COMMANDS:
         assert room_of(command.module) in MAY_IMPORT["cli"]
-        module = command.loaded()
+        module = command.load()
         assert callable(module.add_arguments)
         assert callable(module.run)
 

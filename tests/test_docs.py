@@ -9,7 +9,7 @@ import yaml
 
 from neuron_scheduler import cli
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.settings.arguments import shown as shown_default
+from neuron_scheduler.settings.arguments import default_text as shown_default
 from neuron_scheduler.settings.config import settings
 from neuron_scheduler.settings.setting import flag
 from neuron_scheduler.telemetry.metrics import Metrics

@@ -66,7 +66,7 @@ sys.exit(code)
 async def test_requests_come_in_their_order() -> None:
     """Signals that came before the reader are delivered, and none after the end."""
     requests, seen = StopRequests(), []
-    with requests.listening() as signals:
+    with requests.listen() as signals:
         requests.receive(signal.SIGINT)
         requests.receive(signal.SIGTERM)
         with anyio.fail_after(PATIENCE):
@@ -86,7 +86,7 @@ async def test_a_real_signal_wakes_the_event_loop() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     requests.install()
     try:
-        with requests.listening() as signals, anyio.fail_after(PATIENCE):
+        with requests.listen() as signals, anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(anyio.to_thread.run_sync, os.kill, os.getpid(), signal.SIGTERM)
                 assert await anext(signals) is signal.SIGTERM

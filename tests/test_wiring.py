@@ -18,7 +18,7 @@ from neuron_scheduler.kube.watch.informer import unsynced
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.serving.asked import DecisionRing
+from neuron_scheduler.serving.sources import DecisionRing
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import ProfileConfig
 from neuron_scheduler.telemetry.metrics import Metrics

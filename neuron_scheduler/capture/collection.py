@@ -121,7 +121,7 @@ class Collection:
             notes=(*self._notes, *self._notes_on_unreadable()),
             source=self.source,
             taken=self.taken,
-            unreadable={m.key: m for m in self._malformed(PODS) if m.key and m.key not in pods},
+            unreadable={m.key: m for m in self._malformed_of(PODS) if m.key and m.key not in pods},
         )
 
     def _fold(self, decoded: Decoded[Any]) -> None:
@@ -152,20 +152,20 @@ class Collection:
                 if nomination is not None:
                     self.cluster.nominate(pod.nominated_node_name, nomination)
 
-    def _malformed(self, resource: Resource[Any]) -> Iterator[Malformed]:
+    def _malformed_of(self, resource: Resource[Any]) -> Iterator[Malformed]:
         return (decoded.value for decoded in self._lists[resource] if isinstance(decoded.value, Malformed))
 
     def _notes_on_unreadable(self) -> Iterator[str]:
         values = (decoded.value for decoded in self._lists[NODES])
         nodes = [node for node in values if isinstance(node, Node) and node.refusal]
         if nodes:
-            named = _named(f"{node.name}: {node.refusal}" for node in nodes)
+            named = _names_text(f"{node.name}: {node.refusal}" for node in nodes)
             yield f"{count_text(len(nodes), 'node')} cannot be read, and no pod is placed there ({named})"
         for resource in self._lists:
-            found = {malformed.key or malformed.reason: malformed for malformed in self._malformed(resource)}
+            found = {malformed.key or malformed.reason: malformed for malformed in self._malformed_of(resource)}
             if found:
                 meaning = "what they use of their nodes counts as unknown" if resource is PODS else "they are left out"
-                named = _named(f"{malformed.key or '(no name)'}: {malformed.reason}" for malformed in found.values())
+                named = _names_text(f"{each.key or '(no name)'}: {each.reason}" for each in found.values())
                 yield f"{count_text(len(found), resource.kind)} cannot be read; {meaning} ({named})"
         if self._failed:
             yield f"{count_text(self._failed, 'object')} could not be taken in because of a mistake in this program"
@@ -198,7 +198,7 @@ def _with_uids(pods: Iterable[Decoded[Pod]]) -> Iterator[Decoded[Pod]]:
             yield decoded
 
 
-def _named(names: Iterable[str]) -> str:
+def _names_text(names: Iterable[str]) -> str:
     every = list(names)
     more = len(every) - NAMED
     return "; ".join([*every[:NAMED], *([f"and {more} more"] if more > 0 else [])])

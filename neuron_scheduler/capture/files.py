@@ -60,13 +60,13 @@ def _read(path: str, collection: Collection, kinds: dict[Kind, Resource[Any]]) -
     for kind, item in objects(path, content(path)):
         resource = kinds.get(kind)
         if resource is not None:
-            collection.add(resource, _decoded(resource, item))
+            collection.add(resource, _decode(resource, item))
             known += 1
     if not known:
         raise ConfigurationError(f"{path} has no object that the scheduler reads; write it with `{COMMAND}`")
 
 
-def _decoded(resource: Resource[Any], item: Encoded) -> Decoded[Any]:
+def _decode(resource: Resource[Any], item: Encoded) -> Decoded[Any]:
     """Return the object; a pod that does not say its namespace is malformed, because its name may not be its own."""
     decoded = resource.decode(item)
     if resource is PODS and decoded.value is not None and "/" not in decoded.key:

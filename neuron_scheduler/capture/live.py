@@ -67,7 +67,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
 
 async def _list(client: Client, resource: Resource[Any], collection: Collection) -> None:
     try:
-        for decoded in await listed(client, resource):
+        for decoded in await list_all(client, resource):
             collection.add(resource, decoded)
         if resource in POD_GROUPS:
             collection.cluster.groups.watched.add(Dialect(resource.group))
@@ -89,7 +89,7 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
         collection.note(_left_out(resource, str(error)))
 
 
-async def listed(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
+async def list_all(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
     """
     Return all objects of a kind; the list is begun once more if it takes so long that its version expires.
 
@@ -97,14 +97,14 @@ async def listed(client: Client, resource: Resource[Listed]) -> list[Decoded[Lis
         ApiError, UnreachableError: as `informer.pages`.
     """
     try:
-        return await _listed_once(client, resource)
+        return await _list_once(client, resource)
     except ApiError as error:
         if error.status != 410:
             raise
-    return await _listed_once(client, resource)
+    return await _list_once(client, resource)
 
 
-async def _listed_once(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
+async def _list_once(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
     return [decoded async for page in pages(client, resource) for decoded in page.objects]
 
 

@@ -8,7 +8,7 @@ usually have, as the admission plugin ExtendedResourceToleration would make it.
 from collections.abc import Mapping
 from typing import Final
 
-from neuron_scheduler.capture.workloads import MOST_REPLICAS, Object, Part, PodSpec, pod_set
+from neuron_scheduler.capture.workloads import MOST_REPLICAS, Object, Part, TemplateSpec, pod_set
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.replicated import Replicated
@@ -20,7 +20,7 @@ SIZES: Final = ("devices", "cores", "cpu", "memory", "instanceType", "schedulerN
 MOST_CONTAINERS: Final = 16
 
 
-def sized(size: Mapping[str, str], *, namespace: str, scheduler_name: str, replicas: int = 0) -> Replicated:
+def workload_of_size(size: Mapping[str, str], *, namespace: str, scheduler_name: str, replicas: int = 0) -> Replicated:
     """
     Return replicas of a pod of this size.
 
@@ -46,7 +46,7 @@ def sized(size: Mapping[str, str], *, namespace: str, scheduler_name: str, repli
     if len(requests) > MOST_CONTAINERS:
         raise ConfigurationError(f"{len(requests)} containers; a pod of a size has at most {MOST_CONTAINERS}")
     first, *rest = requests or [{}]
-    spec = PodSpec(
+    spec = TemplateSpec(
         scheduler_name=size.get("schedulerName") or scheduler_name,
         containers=[wire.Container("", resources=wire.Resources(each)) for each in ({**first, **others}, *rest)],
         tolerations=[wire.Toleration(name, "Exists") for name in NEURON_NAMES],

@@ -55,13 +55,13 @@ class Object(wire.Wire, Generic[S]):
         return said.name or (said.generate_name or "unnamed").rstrip("-")
 
 
-class PodSpec(wire.PodSpec):
+class TemplateSpec(wire.PodSpec):
     """`spec` of a pod that has not been through admission."""
 
     priority_class_name: str | None = None
 
 
-Template = Object[PodSpec]
+Template = Object[TemplateSpec]
 
 
 class _Job(wire.Wire):
@@ -185,7 +185,7 @@ _KINDS: Final[Mapping[str, tuple[Any, Callable[[Any], _Started]]]] = {
     "Job": (Object[_Job], _job),
     "JobSet": (Object[_JobSet], _job_set),
     "LeaderWorkerSet": (Object[_LeaderWorkerSet], _leader_worker_set),
-    "Pod": (Object[PodSpec], _pod),
+    "Pod": (Object[TemplateSpec], _pod),
     "ReplicaSet": (Object[_Replicas], _replicas),
     "StatefulSet": (Object[_Replicas], _replicas),
 }
@@ -223,12 +223,12 @@ def read_workload(source: str, text: Text, *, namespace: str = "default", replic
     try:
         workload = decoded_at_once(encoded, msgspec.json.Decoder(shape))
         started, parts = start(workload)
-        return _replicated(kind, workload, namespace, started if replicas is None else replicas, parts)
+        return _workload_of(kind, workload, namespace, started if replicas is None else replicas, parts)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(printable(f"{source}: {kind}: {error}")) from None
 
 
-def _replicated(kind: str, workload: Object[Any], namespace: str, replicas: int, parts: Sequence[Part]) -> Replicated:
+def _workload_of(kind: str, workload: Object[Any], namespace: str, replicas: int, parts: Sequence[Part]) -> Replicated:
     metadata, parts = workload.metadata or NO_METADATA, [part for part in parts if part.count > 0]
     notes = dict.fromkeys((*_exclusive(metadata), *(note for part in parts for note in _left_out(part))))
     pod_sets = [pod_set(part, workload.name, metadata.namespace or namespace) for part in parts]

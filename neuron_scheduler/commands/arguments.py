@@ -104,7 +104,7 @@ def kubeconfig_of(arguments: argparse.Namespace) -> str | None:
     return paths
 
 
-def connecting(arguments: argparse.Namespace) -> dict[str, Any]:
+def connection_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `auth.load` for kubectl's flags."""
     if arguments.as_group and not arguments.impersonate:
         raise ConfigurationError("--as-group needs --as, the user to act as")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import attrs
 import msgspec
 
-from neuron_scheduler.commands.arguments import connecting, kubeconfig_of
+from neuron_scheduler.commands.arguments import connection_arguments, kubeconfig_of
 from neuron_scheduler.commands.reading import DEFAULT_NAMESPACE, in_time, run_async
 from neuron_scheduler.explain.answers import from_json
 from neuron_scheduler.kube.http import auth
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Asked(Generic[T]):
+class SchedulerAnswer(Generic[T]):
     """An answer, and the namespace that the arguments or the context name."""
 
     answer: T
@@ -38,7 +38,7 @@ class Asked(Generic[T]):
 
 def ask(
     arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[T], body: bytes | None = None
-) -> Asked[T]:
+) -> SchedulerAnswer[T]:
     """
     Return the scheduler's answer.
 
@@ -53,13 +53,13 @@ def ask(
         ConfigurationError: it refuses to answer, or is no scheduler; the address cannot be used.
         UnreachableError: nobody answers.
     """
-    asked: Asked[T] = run_async(_ask, arguments, path, params, answer, body)
+    asked: SchedulerAnswer[T] = run_async(_ask, arguments, path, params, answer, body)
     return asked
 
 
 async def _ask(
     arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[T], body: bytes | None
-) -> Asked[T]:
+) -> SchedulerAnswer[T]:
     connection = await _connection(arguments)
     server, namespace = connection.server, connection.namespace or DEFAULT_NAMESPACE
     if params.get("namespace") == "":
@@ -68,7 +68,7 @@ async def _ask(
         request = partial(client.request, "GET" if body is None else "POST", path, params=params, body=body)
         try:
             received = await in_time(arguments, server, request)
-            return Asked(from_json(msgspec.json.decode(received.body), answer), namespace)
+            return SchedulerAnswer(from_json(msgspec.json.decode(received.body), answer), namespace)
         except ApiError as error:
             raise ConfigurationError(f"{server} refuses to answer: {error.message or error}") from error
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
@@ -94,7 +94,7 @@ async def _connection(arguments: argparse.Namespace) -> Connection:
         )
     reader = Connection("", "--token", Fixed(f"Bearer {arguments.token}"))
     if not arguments.token or kubeconfig_of(arguments):
-        reader = await auth.load(**connecting(arguments) | {"master": None})
+        reader = await auth.load(**connection_arguments(arguments) | {"master": None})
     tls = None
     if parts.scheme == "https":
         tls = Tls(

@@ -11,12 +11,12 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.capture.documents import STDIN, content
-from neuron_scheduler.capture.sizes import SIZES, count, sized
+from neuron_scheduler.capture.sizes import SIZES, count, workload_of_size
 from neuron_scheduler.capture.workloads import only_workload, read_workload
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.fit_text import FitText
-from neuron_scheduler.commands.reading import Reading, answering, read
+from neuron_scheduler.commands.reading import Reading, one_question, read
 from neuron_scheduler.explain.answers import Fit
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.replicated import Replicated
@@ -86,14 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("say what is to fit: -f FILE, or a size such as --devices 8 --replicas 4")
     if arguments.filename == STDIN and STDIN in arguments.files:
         raise ConfigurationError("-f and --from cannot both read standard input")
-    with answering():
-        answer = _asked(arguments, size) if arguments.ask else _computed(arguments, size)
+    with one_question():
+        answer = _ask(arguments, size) if arguments.ask else _compute(arguments, size)
         text = FitText(terminal(), every_node=arguments.output == "wide")
         output.write(answer, arguments.output, text.lines(answer))
     return ALL_FIT if answer.fitting >= max(answer.asked, 1) else SOME_DO_NOT
 
 
-def _computed(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
+def _compute(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
     """Return the answer from a cluster that was read for it."""
     path: str = arguments.filename
     text = content(path) if path else b""
@@ -102,7 +102,7 @@ def _computed(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
         workload = read_workload(path, text, namespace=reading.namespace, replicas=arguments.replicas)
     else:
         first, replicas = next(iter(reading.profiles)), arguments.replicas or 0
-        workload = sized(size, namespace=reading.namespace, scheduler_name=first, replicas=replicas)
+        workload = workload_of_size(size, namespace=reading.namespace, scheduler_name=first, replicas=replicas)
     profile = reading.profile_for(workload.pod_sets[0].template)
     answer = finished(how_many_of(reading.capture.cluster, workload, profile))
     return attrs.evolve(answer, notes=(*answer.notes, *_notes(workload, reading), *reading.capture.notes))
@@ -119,7 +119,7 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
         yield f"{count_text(waiting, 'pod')} with Neuron {verb} already, and may get the space first."
 
 
-def _asked(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
+def _ask(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
     """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask
 

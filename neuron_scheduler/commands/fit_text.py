@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.explain.answers import Fit, PlacedPod
+from neuron_scheduler.explain.answers import Fit, Placement
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.telemetry.line_formats import printable
@@ -49,12 +49,12 @@ class FitText:
         lines = list(self.paragraphs.wrapped(headline(fit)))
         colour = GREEN if fit.fitting >= max(fit.asked, 1) else YELLOW if fit.fitting else RED
         yield from (self.paragraphs.coloured(line, colour) for line in lines)
-        for line in _more(fit):
+        for line in _remarks(fit):
             yield from self.paragraphs.wrapped(line)
 
     def _nodes(self, fit: Fit) -> Iterator[str]:
         """Yield a line for each node, in the order in which the nodes get their first pod."""
-        by_node: dict[str, list[PlacedPod]] = {}
+        by_node: dict[str, list[Placement]] = {}
         for pod in fit.placed:
             by_node.setdefault(pod.node_name, []).append(pod)
         shown = list(by_node.items())[: None if self.every_node else MOST_NODES]
@@ -65,7 +65,7 @@ class FitText:
             first = f"{INDENT}{name.ljust(widths[0])}  {instance_type.ljust(widths[1])}  "
             if len(first) > self.paragraphs.width // 2:
                 first = f"{INDENT}{name}  "
-            yield from self.paragraphs.wrapped(_given(pods), first=first, rest=INDENT * 2)
+            yield from self.paragraphs.wrapped(_ids_text(pods), first=first, rest=INDENT * 2)
         hidden = len(by_node) - len(shown)
         if hidden:
             yield from self.paragraphs.indented(f"and {count_text(hidden, 'more node')} (-o wide lists all)")
@@ -80,7 +80,7 @@ def headline(fit: Fit) -> str:
     return f"{number}{of_workload} {'fits' if fit.fitting == 1 else 'fit'} now{each}."
 
 
-def _more(fit: Fit) -> Iterator[str]:
+def _remarks(fit: Fit) -> Iterator[str]:
     of_next = len(fit.placed) - fit.fitting * fit.pods_per_replica
     if of_next > 0:
         yield f"Of the next group {of_next} of {fit.pods_per_replica} pods would fit: they are of no use alone."
@@ -88,7 +88,7 @@ def _more(fit: Fit) -> Iterator[str]:
         yield f"There is room for {'' if fit.limit else 'at least '}{fit.total - fit.asked} more."
 
 
-def _given(pods: Sequence[PlacedPod]) -> str:
+def _ids_text(pods: Sequence[Placement]) -> str:
     """Return what the pods of one node are given: `2 pods: devices 0-7, devices 8-15`."""
     parts = []
     for part, of_part in groupby(pods, key=attrgetter("part")):

@@ -12,7 +12,7 @@ import attrs
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.map_text import BY, MapText
-from neuron_scheduler.commands.reading import answering, read
+from neuron_scheduler.commands.reading import one_question, read
 from neuron_scheduler.explain.answers import Fleet
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.steps import run as finished
@@ -43,21 +43,21 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         NeuronSchedulerError: there is no map.
     """
-    with answering():
-        shown = _only(_asked(arguments) if arguments.ask else _computed(arguments), arguments.node)
+    with one_question():
+        shown = _only(_ask(arguments) if arguments.ask else _compute(arguments), arguments.node)
         text = MapText(terminal(), arguments.by, every_machine=arguments.output == "wide")
         lines = text.node_lines(shown.machines[0]) if arguments.node else text.lines(shown)
         output.write(shown, arguments.output, lines)
     return SHOWN
 
 
-def _computed(arguments: argparse.Namespace) -> Fleet:
+def _compute(arguments: argparse.Namespace) -> Fleet:
     reading = read(arguments)
     answer = finished(fleet(reading.capture.cluster))
     return attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
 
 
-def _asked(arguments: argparse.Namespace) -> Fleet:
+def _ask(arguments: argparse.Namespace) -> Fleet:
     """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask
 

@@ -113,7 +113,7 @@ class Panel:
         state = state_of(self.machine.cores[core : core + 1])
         if state in MARKS:
             return MARKS[state]
-        holder = next((place for place, each in enumerate(self.machine.holders) if _has(each, core)), None)
+        holder = next((place for place, each in enumerate(self.machine.holders) if _holds(each, core)), None)
         return free_mark(self.machine) if state is CoreState.FREE or holder is None else letter(holder)
 
     def _holders(self) -> Iterator[Segments]:
@@ -179,7 +179,7 @@ def _mark(holder: Holder, place: int) -> Segment:
     return MARKS[CoreState.KEPT] if holder.kept else letter(place)
 
 
-def _has(holder: Holder, core: int) -> bool:
+def _holds(holder: Holder, core: int) -> bool:
     return not holder.kept and any(first <= core <= last for first, last in holder.cores)
 
 
@@ -243,14 +243,14 @@ class MapText:
         if not fleet.machines:
             yield "No node has Neuron."
         else:
-            yield from self._heading(sums("All", fleet.machines))
+            yield from self._heading(sums_of("All", fleet.machines))
         pictures = len(fleet.machines) <= MOST_PICTURES
         if pictures and self.by == BY[0]:  # each picture has its type
             yield from self._pictures(fleet.machines)
         else:
-            for name, machines in grouped(fleet, self.by):
+            for name, machines in group_machines(fleet, self.by):
                 yield ""
-                yield from self._heading(f"{sums(name, machines)}{_intact(machines) if self.by == BY[1] else ''}")
+                yield from self._heading(f"{sums_of(name, machines)}{_wholeness(machines) if self.by == BY[1] else ''}")
                 yield from self._pictures(machines) if pictures else self._table(machines)
         if fleet.machines:
             yield from self._legend(fleet.machines, pictures=pictures)
@@ -281,24 +281,24 @@ class MapText:
         yield ""
         empty: Segments = []
         for lines in zip_longest(*(panel for _, panel in row), fillvalue=empty):
-            cells = [self._rendered(line, width) for line, (width, _) in zip(lines, row, strict=True)]
+            cells = [self._render(line, width) for line, (width, _) in zip(lines, row, strict=True)]
             yield _GAP.join(cells).rstrip()
 
     def _table(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
         """Yield a line for each machine: its name, a character for each device, what is free, what is unusual."""
         shown = machines[: None if self.every_machine else MOST_LINES]
-        rows = [[_bar(machine), *self._figures(machine), _unusual(machine)] for machine in shown]
+        rows = [[_bar(machine), *self._figures(machine), _oddities_text(machine)] for machine in shown]
         widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
         room = self.paragraphs.width - sum(len(_GAP) + width for width in (0, *widths))
         name_width = min(max(room, _SHORTEST_NAME), max(len(printable(machine.node_name)) for machine in shown))
         for machine, row in zip(shown, rows, strict=True):
-            cells = [self._rendered(cell, width) for cell, width in zip(row, widths, strict=True)]
+            cells = [self._render(cell, width) for cell, width in zip(row, widths, strict=True)]
             yield _GAP + _GAP.join((cut(machine.node_name, name_width).ljust(name_width), *cells)).rstrip()
         rest = machines[len(shown) :]
         if rest:
             devices = count_text(sum(machine.free_devices for machine in rest), "free device")
             more = f"{_GAP}and {count_text(len(rest), 'more node')} with {devices} (-o wide lists all)"
-            yield self._rendered([(more, LINK)])
+            yield self._render([(more, LINK)])
 
     def _figures(self, machine: MachinePicture) -> list[Segments]:
         kind: list[Segments] = [] if self.by == BY[0] else [[(cut(machine.instance_type, WIDTH), LINK)]]
@@ -318,7 +318,7 @@ class MapText:
         yield ""
         yield from self.paragraphs.wrapped("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
 
-    def _rendered(self, line: Segments, width: int = 0) -> str:
+    def _render(self, line: Segments, width: int = 0) -> str:
         """Return a line, padded with blanks to a width."""
         text = "".join(self.paragraphs.coloured(part, code) if code and part else part for part, code in line)
         return text + " " * (width - length(line))
@@ -327,7 +327,7 @@ class MapText:
         return (self.paragraphs.bold(line) for line in self.paragraphs.wrapped(text, rest=_GAP))
 
 
-def grouped(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:
+def group_machines(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:
     """Return the machines by type, UltraServer or zone, in the order of these names; those without one come last."""
     groups: dict[str, list[MachinePicture]] = {}
     for machine in fleet.machines:
@@ -338,14 +338,14 @@ def grouped(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:
     return [(f"{named}{key}" if key else missing, machines) for key, machines in ordered]
 
 
-def sums(name: str, machines: Sequence[MachinePicture]) -> str:
+def sums_of(name: str, machines: Sequence[MachinePicture]) -> str:
     """Return how many devices some machines have, and how many of them are free, used and withheld."""
     of = reduce(with_machine, machines, TypeSummary(name))
     total = f"{name}: {count_text(of.nodes, 'node')}, {count_text(of.devices, 'device')}"
     return f"{total}: {of.free} free (largest block {of.largest_block}), {of.used} used, {of.withheld} withheld"
 
 
-def _intact(machines: Sequence[MachinePicture]) -> str:
+def _wholeness(machines: Sequence[MachinePicture]) -> str:
     """Return whether all machines of an UltraServer are there and wholly free; empty if that is not known."""
     size = machines[0].ultraserver_size
     if not size:
@@ -354,7 +354,7 @@ def _intact(machines: Sequence[MachinePicture]) -> str:
     return "; intact" if whole == size else f"; broken, {whole} of {size} machines are free"
 
 
-def _unusual(machine: MachinePicture) -> Segments:
+def _oddities_text(machine: MachinePicture) -> Segments:
     """Return what is unusual about a machine, with commas between."""
     return [part for each in oddities(machine) for part in ((", ", ""), each)][1:]
 

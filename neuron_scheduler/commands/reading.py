@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.capture.collection import Capture
-from neuron_scheduler.commands.arguments import connecting
+from neuron_scheduler.commands.arguments import connection_arguments
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.settings.config import Config
@@ -49,7 +49,7 @@ class Reading:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def one_question() -> Iterator[None]:
     """
     Answer one question inside the block: no log lines, no collection of garbage, and Ctrl-C ends the process.
 
@@ -108,7 +108,7 @@ async def _read(arguments: argparse.Namespace, profiles: dict[str, Profile]) -> 
         raise ConfigurationError(
             "--certificate-authority and --insecure-skip-tls-verify are for --ask; a kubeconfig says whom to trust"
         )
-    connection = await auth.load(**connecting(arguments))
+    connection = await auth.load(**connection_arguments(arguments))
     namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
     async with Client(connection=connection) as client:
         reading = partial(live.read, client, profiles=tuple(profiles.values()))

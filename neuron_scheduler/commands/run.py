@@ -59,27 +59,27 @@ def _run(config: Config) -> int:
     gc.freeze()
     gc.enable()
 
-    with ending() as end:
+    with log_end() as end:
         anyio.run(app.run, config, backend="asyncio", backend_options={"use_uvloop": True})
     return end.code
 
 
 @attrs.define(eq=False)
-class Ending:
+class ExitCode:
     """The exit code of a scheduler that has ended."""
 
     code: int = CLEAN
 
 
 @contextmanager
-def ending() -> Iterator[Ending]:
+def log_end() -> Iterator[ExitCode]:
     """
     Log how the scheduler that runs inside the block ends, and set its exit code after the block.
 
     Raises:
         ConfigurationError: it cannot run with this configuration; the message is one line.
     """
-    end = Ending()
+    end = ExitCode()
     refusal = ""
     try:
         yield end

@@ -16,7 +16,7 @@ from operator import attrgetter
 import anyio
 
 from neuron_scheduler.capture.collection import Collection
-from neuron_scheduler.capture.live import listed
+from neuron_scheduler.capture.live import list_all
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.kube.http import auth
@@ -76,9 +76,9 @@ async def lines(kubeconfig: str, master: str) -> list[str]:
     """
     connection = await auth.load(kubeconfig or None, master or None)
     async with Client(connection=connection) as client:
-        nodes = await listed(client, ANNOTATED_NODES)
+        nodes = await list_all(client, ANNOTATED_NODES)
         # After the nodes: a pod on a node that came in between is left out.
-        pods = await listed(client, PODS)
+        pods = await list_all(client, PODS)
     return list(_lines(nodes, pods))
 
 

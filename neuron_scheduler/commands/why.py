@@ -15,7 +15,7 @@ import attrs
 from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
-from neuron_scheduler.commands.reading import Reading, answering, read
+from neuron_scheduler.commands.reading import Reading, one_question, read
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
 from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting
 from neuron_scheduler.model.pod import Pod
@@ -56,14 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.node and not arguments.pod:
         raise ConfigurationError("--node needs a POD")
-    with answering():
-        answered = _asked(arguments) if arguments.ask else _computed(arguments)
+    with one_question():
+        answered = _ask(arguments) if arguments.ask else _compute(arguments)
         output.write(answered.answer, arguments.output, _text(answered, arguments))
     return _exit_code(answered.answer)
 
 
 @attrs.frozen
-class _Answered:
+class _WhyAnswer:
     """
     The answer.
 
@@ -77,12 +77,12 @@ class _Answered:
     namespace: str
 
 
-def _computed(arguments: argparse.Namespace) -> _Answered:
+def _compute(arguments: argparse.Namespace) -> _WhyAnswer:
     """Return the answer from a cluster that was read for it."""
     reading = read(arguments)
     answer = _explanation(arguments, reading) if arguments.pod else _list(arguments, reading)
     answer = attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
-    return _Answered(answer, reading.capture.taken, reading.namespace)
+    return _WhyAnswer(answer, reading.capture.taken, reading.namespace)
 
 
 def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
@@ -90,7 +90,7 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
     from neuron_scheduler.steps import run
 
     capture = reading.capture
-    pod = found(capture, arguments.pod, reading.namespace)
+    pod = find_pod(capture, arguments.pod, reading.namespace)
     profile = reading.profile_for(pod)
     if arguments.node:
         return run(explain_on_node(capture.cluster, pod, profile, arguments.node))
@@ -124,7 +124,7 @@ def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
         yield f"Another scheduler decides these pods, by their schedulerName: {few_names(names)}"
 
 
-def _asked(arguments: argparse.Namespace) -> _Answered:
+def _ask(arguments: argparse.Namespace) -> _WhyAnswer:
     """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask
 
@@ -134,14 +134,14 @@ def _asked(arguments: argparse.Namespace) -> _Answered:
         if not arguments.all_namespaces:
             pods = tuple(line for line in waiting.pods if line.pod.namespace == asked.namespace)
             waiting = attrs.evolve(waiting, pods=pods, total=len(pods))
-        return _Answered(waiting, time.time(), asked.namespace)
-    namespace, name = named(arguments.pod)
+        return _WhyAnswer(waiting, time.time(), asked.namespace)
+    namespace, name = parse_name(arguments.pod)
     params = {"namespace": namespace or arguments.namespace, "pod": name}
     explained = ask(arguments, "/v1/why", params | ({"node": arguments.node} if arguments.node else {}), Explanation)
-    return _Answered(explained.answer, time.time(), explained.namespace)
+    return _WhyAnswer(explained.answer, time.time(), explained.namespace)
 
 
-def _text(answered: _Answered, arguments: argparse.Namespace) -> Iterator[str]:
+def _text(answered: _WhyAnswer, arguments: argparse.Namespace) -> Iterator[str]:
     answer, wide = answered.answer, arguments.output == "wide"
     if isinstance(answer, Waiting):
         place = "in the cluster" if arguments.all_namespaces else f"in namespace {answered.namespace}"
@@ -160,7 +160,7 @@ def _exit_code(answer: Answer) -> int:
 TYPES: Final = ("pod", "pods", "po")
 
 
-def named(text: str) -> tuple[str, str]:
+def parse_name(text: str) -> tuple[str, str]:
     """
     Return the namespace, empty if the text has none, and the name.
 
@@ -175,14 +175,14 @@ def named(text: str) -> tuple[str, str]:
     return ("" if first.lower() in TYPES else first), name
 
 
-def found(capture: Capture, text: str, namespace: str) -> Pod:
+def find_pod(capture: Capture, text: str, namespace: str) -> Pod:
     """
     Return the pod that a text names.
 
     Raises:
         ConfigurationError: there is none of that name, or it cannot be read.
     """
-    own_namespace, name = named(text)
+    own_namespace, name = parse_name(text)
     key = f"{own_namespace or namespace}/{name}"
     pod = capture.pods.get(key)
     if pod is not None:

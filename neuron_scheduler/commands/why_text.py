@@ -12,11 +12,11 @@ import attrs
 
 from neuron_scheduler.commands.output import age, table
 from neuron_scheduler.explain.answers import (
-    Change,
     Explanation,
     LeavingPod,
     NodeGroup,
     PodSummary,
+    SuggestedChange,
     Verdict,
     Waiting,
 )
@@ -125,7 +125,7 @@ class WhyText:
             line, colour = f"{count_text(count, 'node')}: would take the pod, but the space is kept for others", YELLOW
         else:
             line, colour = f"{count_text(count, 'node')}: {first.reason} [{first.plugin}]", RED
-        yield from self._coloured(line, colour)
+        yield from self._colour(line, colour)
         shown = groups if self.wide else groups[:MOST_GROUPS]
         for group in shown:
             yield from self._group(group)
@@ -144,14 +144,14 @@ class WhyText:
         if group.arithmetic:
             yield from self.paragraphs.indented(group.arithmetic, 3)
 
-    def _change(self, change: Change) -> Iterator[str]:
+    def _change(self, change: SuggestedChange) -> Iterator[str]:
         yield from self.paragraphs.wrapped(change.sentence, first=f"{INDENT}- ", rest=INDENT * 2)
         for pod in change.pods:
-            yield from self.paragraphs.wrapped(self._leaving(pod), first=INDENT * 2, rest=INDENT * 3)
+            yield from self.paragraphs.wrapped(self._leaving_text(pod), first=INDENT * 2, rest=INDENT * 3)
         if change.command:
             yield f"{INDENT * 2}$ {printable(change.command)}"
 
-    def _leaving(self, pod: LeavingPod) -> str:
+    def _leaving_text(self, pod: LeavingPod) -> str:
         about = [pod.asks] if pod.asks else []
         about.append(f"priority {pod.priority}{'; the scheduler may evict it' if pod.evictable else ''}")
         if pod.started and self.now:
@@ -161,7 +161,7 @@ class WhyText:
             about.append(f"disruption budget {few_names(pod.budgets)} {violated}")
         return f"{_pod(pod)} ({', '.join(about)})"
 
-    def _coloured(self, text: str, code: str) -> Iterator[str]:
+    def _colour(self, text: str, code: str) -> Iterator[str]:
         return (self.paragraphs.coloured(line, code) for line in self.paragraphs.indented(text))
 
 

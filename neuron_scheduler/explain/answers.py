@@ -119,7 +119,7 @@ class LeavingPod:
 
 
 @attrs.frozen
-class Change:
+class SuggestedChange:
     """
     One change after which the pod fits, tried with the filters.
 
@@ -170,7 +170,7 @@ class Explanation:
     cause: str = ""
     nodes: int = 0
     groups: tuple[NodeGroup, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SuggestedChange, ...] = ()
     notes: tuple[str, ...] = ()
     node_name: str = ""
     ids: tuple[int, ...] = ()
@@ -178,7 +178,7 @@ class Explanation:
 
 
 @attrs.frozen
-class PlacedPod:
+class Placement:
     """
     Where one pod would go; the pods before it are there already.
 
@@ -235,7 +235,7 @@ class Fit:
     asked: int = 0
     fitting: int = 0
     pods_per_replica: int = 1
-    placed: tuple[PlacedPod, ...] = ()
+    placed: tuple[Placement, ...] = ()
     total: int = 0
     limit: Limit | None = None
     notes: tuple[str, ...] = ()
@@ -352,7 +352,7 @@ class Fleet:
 
 
 @attrs.frozen
-class WaitingPod:
+class WaitingEntry:
     """
     A pod that has no node.
 
@@ -378,7 +378,7 @@ class Waiting:
         notes: what the reader has to know, such as names that are left out: one sentence each.
     """
 
-    pods: tuple[WaitingPod, ...]
+    pods: tuple[WaitingEntry, ...]
     total: int = 0
     notes: tuple[str, ...] = ()
 
@@ -421,11 +421,11 @@ _CAPITAL: Final = re.compile(r"([A-Z])")
 
 def to_json(answer: attrs.AttrsInstance) -> Any:
     """Return an answer as JSON values: dicts, lists, strings, numbers."""
-    return _renamed(msgspec.to_builtins(answer), in_json)
+    return _rename(msgspec.to_builtins(answer), json_name)
 
 
 @functools.cache
-def in_json(name: str) -> str:
+def json_name(name: str) -> str:
     """Return a field's name as JSON has it: `nodeName` for `node_name`."""
     return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
@@ -437,15 +437,15 @@ def from_json(value: Any, answer: type[T]) -> T:
     Raises:
         msgspec.ValidationError: they are no such answer.
     """
-    snake = _renamed(value, lambda key: _CAPITAL.sub(lambda match: f"_{match[1].lower()}", key))
+    snake = _rename(value, lambda key: _CAPITAL.sub(lambda match: f"_{match[1].lower()}", key))
     return msgspec.convert(snake, answer)
 
 
-def _renamed(value: Any, name: Any) -> Any:
+def _rename(value: Any, name: Any) -> Any:
     match value:
         case dict():
-            return {name(key): _renamed(item, name) for key, item in value.items()}
+            return {name(key): _rename(item, name) for key, item in value.items()}
         case list() | tuple():
-            return [_renamed(item, name) for item in value]
+            return [_rename(item, name) for item in value]
         case _:
             return value

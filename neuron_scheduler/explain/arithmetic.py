@@ -61,11 +61,11 @@ def cordon(_pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
 
 def taints(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return the taints that the pod does not tolerate."""
-    return _untolerated(pod.tolerations, node_info.node.taints)
+    return _untolerated_text(pod.tolerations, node_info.node.taints)
 
 
 @memoise(maxsize=1 << 10)
-def _untolerated(tolerations: tuple[Toleration, ...], node_taints: tuple[Taint, ...]) -> str:
+def _untolerated_text(tolerations: tuple[Toleration, ...], node_taints: tuple[Taint, ...]) -> str:
     untolerated = [
         taint_text(taint)
         for taint in node_taints
@@ -85,20 +85,20 @@ def _unmet(pod: Pod, node: Node) -> Iterator[str]:
     """Yield what the pod requires and a node does not have, each when it is needed: there may be very many."""
     for key, value in pod.constraints.node_selector.items():
         if node.labels.get(key) != value:
-            yield f"the pod selects {clip(key)}={clip(value)}, {_here(key, node.labels)}"
+            yield f"the pod selects {clip(key)}={clip(value)}, {_label_text(key, node.labels)}"
     terms = pod.constraints.required_terms
     if terms is not None and not any(term.matches(node.labels, node.name) for term in terms):
-        yield from (_missed(term, node) for term in terms)
+        yield from (_missed_text(term, node) for term in terms)
         if not terms:
             yield "the pod's required node affinity is empty"
 
 
-def _here(key: str, labels: Mapping[str, str]) -> str:
+def _label_text(key: str, labels: Mapping[str, str]) -> str:
     """Return what a node has of a label."""
     return f"here it is {clip(labels[key]) or 'empty'}" if key in labels else "which is not here"
 
 
-def _missed(term: NodeSelectorTerm, node: Node) -> str:
+def _missed_text(term: NodeSelectorTerm, node: Node) -> str:
     """Return which requirements of a term a node misses."""
     if term.unreadable:
         return "a term of the pod's node affinity cannot be read"
@@ -108,7 +108,7 @@ def _missed(term: NodeSelectorTerm, node: Node) -> str:
 def _missed_parts(term: NodeSelectorTerm, node: Node) -> Iterator[str]:
     for expression in term.expressions:
         if not expression.matches(node.labels):
-            yield f"the pod requires {requirement_text(expression)}, {_here(expression.key, node.labels)}"
+            yield f"the pod requires {requirement_text(expression)}, {_label_text(expression.key, node.labels)}"
     for field in term.fields:
         if not field.matches({"metadata.name": node.name}):
             yield f"the pod requires {requirement_text(field)}"
@@ -268,7 +268,7 @@ def _illegal(machine: Machine, request: NeuronRequest) -> str:
     return f"needs {request_text(request)}; {kind} {served_counts_text(machine, request)}"
 
 
-def taking(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
+def free_for(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return what is free on a node that takes the pod; nothing if the pod asks for no Neuron."""
     return "" if pod.neuron is None else _free(pod.neuron, node_info)
 
@@ -307,5 +307,5 @@ ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
 def sentence_of(plugin: PluginName | None, view: View, pod: Pod) -> Sentence:
     """Return the function that says what a node lacks for a plugin; what is free, if no plugin refuses it."""
     if plugin is None:
-        return _of_node(taking)(view, pod)
+        return _of_node(free_for)(view, pod)
     return ARITHMETIC.get(plugin, _of_node(lambda _pod, _node_info, _reasons: ""))(view, pod)

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers import Fit, Limit, PlacedPod
+from neuron_scheduler.explain.answers import Fit, Limit, Placement
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
@@ -48,14 +48,14 @@ def how_many_of(
     yield
     sets = (attrs.evolve(pod_set, template=profile.own(pod_set.template)) for pod_set in workload.pod_sets)
     workload = attrs.evolve(workload, pod_sets=tuple(sets))
-    placer, placed, limit = Placer(fork), list[PlacedPod](), None
+    placer, placed, limit = Placer(fork), list[Placement](), None
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
     for replica, parts in _in_order(workload, bound):
         group = parts[0].template.group
         if group is None:
-            found = yield from _alone(placer, parts[0], profile, replica)
+            found = yield from _place_alone(placer, parts[0], profile, replica)
         else:
-            found = yield from _as_a_whole(placer, parts, group, profile, replica)
+            found = yield from _place_together(placer, parts, group, profile, replica)
         if isinstance(found, Limit):
             limit = found
             break
@@ -82,9 +82,9 @@ def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, list[PodSe
             yield from ((replica, part) for part in ([pods] if key else [[each] for each in pods]))
 
 
-def _alone(
+def _place_alone(
     placer: Placer, part: PodSet, profile: Profile, replica: int
-) -> Generator[None, None, list[PlacedPod] | Limit]:
+) -> Generator[None, None, list[Placement] | Limit]:
     """Place one pod."""
     fork, pod = placer.fork, _copy_of(placer.fork, part.template)
     result = yield from placer.place(pod, profile)
@@ -95,9 +95,9 @@ def _alone(
     return Limit(refused.text, refused.cause, replica, part.name)
 
 
-def _as_a_whole(
+def _place_together(
     placer: Placer, parts: Sequence[PodSet], group: PodGroup, profile: Profile, replica: int
-) -> Generator[None, None, list[PlacedPod] | Limit]:
+) -> Generator[None, None, list[Placement] | Limit]:
     """Place a group, every member of it or none, as a group of its own beside those that exist."""
     fork = placer.fork
     key = attrs.evolve(group.key, name=f"{group.key.name}/{replica}")
@@ -119,9 +119,9 @@ def _copy_of(fork: Cluster, template: Pod, number: int = 0) -> Pod:
     return attrs.evolve(template, uid=name, name=name, node_name="", nominated_node_name="", allocation=NO_LABELS)
 
 
-def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> PlacedPod:
+def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> Placement:
     node_info = fork.node(decision.node_name)
-    return PlacedPod(
+    return Placement(
         replica=replica,
         node_name=decision.node_name,
         instance_type="" if node_info is None else node_info.node.instance_type,

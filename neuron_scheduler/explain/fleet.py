@@ -43,13 +43,13 @@ def fleet(cluster: Cluster) -> Generator[None, None, Fleet]:
 
     The cluster may change between two steps; the machines stay those of the moment when the indexes were ready.
     """
-    yield from inventory.prepared(cluster)
+    yield from inventory.prepare(cluster)
     ranked: list[tuple[int, MachinePicture]] = []
     types: dict[str, TypeSummary] = {}
     for place, (node_info, machine, reason) in enumerate(_moment(cluster)):
         if place % ROWS_A_STEP == 0:
             yield
-        rank, picture = _pictured(node_info, machine, reason)
+        rank, picture = _picture_of(node_info, machine, reason)
         ranked.append((rank, picture))
         name = picture.instance_type
         types[name] = with_machine(types.get(name, TypeSummary(name)), picture)
@@ -81,7 +81,7 @@ def _moment(cluster: Cluster) -> list[tuple[NodeInfo, Machine, str]]:
     return [(row, row.machine, reasons.get(row.node.name, "")) for row in view.rows() if row.machine is not None]
 
 
-def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int, MachinePicture]:
+def _picture_of(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int, MachinePicture]:
     """Return a machine's rank and its picture: the worst machine has the lowest rank."""
     node, usage = node_info.node, node_info.neuron_usage
     (stock,) = inventory.stock_of(node_info)
@@ -95,7 +95,7 @@ def _pictured(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int
         devices=machine.devices,
         cores_per_device=machine.cores_per_device,
         units=tuple(unit.value for unit in Unit if unit in machine.units),
-        cores=_states(machine.core_count, usage.free, usage.double_booked, _kept(node_info), unclear=unclear),
+        cores=_states(machine.core_count, usage.free, usage.double_booked, _kept_cores(node_info), unclear=unclear),
         holders=_holders(node_info),
         used_devices=stock.devices - stock.whole,
         free_devices=free,
@@ -128,7 +128,7 @@ def _nominations(node_info: NodeInfo) -> Iterator[tuple[Pod, CoreMask]]:
             yield nomination.pod, nomination.cores
 
 
-def _kept(node_info: NodeInfo) -> CoreMask:
+def _kept_cores(node_info: NodeInfo) -> CoreMask:
     kept = NO_CORES
     for _, cores in _nominations(node_info):
         kept |= cores

@@ -26,7 +26,7 @@ class Waits:
     cause: Cause
 
 
-def with_its_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Mapping[str, Decision | Waits]]:
+def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Mapping[str, Decision | Waits]]:
     """
     Return by uid what the scheduler decides for a pod in a group and for those that it decides together with it.
 

@@ -215,7 +215,7 @@ def double_booked_cores(cluster: Cluster) -> int:
     return sum(stock.double_booked_cores * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
 
 
-def prepared(cluster: Cluster) -> Iterator[None]:
+def prepare(cluster: Cluster) -> Iterator[None]:
     """Bring the indexes that are used here up to date, a few rows at a time; yields when other tasks may run."""
 
     def ask(view: View) -> None:

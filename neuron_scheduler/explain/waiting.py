@@ -13,8 +13,8 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers import Waiting, WaitingPod
-from neuron_scheduler.explain.groups import Waits, with_its_group
+from neuron_scheduler.explain.answers import Waiting, WaitingEntry
+from neuron_scheduler.explain.groups import Waits, decide_in_group
 from neuron_scheduler.explain.why import summary_of
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
@@ -119,26 +119,26 @@ def waiting_list(
         profile = profile_of(pod)
         if cluster.groups.group_of(pod) is not None:
             if pod.uid not in grouped:
-                grouped |= yield from with_its_group(cluster.fork(), pod, profile)
-            cause, message = _said(grouped[pod.uid])
+                grouped |= yield from decide_in_group(cluster.fork(), pod, profile)
+            cause, message = _cause_and_message(grouped[pod.uid])
         elif pod.nominated_node_name:  # what is kept for it is kept from the others
-            cause, message = _state(cluster, pod, profile)
+            cause, message = _state_of(cluster, pod, profile)
         else:
             key = (profile.scheduler_name, signature_of(pod, _EVERY_PLUGIN))
-            cause, message = known.get(key) or known.setdefault(key, _state(cluster, pod, profile))
-        lines.append(WaitingPod(summary_of(pod), cause, message))
+            cause, message = known.get(key) or known.setdefault(key, _state_of(cluster, pod, profile))
+        lines.append(WaitingEntry(summary_of(pod), cause, message))
         yield
     return Waiting(tuple(lines), total=len(lines))
 
 
-def _state(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[str, str]:
+def _state_of(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[str, str]:
     """Return the cause and the message; both say that a pod with gates is not tried."""
     if pod.gates:
         return Cause.GATED, f"Scheduling is blocked by gates: {', '.join(pod.gates)}."
-    return _said(schedule_pod(cluster, pod, profile))
+    return _cause_and_message(schedule_pod(cluster, pod, profile))
 
 
-def _said(decision: Decision | FitError | Waits) -> tuple[str, str]:
+def _cause_and_message(decision: Decision | FitError | Waits) -> tuple[str, str]:
     if isinstance(decision, Waits):
         return decision.cause, decision.message
     if isinstance(decision, Decision):

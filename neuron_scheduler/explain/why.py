@@ -25,7 +25,7 @@ from neuron_scheduler.explain.answers import (
 )
 from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of
 from neuron_scheduler.explain.changes.search import changes
-from neuron_scheduler.explain.groups import Waits, with_its_group
+from neuron_scheduler.explain.groups import Waits, decide_in_group
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
@@ -67,14 +67,14 @@ def explain_pod(
         profile: with whose filters it is decided.
         budgets: all PodDisruptionBudgets, for the pods that would have to leave.
     """
-    yield from warmed_up(cluster, pod, profile)  # a fork shares postings, but what it builds itself is lost with it
+    yield from warm_up(cluster, pod, profile)  # a fork shares postings, but what it builds itself is lost with it
     fork = cluster.fork()
     yield
     if pod.node_name or fork.node_of(pod.uid) is not None:
         return _of_bound_pod(fork, pod)
     if pod.terminating:
         return Explanation(summary_of(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
-    yield from warmed_up(fork, pod, profile)  # it shares no counts of pods, and no sums
+    yield from warm_up(fork, pod, profile)  # it shares no counts of pods, and no sums
     return (yield from _of_pending_pod(fork, pod, profile, budgets=budgets))
 
 
@@ -85,7 +85,7 @@ def _of_pending_pod(
     if fork.groups.group_of(pod) is None:
         result = select_node(fork, pod, profile)
     else:
-        result = (yield from with_its_group(fork.fork(), pod, profile))[pod.uid]
+        result = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
     nodes, notes = fork.view.node_count, tuple(notes_on(pod, profile))
     yield
     fork.clear_nomination(pod.uid)
@@ -98,7 +98,8 @@ def _of_pending_pod(
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups)
         answer = attrs.evolve(answer, notes=(*notes, ALONE))
     elif isinstance(result, Decision):
-        answer = Explanation(summary_of(pod), Verdict.FITS, _fits(pod, result), nodes=nodes, groups=groups, notes=notes)
+        message = f"{pod.key} fits now: it would be assigned to {result.node_name}{ids_text(result.ids, pod)}."
+        answer = Explanation(summary_of(pod), Verdict.FITS, message, nodes=nodes, groups=groups, notes=notes)
         answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
     else:
         error = fit_error(fork, pod, profile, result)
@@ -106,12 +107,7 @@ def _of_pending_pod(
         suggested, more = yield from changes(fork, pod, profile, refused=error, budgets=budgets)
         answer = Explanation(summary_of(pod), Verdict.WAITS, error.text, error.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, *more))
-    return _gated(answer, pod) if pod.gates else answer
-
-
-def _fits(pod: Pod, decision: Decision) -> str:
-    """Return where a pod would go, in the words of the Event."""
-    return f"{pod.key} fits now: it would be assigned to {decision.node_name}{ids_text(decision.ids, pod)}."
+    return _with_gates(answer, pod) if pod.gates else answer
 
 
 def _of_all_nodes(cluster: Cluster, refusal: PodRefusal) -> Iterator[NodeGroup]:
@@ -122,7 +118,7 @@ def _of_all_nodes(cluster: Cluster, refusal: PodRefusal) -> Iterator[NodeGroup]:
         yield NodeGroup(cluster.view.node_count, names, plugin=refusal.plugin, reason=refusal.reason, cause=cause)
 
 
-def _gated(explanation: Explanation, pod: Pod) -> Explanation:
+def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
     """Return the explanation of a pod with scheduling gates from that of the same pod without them."""
     return attrs.evolve(
         explanation,
@@ -138,7 +134,7 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
     known = fork.pod_info(pod.uid)
     name = fork.node_of(pod.uid) or pod.node_name
     node_info = fork.node(name)
-    ids = () if known is None or node_info is None else ids_in(node_info.machine, known.cores, known.pod)
+    ids = () if known is None or node_info is None else ids_held(node_info.machine, known.cores, known.pod)
     notes = [] if node_info is not None else [f"There is no node {name}."]
     if known is not None and known.cores is None and node_info is not None:
         notes.append(
@@ -169,7 +165,7 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
     Every filter is asked, also those after the first refusal: each group is this node, with what one of them says. The
     arguments are those of `explain_pod`; there need not be a node of that name.
     """
-    yield from warmed_up(cluster, pod, profile)
+    yield from warm_up(cluster, pod, profile)
     fork = cluster.fork()
     yield
     slot, decision = fork.view.slot(node_name), decide_on(fork, pod, profile, node_name)
@@ -241,7 +237,7 @@ def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
         yield f"It is in group {clip(pod.group.key.name)}: enough members get a node at once, or none does."
 
 
-def ids_in(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:
+def ids_held(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:
     """Return what a pod holds of a machine, in the unit of its request; empty if that is nothing or unknown."""
     if machine is None or not cores or pod.neuron is None:
         return ()
@@ -290,7 +286,7 @@ def groups_of(
         plugin = by[0].plugin if by else None
         if plugin not in sentences:
             sentences[plugin] = sentence_of(plugin, cluster.view, pod)
-        kept_for = _nominated(node_info, pod) if by and is_kept(slot) else ()
+        kept_for = _nominated_pods(node_info, pod) if by and is_kept(slot) else ()
         if kept_for:
             text = f"it would take the pod, but its space is kept for {few_names(kept_for)}"
         else:
@@ -309,7 +305,7 @@ def groups_of(
     return tuple(group for _, group in sorted(groups, key=lambda pair: pair[0]))
 
 
-def _nominated(node_info: NodeInfo, pod: Pod) -> tuple[str, ...]:
+def _nominated_pods(node_info: NodeInfo, pod: Pod) -> tuple[str, ...]:
     """Return the pods for which a node keeps space that this pod may not take."""
     return tuple(nomination.pod.key for nomination in node_info.nominations if nomination.pod.priority >= pod.priority)
 
@@ -355,7 +351,7 @@ def _promise(cluster: Cluster, pod: Pod, by: Sequence[Refusal], group: NodeGroup
     return (2.0, -max(stage(pod, refusal)[0] for refusal in by), -free, -group.nodes)
 
 
-def warmed_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
+def warm_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     """Build the indexes that the decision about a pod and its reasons need; yields when other tasks may run."""
     warmup = IndexWarmup()
     yield from warmup.prepare(cluster, pod, profile)

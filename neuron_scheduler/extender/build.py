@@ -19,7 +19,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import extender_profile, preemption_profile
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import open_listening
-from neuron_scheduler.serving.pages import Page
+from neuron_scheduler.serving.pages import WebPage
 from neuron_scheduler.telemetry.metrics import Metrics
 
 
@@ -49,7 +49,7 @@ class Extender:
     metrics: Metrics
 
     @asynccontextmanager
-    async def serving(self, health: Mapping[str, Page], stopping: Callable[[], bool]) -> AsyncIterator[None]:
+    async def serving(self, health: Mapping[str, WebPage], stopping: Callable[[], bool]) -> AsyncIterator[None]:
         """Answer inside the block."""
         port, certificate = self.port, None
         if port.cert_file:

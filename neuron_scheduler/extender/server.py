@@ -19,7 +19,7 @@ from neuron_scheduler.extender.verbs import VERBS, Answer, Verbs, sentence
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions
-from neuron_scheduler.serving.pages import PLAIN_TEXT, Page
+from neuron_scheduler.serving.pages import PLAIN_TEXT, WebPage
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 
@@ -53,7 +53,7 @@ class ExtenderServer:
     """
 
     verbs: Verbs
-    health: Mapping[str, Page]
+    health: Mapping[str, WebPage]
     metrics: Metrics
     stopping: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
@@ -64,12 +64,12 @@ class ExtenderServer:
 
     def listen(self, listening: socket.socket, certificate: Certificate | None = None) -> Connections:
         """Answer on a socket until the connections are closed; without a certificate there is no TLS."""
-        reactions = Reactions(answer=self._answer, unreadable=self._unreadable, dropped=self._dropped)
+        reactions = Reactions(answer=self._answer, unreadable=self._unreadable, on_drop=self._dropped)
         return Connections(listening=listening, reactions=reactions, limits=LIMITS, certificate=certificate)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path in self.health:
-            response = await self.health[request.path].answered(request)
+            response = await self.health[request.path].answer_to(request)
             response.headers.update(SERVER)
             return response
         started, path = self.clock(), request.path.removeprefix("/")

@@ -19,9 +19,9 @@ from aiohttp import web
 
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.reviews import User, UserReviews
-from neuron_scheduler.serving.kept import Kept
 from neuron_scheduler.serving.names import Names
 from neuron_scheduler.serving.pages import RefusedError
+from neuron_scheduler.serving.timed_cache import TimedCache
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 
@@ -73,13 +73,13 @@ class Access:
     reviews: UserReviews
     clock: Callable[[], float]
     public: Collection[str] = ()
-    _readers: Kept[bytes, Reader] = attrs.field(init=False)
+    _readers: TimedCache[bytes, Reader] = attrs.field(init=False)
     _unknown: TokenBucket = attrs.field(init=False)
     _reviewed: TokenBucket = attrs.field(init=False)
     _failing: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._readers = Kept(clock=self.clock, seconds=CACHE_SECONDS, most=MOST_TOKENS)
+        self._readers = TimedCache(clock=self.clock, seconds=CACHE_SECONDS, most=MOST_TOKENS)
         self._unknown = TokenBucket(self.clock, _UNKNOWN_TOKENS_PER_SECOND, _UNKNOWN_TOKENS_AT_ONCE)
         self._reviewed = TokenBucket(self.clock, _REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
@@ -96,7 +96,7 @@ class Access:
             if public and "namespace" not in request.query:  # so there is one answer, which is kept for all of them
                 return Reader()
             raise RefusedError(401, HOW)
-        if not confidential(request):
+        if not is_confidential(request):
             raise RefusedError(403, f"a token is not accepted over a connection that others can read: {HOW}")
         reader = await self._reader_with(token)
         if reader.user is None:
@@ -122,7 +122,7 @@ class Access:
         before = self._readers.get(digest, old=True)
         if (before is None or before.user is None) and not self._unknown.take_now():
             raise RefusedError(503, "too many unknown tokens; try again later")
-        return self._readers.put(digest, Reader(await self._asked(self.reviews.user_of(token))))
+        return self._readers.put(digest, Reader(await self._ask(self.reviews.user_of(token))))
 
     async def _may_get(self, reader: Reader, kind: str, of: str) -> bool:
         """Return whether a reader may get a `path`, or the `pods` of a namespace; an empty one stands for all."""
@@ -134,10 +134,10 @@ class Access:
         if not self._reviewed.take_now():
             raise RefusedError(429, "too many questions about rights; try again")
         review = self.reviews.may_get if kind == "path" else self.reviews.may_get_pods
-        reader.rights[kind, of] = allowed = await self._asked(review(reader.user, of))
+        reader.rights[kind, of] = allowed = await self._ask(review(reader.user, of))
         return allowed
 
-    async def _asked(self, review: Awaitable[T]) -> T:
+    async def _ask(self, review: Awaitable[T]) -> T:
         """Return the API server's answer; the log says once that there is none."""
         try:
             answer = await review
@@ -156,7 +156,7 @@ def bearer_token(authorization: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def confidential(request: web.BaseRequest) -> bool:
+def is_confidential(request: web.BaseRequest) -> bool:
     """Return whether nobody on the way can read it: over TLS, or from this host, as `kubectl port-forward` is."""
     if request.secure:
         return True

@@ -16,12 +16,12 @@ import attrs
 import msgspec
 from aiohttp import web
 
-from neuron_scheduler.explain.answers import in_json, to_json
+from neuron_scheduler.explain.answers import json_name, to_json
 from neuron_scheduler.serving.access import Access
-from neuron_scheduler.serving.asked import Asked
-from neuron_scheduler.serving.kept import Kept
 from neuron_scheduler.serving.names import AnyAnswer, Names, answer_as_seen, as_seen
 from neuron_scheduler.serving.pages import RefusedError, parameters
+from neuron_scheduler.serving.sources import AnswerSources
+from neuron_scheduler.serving.timed_cache import TimedCache
 from neuron_scheduler.steps import LONGEST_TURN, run_in_turns
 
 AGE: Final = 1.0
@@ -63,7 +63,7 @@ class Question:
 
 
 Steps = Generator[None, None, AnyAnswer]
-Compute = Callable[[Asked, Question], Steps]
+Compute = Callable[[AnswerSources, Question], Steps]
 """Computes an answer; yields whenever other tasks may run, and raises RefusedError if there is none."""
 
 
@@ -71,32 +71,32 @@ Compute = Callable[[Asked, Question], Steps]
 class Answering:
     """Answers the questions of all paths."""
 
-    asked: Asked
+    sources: AnswerSources
     access: Access
-    _kept: Kept[object, bytes] = attrs.field(init=False)
+    _kept: TimedCache[object, bytes] = attrs.field(init=False)
     _turn: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._kept = Kept(clock=self.asked.clock, seconds=AGE, most=MOST_KEPT)
+        self._kept = TimedCache(clock=self.sources.clock, seconds=AGE, most=MOST_KEPT)
 
     async def answer(self, request: web.BaseRequest, compute: Compute) -> web.Response:
         """Return the answer to a request, or that the client has it."""
         reader = await self.access.reader(request)
-        missing = self.asked.unsynced()
+        missing = self.sources.unsynced()
         if missing is not None:
             raise RefusedError(503, f"this process has just started: {missing}")
         query = parameters(request.query_string)
         names = await self.access.names(reader, query.get("namespace", ""))
         body = await _body(request) if request.method == "POST" else None  # before the turn: a slow client keeps none
-        steps = self._encoded(compute, Question(query, names, body))
-        text = await self._computed((request.path, *sorted(query.items()), names, body), steps)
+        steps = self._encode(compute, Question(query, names, body))
+        text = await self._compute((request.path, *sorted(query.items()), names, body), steps)
         etag = f'W/"{hashlib.blake2b(text, digest_size=12).hexdigest()}"'
         fields = {"ETag": etag, "Cache-Control": "no-store"}
         if request.headers.get("If-None-Match") == etag:
             return web.Response(status=304, headers=fields)
         return web.Response(body=text, headers={**fields, "Content-Type": "application/json"})
 
-    async def _computed(self, key: object, steps: Generator[None, None, bytes]) -> bytes:
+    async def _compute(self, key: object, steps: Generator[None, None, bytes]) -> bytes:
         """Return the text that these steps make, or one that they have made lately."""
         try:
             with anyio.fail_after(SECONDS):
@@ -110,10 +110,10 @@ class Answering:
             sentence = f"the answer takes longer than {SECONDS:g} s; ask for less, or try again"
             raise RefusedError(503, sentence) from error
 
-    def _encoded(self, compute: Compute, question: Question) -> Generator[None, None, bytes]:
+    def _encode(self, compute: Compute, question: Question) -> Generator[None, None, bytes]:
         """Return the JSON of an answer as its reader may see it; an item of a tuple is one step."""
-        answer = answer_as_seen((yield from compute(self.asked, question)), question.names)
-        answer = attrs.evolve(answer, notes=(*self.asked.notes(), *answer.notes))
+        answer = answer_as_seen((yield from compute(self.sources, question)), question.names)
+        answer = attrs.evolve(answer, notes=(*self.sources.notes(), *answer.notes))
         fields = []
         for name, value in attrs.asdict(answer, recurse=False).items():
             if isinstance(value, tuple):
@@ -124,7 +124,7 @@ class Answering:
                 text = b"[" + b",".join(items) + b"]"
             else:
                 text = _json(value, question.names)
-            fields.append(msgspec.json.encode(in_json(name)) + b":" + text)
+            fields.append(msgspec.json.encode(json_name(name)) + b":" + text)
         return b"{" + b",".join(fields) + b"}"
 
 

@@ -38,7 +38,7 @@ class Certificate:
     def __attrs_post_init__(self) -> None:
         self._seen = self._stamps()
         try:
-            self._context = self._loaded()
+            self._context = self._load()
         except (OSError, ValueError) as error:
             trusting = f" and {self.flags.removesuffix('-tls')}-client-ca-file {self.client_ca_file}"
             raise ConfigurationError(
@@ -52,14 +52,14 @@ class Certificate:
         if stamps != self._seen:
             self._seen = stamps
             try:
-                self._context = self._loaded()
+                self._context = self._load()
             except (OSError, ValueError) as error:
                 log.warning("Cannot read the renewed certificate; keeping the old one", file=self.cert_file, exc=error)
             else:
                 log.info("Certificate was renewed", file=self.cert_file)
         return self._context
 
-    def _loaded(self) -> ssl.SSLContext:
+    def _load(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         # With an encrypted key OpenSSL would ask for a password on the terminal; an empty one makes it fail instead.
         context.load_cert_chain(self.cert_file, self.key_file, password=lambda: "")

@@ -78,13 +78,13 @@ class Reactions:
     Attributes:
         answer: answers a request; it is cancelled when the client hangs up.
         unreadable: answers what is not HTTP/1.1, and an exception of `answer`.
-        dropped: called with `crowded`, `slow` or `refused` when a connection ends without an answer, with a sentence
+        on_drop: called with `crowded`, `slow` or `refused` when a connection ends without an answer, with a sentence
             and the peer's address.
     """
 
     answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
     unreadable: Callable[[BaseException | None, str], web.StreamResponse]
-    dropped: Callable[[str, str, str], None]
+    on_drop: Callable[[str, str, str], None]
 
 
 class _Connection(web.RequestHandler):
@@ -209,7 +209,7 @@ class Connections:
             self._crowd -= 1
             if not self._waiting[peer]:
                 del self._waiting[peer]
-            self.reactions.dropped("crowded", "too many connections wait", peer)
+            self.reactions.on_drop("crowded", "too many connections wait", peer)
 
     def _next(self) -> tuple[str, socket.socket]:
         """Remove and return the connection whose turn it is; its peer is the last in the row then."""
@@ -226,11 +226,11 @@ class Connections:
         while self._waiting and self._next_turn is None:
             wait = self._bucket.take()
             if wait:
-                self._next_turn = self._loop.call_later(wait, self._turn_has_come)
+                self._next_turn = self._loop.call_later(wait, self._on_turn)
             else:
                 self._read_next()
 
-    def _turn_has_come(self) -> None:
+    def _on_turn(self) -> None:
         self._next_turn = None
         self._read_next()
         self._begin()
@@ -242,17 +242,17 @@ class Connections:
             oldest = next(iter(self._running))
             del self._running[oldest]
             oldest.cancel()
-            self.reactions.dropped("slow", "a newer connection takes its place", peer)
+            self.reactions.on_drop("slow", "a newer connection takes its place", peer)
         elif crowded or 0 < self.limits.of_a_peer <= self._peers[peer]:
             connection.close()
-            self.reactions.dropped("refused", "too many connections", peer)
+            self.reactions.on_drop("refused", "too many connections", peer)
             return
         self._peers[peer] += 1
         task = self._loop.create_task(self._serve(connection, peer))
         self._running[task] = None
-        task.add_done_callback(lambda done: self._ended(done, peer))
+        task.add_done_callback(lambda done: self._on_end(done, peer))
 
-    def _ended(self, task: "asyncio.Task[None]", peer: str) -> None:
+    def _on_end(self, task: "asyncio.Task[None]", peer: str) -> None:
         self._running.pop(task, None)
         self._peers[peer] -= 1
         if not self._peers[peer]:
@@ -272,11 +272,11 @@ class Connections:
                     )
                 except Exception as error:  # noqa: BLE001 - it is one client's error: no TLS, not trusted, or gone
                     sentence = f"TLS handshake failed: {str(error) or type(error).__name__}"
-                    self.reactions.dropped("refused", sentence, peer)
+                    self.reactions.on_drop("refused", sentence, peer)
                     return
                 await client.ended
         except TimeoutError:
-            self.reactions.dropped("slow", "it took too long", peer)
+            self.reactions.on_drop("slow", "it took too long", peer)
         finally:
             client.abort()
             connection.close()

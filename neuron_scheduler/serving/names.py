@@ -11,7 +11,6 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.explain.answers import (
-    Change,
     Explanation,
     Fit,
     Fleet,
@@ -22,9 +21,10 @@ from neuron_scheduler.explain.answers import (
     PodSummary,
     RecentDecision,
     RecentDecisions,
+    SuggestedChange,
     Verdict,
     Waiting,
-    WaitingPod,
+    WaitingEntry,
 )
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports
@@ -80,7 +80,7 @@ def as_seen(value: Any, names: Names) -> Any:
             seen = attrs.evolve(value, namespace="", name="", group="")
         case Holder() if value.namespace not in names:
             seen = attrs.evolve(value, namespace="", name="")
-        case WaitingPod() | RecentDecision() if value.pod.namespace not in names:  # the message may name its claims
+        case WaitingEntry() | RecentDecision() if value.pod.namespace not in names:  # the message may name its claims
             seen = attrs.evolve(value, pod=as_seen(value.pod, names), message="")
         case MachinePicture():
             seen = attrs.evolve(value, holders=as_seen(value.holders, names))
@@ -89,7 +89,7 @@ def as_seen(value: Any, names: Names) -> Any:
             silent = kept_for or value.plugin == node_ports.NAME
             silent = silent or (value.plugin == neuron_topology.NAME and value.cause not in _NAME_NONE)
             seen = attrs.evolve(value, arithmetic="" if silent else value.arithmetic, kept_for=kept_for)
-        case Change() if any(pod.namespace not in names for pod in value.pods):
+        case SuggestedChange() if any(pod.namespace not in names for pod in value.pods):
             ending = f"{count_text(len(value.pods), 'pod')} of {value.node_name or 'one node'} end"
             sentence = f"{ending}; you may not see all of them."
             seen = attrs.evolve(value, sentence=sentence, command="", pods=as_seen(value.pods, names))

@@ -44,7 +44,7 @@ Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @attrs.frozen(eq=False)
-class Page:
+class WebPage:
     """
     What answers the requests for one path.
 
@@ -56,7 +56,7 @@ class Page:
     answer: Answer
     methods: tuple[str, ...] = METHODS
 
-    async def answered(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def answer_to(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer."""
         if request.method not in self.methods:
             return text(405, "405 method not allowed\n", {"Allow": ", ".join(self.methods)})
@@ -107,16 +107,16 @@ def parameters(query: str) -> dict[str, str]:
     return values
 
 
-def fixed(status: int, body: bytes, fields: Mapping[str, str]) -> Page:
+def fixed_page(status: int, body: bytes, fields: Mapping[str, str]) -> WebPage:
     """Return the page that always has the same answer."""
 
     async def answer(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=status, body=body, headers=fields)
 
-    return Page(answer)
+    return WebPage(answer)
 
 
-def page_files() -> dict[str, Page]:
+def page_files() -> dict[str, WebPage]:
     """
     Return what answers the requests for `/page` and what it needs, by path; `files/` has what a browser gets.
 
@@ -124,8 +124,9 @@ def page_files() -> dict[str, Page]:
     answers, which are judged there. The policy allows no script, style or connection but our own, and no text that
     becomes HTML.
     """
-    served = {f"{PATH}/": fixed(308, b"", {"Location": "../page"})}
+    served = {f"{PATH}/": fixed_page(308, b"", {"Location": "../page"})}
     for file in files(__package__).joinpath("files").iterdir():
         path = PATH if file.name == "page.html" else f"{PATH}/{file.name}"
-        served[path] = fixed(200, file.read_bytes(), {**_FIELDS, "Content-Type": _TYPES[file.name.rpartition(".")[2]]})
+        content_type = _TYPES[file.name.rpartition(".")[2]]
+        served[path] = fixed_page(200, file.read_bytes(), {**_FIELDS, "Content-Type": content_type})
     return served

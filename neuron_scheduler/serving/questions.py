@@ -19,9 +19,9 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.capture.sizes import SIZES, count, sized
+from neuron_scheduler.capture.sizes import SIZES, count, workload_of_size
 from neuron_scheduler.capture.workloads import read_workload
-from neuron_scheduler.explain.answers import Explanation, RecentDecisions, Verdict, Waiting, WaitingPod
+from neuron_scheduler.explain.answers import Explanation, RecentDecisions, Verdict, Waiting, WaitingEntry
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.explain.why import explain_on_node, explain_pod, summary_of
@@ -32,9 +32,9 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.answering import Answering, Compute, Question, Steps
-from neuron_scheduler.serving.asked import Asked
 from neuron_scheduler.serving.names import Names
-from neuron_scheduler.serving.pages import METHODS, Page, RefusedError
+from neuron_scheduler.serving.pages import METHODS, RefusedError, WebPage
+from neuron_scheduler.serving.sources import AnswerSources
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 ASKS_FOR_NONE: Final = "The autoscaler is not asked for a machine: capacityRequests is not set for this schedulerName."
@@ -45,54 +45,54 @@ _NOT_LISTED: Final = f"Only {MOST_WAITING} pods are listed: first those of the n
 _SOURCE: Final = "the request"
 
 
-def why(asked: Asked, question: Question) -> Steps:
+def why(sources: AnswerSources, question: Question) -> Steps:
     """Return why the pod waits, or what each filter says of a node."""
     question.require_known("node", "pod")
-    query, profiles = question.query, asked.profiles
+    query, profiles = question.query, sources.profiles
     namespace, name, node_name = (query.get(parameter, "") for parameter in ("namespace", "pod", "node"))
     if not namespace or not name:
         raise RefusedError(400, "name the pod: ?namespace=NAMESPACE&pod=NAME")
     if namespace not in question.names:
         may = f"kubectl auth can-i get pods --namespace {namespace}"
         raise RefusedError(403, f"you may not get the pods of namespace {namespace}: {may}")
-    pod = asked.pod_of(f"{namespace}/{name}")
+    pod = sources.pod_of(f"{namespace}/{name}")
     if pod is None:
         raise RefusedError(404, f"there is no pod {namespace}/{name}, or it has ended")
     profile = profiles.of(pod.scheduler_name)
     if node_name:
-        found = yield from explain_on_node(asked.cluster, pod, profile, node_name)
+        found = yield from explain_on_node(sources.cluster, pod, profile, node_name)
     else:
-        found = yield from explain_pod(asked.cluster, pod, profile, budgets=asked.budgets())
-        found = attrs.evolve(found, capacity_request=_capacity_request(asked, pod, found))
+        found = yield from explain_pod(sources.cluster, pod, profile, budgets=sources.budgets())
+        found = attrs.evolve(found, capacity_request=_capacity_request(sources, pod, found))
     return attrs.evolve(found, notes=(*profiles.notes, *found.notes))
 
 
-def _capacity_request(asked: Asked, pod: Pod, explanation: Explanation) -> str:
+def _capacity_request(sources: AnswerSources, pod: Pod, explanation: Explanation) -> str:
     """Return whether a machine is asked for, as far as it is a matter; a standby replica does not know."""
-    if explanation.verdict is not Verdict.WAITS or not asked.leads():
+    if explanation.verdict is not Verdict.WAITS or not sources.leads():
         return ""
-    sentence = asked.capacity_request_of(pod)
+    sentence = sources.capacity_request_of(pod)
     if sentence or explanation.cause != Cause.FRAGMENTATION:
         return sentence or ""
     return ASKS_FOR_NONE if sentence is None else NOT_YET
 
 
-def fit(asked: Asked, question: Question) -> Steps:
+def fit(sources: AnswerSources, question: Question) -> Steps:
     """Return how many more pods fit."""
-    query, text, profiles = question.query, question.body, asked.profiles
+    query, text, profiles = question.query, question.body, sources.profiles
     question.require_known("replicas", *(SIZES if text is None else ()))
     namespace = query.get("namespace", "")
     try:
         replicas = count(query["replicas"]) if query.get("replicas") else 0
         if text is None:
-            workload = sized(query, namespace=namespace, scheduler_name=profiles.first, replicas=replicas)
+            workload = workload_of_size(query, namespace=namespace, scheduler_name=profiles.first, replicas=replicas)
         else:
             workload = _workload(text, namespace, replicas)
     except (ConfigurationError, ValueError) as error:
         raise RefusedError(400, str(error)) from None
     _require_rights(workload, question.names)
     profile = profiles.of(workload.pod_sets[0].template.scheduler_name)
-    found = yield from how_many_of(asked.cluster, workload, profile)
+    found = yield from how_many_of(sources.cluster, workload, profile)
     return attrs.evolve(found, notes=(*profiles.notes, *found.notes))
 
 
@@ -128,18 +128,18 @@ def _require_rights(workload: Replicated, names: Names) -> None:
         raise RefusedError(403, sentence)
 
 
-def fleet_now(asked: Asked, question: Question) -> Steps:
+def fleet_now(sources: AnswerSources, question: Question) -> Steps:
     """Return all machines."""
     question.require_known()
-    return (yield from fleet(asked.cluster))
+    return (yield from fleet(sources.cluster))
 
 
-def waiting(asked: Asked, question: Question) -> Steps:
+def waiting_now(sources: AnswerSources, question: Question) -> Steps:
     """Return the pods that wait, the oldest first; others push none out of the namespace whose names are shown."""
     question.require_known()
     namespace = question.query.get("namespace", "")
     first = namespace if namespace in question.names else ""
-    pods = sorted(asked.queue.pods(), key=lambda queued: queued.pod.created)
+    pods = sorted(sources.queue.pods(), key=lambda queued: queued.pod.created)
     yield
     notes: tuple[str, ...] = ()
     total = len(pods)
@@ -150,41 +150,41 @@ def waiting(asked: Asked, question: Question) -> Steps:
         pods = sorted(pods[:MOST_WAITING], key=lambda queued: queued.pod.created)
     lines = []
     for queued in pods:
-        lines.append(_line(asked, queued))
+        lines.append(_line(sources, queued))
         yield
     return Waiting(tuple(lines), total, notes)
 
 
-def _line(asked: Asked, queued: QueuedPod) -> WaitingPod:
+def _line(sources: AnswerSources, queued: QueuedPod) -> WaitingEntry:
     condition = queued.pod.scheduled
     message = condition.message if condition is not None and condition.status == "False" else ""
-    return WaitingPod(summary_of(queued.pod), asked.queue.cause_of(queued).value, message)
+    return WaitingEntry(summary_of(queued.pod), sources.queue.cause_of(queued).value, message)
 
 
-def decisions(asked: Asked, question: Question) -> Steps:
+def decisions(sources: AnswerSources, question: Question) -> Steps:
     """Return the last decisions, the newest first."""
     question.require_known()
     yield
-    return RecentDecisions(tuple(asked.decisions.latest()))
+    return RecentDecisions(tuple(sources.decisions.latest()))
 
 
-ON_THE_PAGE: Final = {"/v1/fleet": fleet_now, "/v1/waiting": waiting, "/v1/decisions": decisions}
+ON_THE_PAGE: Final = {"/v1/fleet": fleet_now, "/v1/waiting": waiting_now, "/v1/decisions": decisions}
 """What the page shows to everybody, without the names of pods."""
 QUESTIONS: Final[Mapping[str, Compute]] = {"/v1/why": why, "/v1/fit": fit, **ON_THE_PAGE}
 
 
-def question_pages(asked: Asked, reviews: UserReviews, *, public: bool) -> dict[str, Page]:
+def question_pages(sources: AnswerSources, reviews: UserReviews, *, public: bool) -> dict[str, WebPage]:
     """
     Return the pages of all questions, by path.
 
     Args:
-        asked: what they are answered from.
+        sources: what they are answered from.
         reviews: asks the API server about readers.
         public: whether what the page shows needs no token, and then has no names of pods.
     """
-    access = Access(reviews=reviews, clock=asked.clock, public=ON_THE_PAGE if public else ())
-    answering = Answering(asked, access)
+    access = Access(reviews=reviews, clock=sources.clock, public=ON_THE_PAGE if public else ())
+    answering = Answering(sources, access)
     return {
-        path: Page(partial(answering.answer, compute=compute), (*METHODS, "POST") if compute is fit else METHODS)
+        path: WebPage(partial(answering.answer, compute=compute), (*METHODS, "POST") if compute is fit else METHODS)
         for path, compute in QUESTIONS.items()
     }

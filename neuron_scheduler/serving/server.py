@@ -21,8 +21,8 @@ from aiohttp import web
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions, open_listening
-from neuron_scheduler.serving.kept import Kept
-from neuron_scheduler.serving.pages import PLAIN_TEXT, Answer, Page, RefusedError, fixed, text
+from neuron_scheduler.serving.pages import PLAIN_TEXT, Answer, RefusedError, WebPage, fixed_page, text
+from neuron_scheduler.serving.timed_cache import TimedCache
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics, format_of
 
@@ -36,10 +36,10 @@ AGE: Final = 1.0
 """Seconds for which the text of /metrics is kept, since writing it takes milliseconds in which nothing is scheduled."""
 LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 CLOSING_TIME: Final = 3.0
-NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
+NO_PAGES: Final[Mapping[str, WebPage]] = MappingProxyType({})
 _PLAIN: Final = {"Content-Type": PLAIN_TEXT}
-_NONE_HERE: Final = fixed(404, b"404 page not found\n", _PLAIN)
-_ELSEWHERE: Final = fixed(
+_NONE_HERE: Final = fixed_page(404, b"404 page not found\n", _PLAIN)
+_ELSEWHERE: Final = fixed_page(
     403, b"metrics are served on --secure-port only, to clients that have the right to get them\n", _PLAIN
 )
 
@@ -83,14 +83,14 @@ def lease_watchdog(
 
 
 @asynccontextmanager
-async def serving(
+async def serve_endpoints(
     endpoints: Endpoints,
     *,
     live: Mapping[str, Check],
     ready: Mapping[str, Check],
     metrics: Metrics,
     access: Access | None = None,
-    pages: Mapping[str, Page] = NO_PAGES,
+    pages: Mapping[str, WebPage] = NO_PAGES,
 ) -> AsyncIterator[None]:
     """
     Answer requests while the context is open.
@@ -128,10 +128,10 @@ async def _close(connections: Connections) -> None:
         await connections.close()
 
 
-def _reactions(pages: Mapping[str, Page], metrics: Metrics) -> Reactions:
+def _reactions(pages: Mapping[str, WebPage], metrics: Metrics) -> Reactions:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         try:
-            response = await pages.get(request.path, _NONE_HERE).answered(request)
+            response = await pages.get(request.path, _NONE_HERE).answer_to(request)
         except RefusedError as error:
             response = error.response()
         response.headers.update(SERVER | {"X-Content-Type-Options": "nosniff"})
@@ -139,7 +139,7 @@ def _reactions(pages: Mapping[str, Page], metrics: Metrics) -> Reactions:
         return response
 
     return Reactions(
-        answer=answer, unreadable=_unreadable, dropped=lambda how, _why, _peer: metrics.connection_dropped(how)
+        answer=answer, unreadable=_unreadable, on_drop=lambda how, _why, _peer: metrics.connection_dropped(how)
     )
 
 
@@ -151,13 +151,13 @@ def _unreadable(error: BaseException | None, message: str) -> web.StreamResponse
     return text(400, "not a request of HTTP/1.1")
 
 
-def health(live: Mapping[str, Check], ready: Mapping[str, Check]) -> dict[str, Page]:
-    """Return the health endpoints by path; the arguments are those of `serving`."""
+def health(live: Mapping[str, Check], ready: Mapping[str, Check]) -> dict[str, WebPage]:
+    """Return the health endpoints by path; the arguments are those of `serve_endpoints`."""
     checks = {"healthz": live, "livez": live, "readyz": ready}
-    return {f"/{endpoint}": Page(_checking(endpoint, of)) for endpoint, of in checks.items()}
+    return {f"/{endpoint}": WebPage(_check_answer(endpoint, of)) for endpoint, of in checks.items()}
 
 
-def _checking(endpoint: str, checks: Mapping[str, Check]) -> Answer:
+def _check_answer(endpoint: str, checks: Mapping[str, Check]) -> Answer:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         problems = {"ping": None} | {name: check() for name, check in checks.items()}
         failed = any(problems.values())
@@ -174,7 +174,7 @@ def _checking(endpoint: str, checks: Mapping[str, Check]) -> Answer:
 
 def metrics_page(
     metrics: Metrics, access: Access | None = None, *, clock: Callable[[], float] = time.monotonic
-) -> Page:
+) -> WebPage:
     """
     Return the page of the metrics, in the format that the header `Accept` asks for.
 
@@ -185,7 +185,7 @@ def metrics_page(
         access: who may read it; None for everybody.
         clock: seconds, monotonic.
     """
-    texts: Kept[str, bytes] = Kept(clock=clock, seconds=AGE, most=2)
+    texts: TimedCache[str, bytes] = TimedCache(clock=clock, seconds=AGE, most=2)
     writing = anyio.Lock()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -201,4 +201,4 @@ def metrics_page(
                 text = texts.put(content_type, metrics.exposition(accept)[0])
         return web.Response(body=text, headers={"Content-Type": content_type})
 
-    return Page(answer)
+    return WebPage(answer)

@@ -51,7 +51,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             dest=field.name,
             type=reader(parse),
             metavar=field.metadata["metavar"],
-            help=f"{field.metadata['help']} (default: {field.metadata['shown'] or shown(field.default, parse)})",
+            help=f"{field.metadata['help']} (default: {field.metadata['shown'] or default_text(field.default, parse)})",
             default=argparse.SUPPRESS,
             **bare,
         )
@@ -69,7 +69,7 @@ def reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return read
 
 
-def shown(default: object, parse: Callable[[str], Any]) -> str:
+def default_text(default: object, parse: Callable[[str], Any]) -> str:
     """Return a default as it is written in `--help`."""
     if parse is duration:
         return f"{default:g}s"

@@ -19,15 +19,15 @@ from neuron_scheduler.settings.profile_config import (
     ProfileConfig,
 )
 from neuron_scheduler.settings.setting import (
-    between,
-    declared,
     duration,
     ip_address,
     kubernetes_name,
-    lasting,
-    listening,
+    limits,
+    listen_address,
     one_of,
+    period,
     setting,
+    settings_of,
 )
 
 EXTENDER_ADDRESS: Final = ":12345"
@@ -119,10 +119,12 @@ class Config:
     )
     # The port that kube-scheduler once served without TLS: probes and scrapers need no certificate, nothing is secret.
     port: int = setting(
-        10251, "Port of /healthz, /livez, /readyz, /metrics without TLS; 0: off.", check=between(0, 65535)
+        10251, "Port of /healthz, /livez, /readyz, /metrics without TLS; 0: off.", check=limits(0, 65535)
     )
     secure_port: int = setting(
-        10259, "Port of the same endpoints with TLS, if certificate and key are given; 0: off.", check=between(0, 65535)
+        10259,
+        "Port of the same endpoints with TLS, if certificate and key are given; 0: off.",
+        check=limits(0, 65535),
     )
     tls_cert_file: str = setting("", "Certificate (and chain) for --secure-port, PEM.", metavar="FILE")
     tls_private_key_file: str = setting("", "Private key for --secure-port, PEM.", metavar="FILE")
@@ -151,7 +153,7 @@ class Config:
         metavar="ADDRESS:PORT",
         shown=f"off; {EXTENDER_ADDRESS} for the command extender",
         path="extender.bindAddress",
-        check=listening,
+        check=listen_address,
     )
     extender_tls_cert_file: str = setting(
         "",
@@ -175,7 +177,7 @@ class Config:
         "Verbosity of the log: 2 outcomes, 3 attempts and nodes, 4 filters and allocations, 6 usage maps; for"
         " kube-scheduler's requests all of these at 2.",
         path="verbosity",
-        check=between(0, 10),
+        check=limits(0, 10),
     )
     logging_format: str = setting("text", "text (klog) or json.", metavar="FORMAT", check=one_of("text", "json"))
     # kube-scheduler's 50 would bound us to 50 pods/s; the API server's own priority and fairness protects it.
@@ -183,34 +185,37 @@ class Config:
         0.0,
         "Limit on writes to the API server per second; 0: no limit.",
         path="clientConnection.qps",
-        check=between(0, 1e6),
+        check=limits(0, 1e6),
     )
     kube_api_burst: int = setting(
         100,
         "Writes allowed at once under --kube-api-qps; without that limit it has no effect.",
         path="clientConnection.burst",
-        check=between(1, 1e6),
+        check=limits(1, 1e6),
     )
     pod_initial_backoff_seconds: float = setting(
         1.0,
         "Pause after a pod's first error or second refusal in a row; it doubles with each further one.",
         metavar="SECONDS",
-        check=between(0.001, 86400),
+        check=limits(0.001, 86400),
     )
     pod_max_backoff_seconds: float = setting(
         10.0,
         "Longest pause between two attempts after errors or refusals in a row.",
         metavar="SECONDS",
-        check=between(0.001, 86400),
+        check=limits(0.001, 86400),
     )
     pod_max_in_unschedulable_pods_duration: float = setting(
-        300.0, "An unschedulable pod is retried after at most this long.", parse=duration, check=lasting("1s", "24h")
+        300.0,
+        "An unschedulable pod is retried after at most this long.",
+        parse=duration,
+        check=period("1s", "24h"),
     )
     volume_bind_timeout: float = setting(
         VOLUME_BIND_TIMEOUT,
         "If a pod's volumes are not bound within this time after it got its node, it is scheduled again.",
         parse=duration,
-        check=lasting("0s", "24h"),
+        check=period("0s", "24h"),
     )
     allow_aligned_pairs: bool = setting(
         False,
@@ -231,7 +236,7 @@ class Config:
         25.0,
         "After SIGTERM or SIGINT, wait at most this long for running Bindings; a second signal ends the wait.",
         parse=duration,
-        check=lasting("0s", "1h"),
+        check=period("0s", "1h"),
     )
     queue: bool = attrs.field(default=True)
     bind_concurrency: int = attrs.field(default=BIND_CONCURRENCY)
@@ -267,7 +272,7 @@ class Config:
 
 def settings() -> "tuple[attrs.Attribute[Any], ...]":
     """Return the fields that are flags."""
-    return declared(Config)
+    return settings_of(Config)
 
 
 OF_A_PROFILE: Final = tuple(field.name for field in settings() if field.name in attrs.fields_dict(ProfileConfig))

@@ -18,7 +18,7 @@ import yaml
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.config import OF_A_PROFILE, settings
 from neuron_scheduler.settings.profile_config import CapacityRequests, ProfileConfig, path_of
-from neuron_scheduler.settings.setting import camel, declared, flag, read_value
+from neuron_scheduler.settings.setting import camel, flag, read_value, settings_of
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 API_VERSION: Final = "neuron-scheduler/v1"
@@ -99,7 +99,7 @@ PATHS: Final[Mapping[str, str]] = {field.name: path_of(field) for field in setti
 _Paths = Mapping[str, "attrs.Attribute[Any]"]
 _AT_THE_TOP: Final[_Paths] = {PATHS[field.name]: field for field in settings() if field.name in PATHS}
 _IN_A_PROFILE: Final[_Paths] = {camel(field.name): field for field in settings() if field.name in OF_A_PROFILE}
-_IN_REQUESTS: Final[_Paths] = {path_of(field): field for field in declared(CapacityRequests)}
+_IN_REQUESTS: Final[_Paths] = {path_of(field): field for field in settings_of(CapacityRequests)}
 
 
 def _profile(at: str, value: object) -> ProfileConfig:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.settings.profile_config import RESERVED, ProfileConfig
-from neuron_scheduler.settings.setting import camel, declared, flag
+from neuron_scheduler.settings.setting import camel, flag, settings_of
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
@@ -27,7 +27,7 @@ def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
     Raises:
         ConfigurationError: a value is out of range, or two contradict each other.
     """
-    for field in declared(type(config)):
+    for field in settings_of(type(config)):
         _require(config, field.name, flag(field.name), getattr(config, field.name))
     _require_profiles(config, of_a_profile)
     if config.pod_initial_backoff_seconds > config.pod_max_backoff_seconds:

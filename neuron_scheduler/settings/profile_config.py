@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.settings.setting import between, camel, duration, lasting, setting
+from neuron_scheduler.settings.setting import camel, duration, limits, period, setting
 
 VOLUME_BIND_TIMEOUT: Final = 600.0  # seconds
 RESERVED: Final = "neuron-scheduler-capacity"
@@ -28,20 +28,18 @@ class CapacityRequests:
         60.0,
         "A pod must have waited so long before a machine is asked for.",
         parse=duration,
-        check=lasting("0s", "24h"),
+        check=period("0s", "24h"),
     )
     give_up: float = setting(
         1200.0,
         "A machine that has not served its pods within this time is given up, and they wait before the next one.",
         parse=duration,
-        check=lasting("1s", "24h"),
+        check=period("1s", "24h"),
     )
-    max_machines: int = setting(4, "Machines that are asked for at the same time.", check=between(1, 64))
-    max_devices: int = setting(64, "Their devices together.", check=between(1, 1024))
-    max_machines_per_namespace: int = setting(
-        2, "The same for the waiting pods of one namespace.", check=between(1, 64)
-    )
-    max_devices_per_namespace: int = setting(32, "Their devices together.", check=between(1, 1024))
+    max_machines: int = setting(4, "Machines that are asked for at the same time.", check=limits(1, 64))
+    max_devices: int = setting(64, "Their devices together.", check=limits(1, 1024))
+    max_machines_per_namespace: int = setting(2, "The same for the waiting pods of one namespace.", check=limits(1, 64))
+    max_devices_per_namespace: int = setting(32, "Their devices together.", check=limits(1, 1024))
     image: str = setting("registry.k8s.io/pause:3.10", "The image of placeholders; it never runs.", check=_image)
 
     @property

@@ -103,7 +103,7 @@ def setting(
     return attrs.field(default=default, metadata=metadata)
 
 
-def declared(kind: type[Any]) -> "tuple[attrs.Attribute[Any], ...]":
+def settings_of(kind: type[Any]) -> "tuple[attrs.Attribute[Any], ...]":
     """Return the fields of a class that are settings."""
     return tuple(field for field in attrs.fields(kind) if "parse" in field.metadata)
 
@@ -118,7 +118,7 @@ def camel(name: str) -> str:
     return re.sub("_([a-z])", lambda match: match[1].upper(), name)
 
 
-def between(low: float, high: float) -> Check:
+def limits(low: float, high: float) -> Check:
     """Accept the numbers from `low` to `high`."""
 
     def check(value: float) -> str:
@@ -134,7 +134,7 @@ def _number(value: float) -> str:
         return "too large"
 
 
-def lasting(low: str, high: str) -> Check:
+def period(low: str, high: str) -> Check:
     """Accept the seconds from one duration to another."""
 
     def check(value: float) -> str:
@@ -188,7 +188,7 @@ def address_and_port(text: str) -> tuple[str, int]:
     return address or "0.0.0.0", int(port)  # noqa: S104 - it was asked for
 
 
-def listening(value: str) -> str:
+def listen_address(value: str) -> str:
     """Accept an address and a port to listen on, or nothing."""
     try:
         if value:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuron_scheduler.capture.sizes import sized
+from neuron_scheduler.capture.sizes import workload_of_size
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -17,7 +17,7 @@ PROFILE = default_profile("my-scheduler")
 
 def template_of(**size: str) -> Pod:
     """Return a pod of this size."""
-    (pod_set,) = sized(size, namespace="ml", scheduler_name="my-scheduler").pod_sets
+    (pod_set,) = workload_of_size(size, namespace="ml", scheduler_name="my-scheduler").pod_sets
     return pod_set.template
 
 

@@ -23,7 +23,7 @@ def parsed(*words: str) -> argparse.Namespace:
 def test_every_flag_reaches_the_connection() -> None:
     """None is read and forgotten."""
     words = ["--kubeconfig=k", "--context=a", "--server=d", "--token=e", "--as=j", "--as-group=l", "--as-group=m"]
-    assert arguments.connecting(parsed(*words)) == {
+    assert arguments.connection_arguments(parsed(*words)) == {
         "paths": "k",
         "master": "d",
         "context": "a",
@@ -31,7 +31,7 @@ def test_every_flag_reaches_the_connection() -> None:
         "acting_as": {"as": "j", "as-groups": ["l", "m"]},
     }
     with pytest.raises(ConfigurationError, match="--as-group needs --as"):
-        arguments.connecting(parsed("--as-group=l"))
+        arguments.connection_arguments(parsed("--as-group=l"))
 
 
 def test_the_flags_are_kubectls() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler import cli
-from neuron_scheduler.explain.answers import Explanation, Fit, PodSummary, Verdict, Waiting, WaitingPod, to_json
+from neuron_scheduler.explain.answers import Explanation, Fit, PodSummary, Verdict, Waiting, WaitingEntry, to_json
 from tests.support.beside import beside
 from tests.support.scripted_server import Answer, answer, refuse, scripted
 
@@ -17,7 +17,7 @@ Ask = Callable[..., tuple[int, str, str, list[Any]]]
 
 EXPLANATION = Explanation(PodSummary("ml", "a"), Verdict.WAITS, "0/1 nodes are available: 1 Too bad.")
 WAITING = Waiting(
-    tuple(WaitingPod(PodSummary(namespace, "a"), "capacity") for namespace in ("ml", "other", "")), total=3
+    tuple(WaitingEntry(PodSummary(namespace, "a"), "capacity") for namespace in ("ml", "other", "")), total=3
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.commands.map_text import MapText, grouped, sums
+from neuron_scheduler.commands.map_text import MapText, group_machines, sums_of
 from neuron_scheduler.explain.answers import Fleet, Holder
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ZONE_LABEL, Node
@@ -122,9 +122,9 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_groups() -> None:
     """By UltraServer and zone, too; machines without one come last."""
     nodes = [node("a", TRN1, labels={ZONE_LABEL: "y"}), node("b", TRN1, labels={ZONE_LABEL: "x"}), node("c", TRN1)]
-    names = [name for name, _ in grouped(drawn(nodes), "zone")]
+    names = [name for name, _ in group_machines(drawn(nodes), "zone")]
     assert names == ["Zone x", "Zone y", "In no zone"]
-    assert [name for name, _ in grouped(drawn(nodes), "ultraserver")] == ["In no UltraServer"]
+    assert [name for name, _ in group_machines(drawn(nodes), "ultraserver")] == ["In no UltraServer"]
     assert "Zone y: 1 node, 16 devices: 16 free" in text(drawn(nodes), by="zone")
     many = [node(f"n{i}", TRN1, labels={ZONE_LABEL: "x"}) for i in range(9)]
     assert "  n0  ···· ···· ···· ····  16/16 free  16  trn1.32xlarge" in text(drawn(many), by="zone").split("\n")
@@ -186,7 +186,7 @@ def test_cores_without_devices_and_states_of_a_newer_version() -> None:
     """A machine that serves cores only has no devices in the sums; an unknown letter is an unknown core."""
     cores_only = node("a", "inf2.xlarge", devices=0, allocatable={"aws.amazon.com/neuroncore": 2})
     answer = drawn([cores_only])
-    assert sums("All", answer.machines).startswith("All: 1 node, 0 devices: 0 free")
+    assert sums_of("All", answer.machines).startswith("All: 1 node, 0 devices: 0 free")
     assert "2/2 cores free" in text(answer)
     newer = attrs.evolve(answer.machines[0], cores="zf")
     assert "?─·" in text(Fleet((newer,), ()))

@@ -10,7 +10,7 @@ import yaml
 from neuron_scheduler import cli
 from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commands.why import found, named
+from neuron_scheduler.commands.why import find_pod, parse_name
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.capture.test_files import a_list, node, pod, written
@@ -196,21 +196,21 @@ def capture() -> Capture:
 )
 def test_forms(text: str, want: tuple[str, str]) -> None:
     """A name, with its namespace, or with the type."""
-    assert named(text) == want
+    assert parse_name(text) == want
 
 
 @pytest.mark.parametrize("text", ["/", "a/", "/b", "a/b/c", "pod/a/b"])
 def test_no_names(text: str) -> None:
     """Anything else is refused."""
     with pytest.raises(ConfigurationError, match="write NAME, NAMESPACE/NAME or pod/NAME"):
-        named(text)
+        parse_name(text)
 
 
 def test_found() -> None:
     """In the namespace of the arguments, or in its own."""
-    assert found(capture(), "train-0", "default") is THREE[0]
-    assert found(capture(), "pod/train-0", "ml") is THREE[2]
-    assert found(capture(), "ml/train-0", "default") is THREE[2]
+    assert find_pod(capture(), "train-0", "default") is THREE[0]
+    assert find_pod(capture(), "pod/train-0", "ml") is THREE[2]
+    assert find_pod(capture(), "ml/train-0", "default") is THREE[2]
 
 
 @pytest.mark.parametrize(
@@ -223,4 +223,4 @@ def test_found() -> None:
 def test_not_found(text: str, says: str) -> None:
     """The error says what is known of it."""
     with pytest.raises(ConfigurationError, match=says):
-        found(capture(), text, "default")
+        find_pod(capture(), text, "default")

@@ -7,15 +7,15 @@ import pytest
 
 from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WhyText, waiting_lines
 from neuron_scheduler.explain.answers import (
-    Change,
     ChangeKind,
     Explanation,
     LeavingPod,
     NodeGroup,
     PodSummary,
+    SuggestedChange,
     Verdict,
     Waiting,
-    WaitingPod,
+    WaitingEntry,
 )
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.telemetry.terminal import Paragraphs
@@ -36,8 +36,8 @@ ANSWER = Explanation(
         NodeGroup(1, ("cpu",), "", "NodeResourcesFit", FIT, "needs 16; the node has none"),
     ),
     changes=(
-        Change(ChangeKind.COUNT, "Ask for 4 Neuron devices instead of 16: it then goes to a."),
-        Change(
+        SuggestedChange(ChangeKind.COUNT, "Ask for 4 Neuron devices instead of 16: it then goes to a."),
+        SuggestedChange(
             ChangeKind.DEPARTURE, "ml/old ends on b.", "kubectl delete pod --namespace ml old", "b", pods=(LEAVING,)
         ),
     ),
@@ -165,10 +165,10 @@ def test_every_cause_has_a_meaning() -> None:
 
 WAITING = Waiting(
     (
-        WaitingPod(
+        WaitingEntry(
             PodSummary("ml", "train-0", "my-scheduler", created=1000.0, asks="8 Neuron devices"), "capacity", "0/5 ..."
         ),
-        WaitingPod(PodSummary("default", "e\x1b[2Jvil\n" + "x" * 200), "", "Fits now, on a."),
+        WaitingEntry(PodSummary("default", "e\x1b[2Jvil\n" + "x" * 200), "", "Fits now, on a."),
     ),
     total=2,
 )
@@ -195,12 +195,12 @@ def test_a_group_is_named_where_there_is_one() -> None:
     lines = [*WhyText(Paragraphs()).lines(Explanation(member, Verdict.WAITS, "", nodes=3, groups=nodes))]
     assert lines[0] == "ml/train-0 waits (16 Neuron devices, priority 0, group train)"
     assert "Nodes by reason (3 nodes, for this pod alone)" in lines
-    alone = WaitingPod(PodSummary("ml", "solo"), "capacity", "0/5 ...")
-    heading, first, second = waiting_lines(Waiting((WaitingPod(member, "group", "3 of 4 ..."), alone)), "", 0.0)
+    alone = WaitingEntry(PodSummary("ml", "solo"), "capacity", "0/5 ...")
+    heading, first, second = waiting_lines(Waiting((WaitingEntry(member, "group", "3 of 4 ..."), alone)), "", 0.0)
     assert heading.endswith("CAUSE      GROUP")
     assert first.endswith("group      train")
     assert second.endswith("capacity")
-    wide = [*waiting_lines(Waiting((alone, WaitingPod(member, "group", "3 of 4 ..."))), "", 0.0, wide=True)]
+    wide = [*waiting_lines(Waiting((alone, WaitingEntry(member, "group", "3 of 4 ..."))), "", 0.0, wide=True)]
     assert wide[2].split("   ")[-3:] == ["train", "my-scheduler", "3 of 4 ..."]
 
 

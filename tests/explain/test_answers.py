@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from neuron_scheduler.explain.answers import (
-    Change,
     ChangeKind,
     Explanation,
     Fleet,
@@ -13,6 +12,7 @@ from neuron_scheduler.explain.answers import (
     MachinePicture,
     NodeGroup,
     PodSummary,
+    SuggestedChange,
     TypeSummary,
     Verdict,
     from_json,
@@ -24,7 +24,7 @@ ANSWER = Explanation(
     verdict=Verdict.WAITS,
     message="0/1 nodes are available: 1 Insufficient aws.amazon.com/neurondevice.",
     groups=(NodeGroup(1, ("n1",), "trn1.32xlarge", kept_for=("a/b",)),),
-    changes=(Change(ChangeKind.DEPARTURE, "a/b ends.", pods=(LeavingPod("a", "b", budgets=("c",)),)),),
+    changes=(SuggestedChange(ChangeKind.DEPARTURE, "a/b ends.", pods=(LeavingPod("a", "b", budgets=("c",)),)),),
     ids=(0, 1),
 )
 

@@ -108,7 +108,7 @@ def test_the_picture_is_of_one_moment() -> None:
     """A change between two steps is not in the picture, nor in its sums."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(50)])
     steps = fleet(cluster)
-    for _ in inventory.prepared(cluster):
+    for _ in inventory.prepare(cluster):
         pass
     assert [next(steps), next(steps)] == [None, None]
     cluster.put_pod(pod("p", devices=16, on="n49", ids=range(16)))

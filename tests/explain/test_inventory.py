@@ -160,8 +160,8 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
 def test_indexes_are_prepared_in_steps() -> None:
     """After the preparation, counting builds no index."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(200)])
-    assert len([*inventory.prepared(cluster)]) > 3
-    assert not [*inventory.prepared(cluster)]
+    assert len([*inventory.prepare(cluster)]) > 3
+    assert not [*inventory.prepare(cluster)]
     assert inventory.devices(cluster).free[TRN1] == 3200
 
 

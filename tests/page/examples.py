@@ -1,7 +1,6 @@
 """Fleets and pods for the tests of the page."""
 
 from neuron_scheduler.explain.answers import (
-    Change,
     ChangeKind,
     Explanation,
     Fleet,
@@ -12,10 +11,11 @@ from neuron_scheduler.explain.answers import (
     PodSummary,
     RecentDecision,
     RecentDecisions,
+    SuggestedChange,
     TypeSummary,
     Verdict,
     Waiting,
-    WaitingPod,
+    WaitingEntry,
 )
 
 BOTH = ("device", "core")
@@ -84,7 +84,7 @@ def fleet() -> Fleet:
 
 def waiting() -> Waiting:
     """Return one waiting pod."""
-    return Waiting((WaitingPod(TRAIN, "capacity", MESSAGE),), 1)
+    return Waiting((WaitingEntry(TRAIN, "capacity", MESSAGE),), 1)
 
 
 def explanation() -> Explanation:
@@ -101,8 +101,8 @@ def explanation() -> Explanation:
             NodeGroup(3, ("inf2-a", "inf1-a"), reason="didn't match Pod's node affinity/selector", kept_for=("a/b",)),
         ),
         changes=(
-            Change(ChangeKind.COUNT, "Ask for 4 devices.", "kubectl edit pod train-1", "trn1-a"),
-            Change(ChangeKind.DEPARTURE, "ml/train-0 ends.", node_name="trn1-a", pods=(leaving,)),
+            SuggestedChange(ChangeKind.COUNT, "Ask for 4 devices.", "kubectl edit pod train-1", "trn1-a"),
+            SuggestedChange(ChangeKind.DEPARTURE, "ml/train-0 ends.", node_name="trn1-a", pods=(leaving,)),
         ),
         notes=("Budgets could not be read.",),
         capacity_request="Asked the autoscaler for 1 trn1.32xlarge.",

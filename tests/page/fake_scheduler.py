@@ -15,8 +15,8 @@ import msgspec
 from aiohttp import web
 
 from neuron_scheduler.explain.answers import Explanation, Fleet, PodSummary, RecentDecisions, Waiting, to_json
-from neuron_scheduler.serving.pages import Page, page_files, text
-from neuron_scheduler.serving.server import Endpoints, serving
+from neuron_scheduler.serving.pages import WebPage, page_files, text
+from neuron_scheduler.serving.server import Endpoints, serve_endpoints
 from neuron_scheduler.telemetry.metrics import Metrics
 
 TOKEN = "the-right-token"
@@ -57,17 +57,17 @@ class FakeScheduler:
             "/v1/fleet": self._page(lambda named: _fleet(self.fleet, named=named)),
             "/v1/waiting": self._page(lambda named: _waiting(self.waiting, named=named)),
             "/v1/decisions": self._page(lambda named: _decisions(self.decisions, named=named)),
-            "/v1/why": Page(self._why),
+            "/v1/why": WebPage(self._why),
         }
         endpoints = Endpoints(address="127.0.0.1", port=self.port)
-        port = serving(endpoints, live={}, ready={}, metrics=Metrics(), pages=page_files() | served)
+        port = serve_endpoints(endpoints, live={}, ready={}, metrics=Metrics(), pages=page_files() | served)
         await self._open.enter_async_context(port)
 
     async def stop(self) -> None:
         """Close the port; a further `start` opens it again."""
         await self._open.aclose()
 
-    def _page(self, answer: Callable[[bool], attrs.AttrsInstance]) -> Page:
+    def _page(self, answer: Callable[[bool], attrs.AttrsInstance]) -> WebPage:
         async def shown(request: web.BaseRequest) -> web.Response:
             if request.path == self.held:
                 await self.answering.wait()
@@ -79,7 +79,7 @@ class FakeScheduler:
                 return self._noted(request, text(401, "Unauthorized"))
             return self._noted(request, _json(request, answer(authorization is not None)))
 
-        return Page(shown)
+        return WebPage(shown)
 
     async def _why(self, request: web.BaseRequest) -> web.Response:
         found = self.explanations.get("{namespace}/{pod}".format_map(request.query))

@@ -13,7 +13,7 @@ from neuron_scheduler.explain.answers import (
     RecentDecisions,
     TypeSummary,
     Waiting,
-    WaitingPod,
+    WaitingEntry,
 )
 from tests.browser.chromium import Chromium, Tab
 from tests.page import examples
@@ -149,7 +149,7 @@ async def test_hostile_names_are_text(tab: Tab, scheduler: FakeScheduler) -> Non
         instance_type=evil, zone=evil, withheld=evil, ultraserver=evil,
     )  # fmt: skip
     scheduler.fleet = Fleet((machine,), (TypeSummary(evil, 1, 16, 15, 1, 0, 8),), (evil,))
-    scheduler.waiting = Waiting((WaitingPod(pod, evil, evil),), 1)
+    scheduler.waiting = Waiting((WaitingEntry(pod, evil, evil),), 1)
     scheduler.decisions = RecentDecisions((RecentDecision(1.0, pod, evil, message=evil),))
     explanation = examples.explanation()
     changes = tuple(

@@ -16,9 +16,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.serving.asked import Asked, DecisionRing, ServedProfiles
-from neuron_scheduler.serving.pages import Page
+from neuron_scheduler.serving.pages import WebPage
 from neuron_scheduler.serving.questions import question_pages
+from neuron_scheduler.serving.sources import AnswerSources, DecisionRing, ServedProfiles
 from tests.support.queueing import new_queue
 from tests.support.reviews import FakeReviews
 from tests.support.web_requests import answer, body_of, request
@@ -48,12 +48,12 @@ class Desk:
     now: float = 50.0
     capacity_request: str | None = None
     ring: DecisionRing = attrs.field(init=False)
-    pages: dict[str, Page] = attrs.field(init=False)
+    pages: dict[str, WebPage] = attrs.field(init=False)
     _pods: dict[str, Pod] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.ring = DecisionRing(now=lambda: self.now)
-        asked = Asked(
+        asked = AnswerSources(
             cluster=self.cluster,
             queue=self.queue,
             pod_of=self._pods.get,

@@ -10,9 +10,9 @@ import pytest
 from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.serving import answering, questions
 from neuron_scheduler.serving.answering import AGE, REST, Answering, Question, Steps
-from neuron_scheduler.serving.asked import STANDBY, Asked
 from neuron_scheduler.serving.names import Names
-from neuron_scheduler.serving.pages import Page
+from neuron_scheduler.serving.pages import WebPage
+from neuron_scheduler.serving.sources import STANDBY, AnswerSources
 from neuron_scheduler.steps import run
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
@@ -26,7 +26,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     """Return the questions for the fleet that were computed."""
     seen: list[Question] = []
 
-    def fleet(asked: Asked, question: Question) -> Steps:
+    def fleet(asked: AnswerSources, question: Question) -> Steps:
         seen.append(question)
         return (yield from questions.fleet_now(asked, question))
 
@@ -75,7 +75,7 @@ async def test_a_question_has_its_time(desk: Desk, monkeypatch: pytest.MonkeyPat
     assert (await desk.reply("/v1/fleet")).status == 200
 
 
-def _answering(page: Page) -> Answering:
+def _answering(page: WebPage) -> Answering:
     bound: Any = page.answer
     answers: Answering = bound.func.__self__
     return answers
@@ -85,7 +85,7 @@ async def test_the_json_of_an_answer(desk: Desk) -> None:
     """It is the answer's JSON form, however many pieces it is made of."""
     held = [pod(f"p{i}", devices=1, on="n", ids=(i,)) for i in range(16)]
     desk.put([node("n", TRN1), *(node(f"n{i}", "inf2.xlarge") for i in range(100))], held)
-    steps = questions.fleet_now(_answering(desk.pages["/v1/fleet"]).asked, Question({}, Names(None)))
+    steps = questions.fleet_now(_answering(desk.pages["/v1/fleet"]).sources, Question({}, Names(None)))
     assert json.loads(await body_of(await desk.reply("/v1/fleet"))) == to_json(run(steps))
 
 

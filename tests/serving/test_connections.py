@@ -78,7 +78,7 @@ async def served(
     reactions = Reactions(
         answer=here.answer,
         unreadable=lambda _error, message: text(400 if message else 500, ""),
-        dropped=lambda how, _why, _peer: here.dropped.append(how),
+        on_drop=lambda how, _why, _peer: here.dropped.append(how),
     )
     serving = Connections(listening=opened, reactions=reactions, limits=limits, certificate=certificate)
     try:

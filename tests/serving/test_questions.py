@@ -12,8 +12,8 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.serving import questions
 from neuron_scheduler.serving.answering import AGE
-from neuron_scheduler.serving.asked import MOST_DECISIONS
 from neuron_scheduler.serving.names import LEFT_OUT
+from neuron_scheduler.serving.sources import MOST_DECISIONS
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
 

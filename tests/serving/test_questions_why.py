@@ -5,9 +5,9 @@ import pytest
 from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.serving.asked import BESIDE_KUBE_SCHEDULER, STANDBY
 from neuron_scheduler.serving.names import LEFT_OUT
 from neuron_scheduler.serving.questions import ASKS_FOR_NONE, NOT_YET
+from neuron_scheduler.serving.sources import BESIDE_KUBE_SCHEDULER, STANDBY
 from neuron_scheduler.steps import run
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod

@@ -16,8 +16,8 @@ from aiohttp import web
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.serving import server
 from neuron_scheduler.serving.access import Access
-from neuron_scheduler.serving.pages import Page, text
-from neuron_scheduler.serving.server import Check, Endpoints, lease_watchdog, metrics_page, serving
+from neuron_scheduler.serving.pages import WebPage, text
+from neuron_scheduler.serving.server import Check, Endpoints, lease_watchdog, metrics_page, serve_endpoints
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
@@ -40,7 +40,7 @@ class Health:
         ready: dict[str, Check] = {"informer-sync": lambda: self.unready}
         endpoints = Endpoints(address="127.0.0.1", port=self.port)
         async with (
-            serving(endpoints, live=live, ready=ready, metrics=Metrics()),
+            serve_endpoints(endpoints, live=live, ready=ready, metrics=Metrics()),
             aiohttp.ClientSession(f"http://127.0.0.1:{self.port}", trust_env=False) as client,
         ):
             yield client
@@ -100,7 +100,7 @@ async def test_metrics_are_prepared_in_steps(free_tcp_port: int) -> None:
     metrics.ask(state, prepared)
     endpoints = Endpoints(address="127.0.0.1", port=free_tcp_port)
     async with (
-        serving(endpoints, live={}, ready={}, metrics=metrics),
+        serve_endpoints(endpoints, live={}, ready={}, metrics=metrics),
         aiohttp.ClientSession(f"http://127.0.0.1:{free_tcp_port}", trust_env=False) as client,
     ):
         assert (await get(client, "/metrics"))[0] == 200
@@ -164,10 +164,10 @@ async def test_pages_of_other_rooms(free_tcp_port: int) -> None:
     async def shown(request: web.BaseRequest) -> web.Response:
         return text(200, f"{request.method} {request.path}?{request.query_string}")
 
-    pages = {"/v1/one": Page(shown), "/v1/two": Page(shown, ("POST",)), "/livez": Page(shown)}
+    pages = {"/v1/one": WebPage(shown), "/v1/two": WebPage(shown, ("POST",)), "/livez": WebPage(shown)}
     endpoints = Endpoints(address="127.0.0.1", port=free_tcp_port)
     async with (
-        serving(endpoints, live={}, ready={}, metrics=Metrics(), pages=pages),
+        serve_endpoints(endpoints, live={}, ready={}, metrics=Metrics(), pages=pages),
         aiohttp.ClientSession(f"http://127.0.0.1:{free_tcp_port}", trust_env=False) as client,
     ):
         assert await get(client, "/v1/one?a=b") == (200, "GET /v1/one?a=b")
@@ -230,7 +230,7 @@ def secured(tmp_path: Path) -> Secured:
 async def test_https(secured: Secured, free_tcp_port: int) -> None:
     """With a certificate the same endpoints are served over TLS, also after its renewal."""
     url = f"https://127.0.0.1:{free_tcp_port}"
-    async with serving(secured.endpoints(free_tcp_port), live={}, ready={}, metrics=Metrics()):
+    async with serve_endpoints(secured.endpoints(free_tcp_port), live={}, ready={}, metrics=Metrics()):
         assert await secured.get(f"{url}/livez") == (200, "ok")
         renewed = Secured(secured.folder)
         renewed.issue()
@@ -245,7 +245,9 @@ async def test_metrics_for_those_who_may(secured: Secured, free_tcp_port_factory
     secure_port, port = free_tcp_port_factory(), free_tcp_port_factory()
     secure, plain = f"https://127.0.0.1:{secure_port}", f"http://127.0.0.1:{port}"
     access = Access(reviews=cast(UserReviews, FakeReviews()), clock=lambda: 0.0)
-    async with serving(secured.endpoints(secure_port, port), live={}, ready={}, metrics=Metrics(), access=access):
+    async with serve_endpoints(
+        secured.endpoints(secure_port, port), live={}, ready={}, metrics=Metrics(), access=access
+    ):
         assert (await secured.get(f"{secure}/metrics"))[0] == 401
         assert (await secured.get(f"{secure}/metrics", Authorization="Bearer joe"))[0] == 403
         assert "scheduler_pending_pods" in (await secured.get(f"{secure}/metrics", Authorization="Bearer jane"))[1]

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler import app
-from neuron_scheduler.commands.run import CLEAN, ending
+from neuron_scheduler.commands.run import CLEAN, log_end
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry.errors import ConfigurationError
@@ -72,8 +72,8 @@ class Replica:
     async def _main(self, process: Process) -> None:
         code = REFUSED
         with contextlib.suppress(ConfigurationError):
-            with ending() as end:
-                async with app.built(self.config, self._requests) as scheduler:
+            with log_end() as end:
+                async with app.build(self.config, self._requests) as scheduler:
                     self.parts = scheduler.parts
                     await scheduler.run()
             code = end.code

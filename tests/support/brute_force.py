@@ -13,7 +13,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers import Change, ChangeKind
+from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -119,7 +119,7 @@ def in_pairs(world: World) -> World:
     return world if request is None else world.with_pending(neuron=attrs.evolve(request, pairs=True))
 
 
-def lets_it_in(world: World, change: Change) -> bool:
+def lets_it_in(world: World, change: SuggestedChange) -> bool:
     """Return whether the pod goes where a change says, once the change is made."""
     match change.kind:
         case ChangeKind.COUNT:

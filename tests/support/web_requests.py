@@ -8,7 +8,7 @@ from unittest.mock import Mock
 from aiohttp import StreamReader, web
 from aiohttp.test_utils import make_mocked_request
 
-from neuron_scheduler.serving.pages import Page, RefusedError
+from neuron_scheduler.serving.pages import RefusedError, WebPage
 
 NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
@@ -35,10 +35,10 @@ def request(
     return make_mocked_request(method, target, fields, transport=transport, payload=payload, client_max_size=128 << 10)
 
 
-async def answer(page: Page, asked: web.BaseRequest) -> web.Response:
+async def answer(page: WebPage, asked: web.BaseRequest) -> web.Response:
     """Return what a page answers, a refusal, too."""
     try:
-        response = await page.answered(asked)
+        response = await page.answer_to(asked)
     except RefusedError as error:
         response = error.response()
     assert isinstance(response, web.Response)

@@ -6,10 +6,10 @@ What went wrong is part of the report.
 
 import argparse
 
-from neuron_scheduler.commands.arguments import add_connection, add_output, connecting
-from neuron_scheduler.commands.check.reader import Reader
+from neuron_scheduler.commands.arguments import add_connection, add_output, connection_arguments
+from neuron_scheduler.commands.check.reader import SnapshotReader
 from neuron_scheduler.commands.check.report import EXIT_CODES, Report, TextReport, encode, report_on
-from neuron_scheduler.commands.reading import answering, in_time, run_async
+from neuron_scheduler.commands.reading import in_time, one_question, run_async
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.telemetry.errors import ConfigurationError, UnreachableError
@@ -49,23 +49,23 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: there is no usable kubeconfig, no API server at that address, or it does not know us.
     """
-    with answering():
+    with one_question():
         try:
             report: Report = run_async(_report, arguments)
         except UnreachableError as error:
             raise ConfigurationError(f"nothing could be checked: {error}") from error
-        write_out(_printed(report, arguments.output))
+        write_out(_report_text(report, arguments.output))
     return report.exit_code
 
 
 async def _report(arguments: argparse.Namespace) -> Report:
-    connection = await auth.load(**connecting(arguments))
+    connection = await auth.load(**connection_arguments(arguments))
     async with Client(connection=connection) as client:
-        reader = Reader(client=client, namespace=arguments.namespace, names=tuple(arguments.scheduler_name))
+        reader = SnapshotReader(client=client, namespace=arguments.namespace, names=tuple(arguments.scheduler_name))
         return report_on(await in_time(arguments, connection.server, reader.read))
 
 
-def _printed(report: Report, form: str) -> str:
+def _report_text(report: Report, form: str) -> str:
     if form == "json":
         return encode(report) + "\n"
     screen = terminal()

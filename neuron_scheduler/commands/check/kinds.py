@@ -82,7 +82,7 @@ def _policy(struct: _WithSpec) -> tuple[str, dict[str, Any]] | None:
     return (name, struct.spec) if name in known.POLICIES or name == known.KEEPER else None
 
 
-def _listed(kind: str, path: str, read: Callable[[_WithSpec], T | None]) -> Resource[T]:
+def _resource_of(kind: str, path: str, read: Callable[[_WithSpec], T | None]) -> Resource[T]:
     return Resource(path=path, kind=kind, shape=_WithSpec, read=read, order=str)  # a list is kept as it comes
 
 
@@ -109,16 +109,16 @@ def _seen_pod(struct: _Pod) -> tuple[Pod, bool] | None:
 PODS_WITH_ENV: Final = Resource(
     path=PODS.path, kind=PODS.kind, shape=_Pod, read=_seen_pod, order=str, params=PODS.params
 )
-DEPLOYMENTS: Final = _listed("Deployment", "/apis/apps/v1/deployments", _deployment)
+DEPLOYMENTS: Final = _resource_of("Deployment", "/apis/apps/v1/deployments", _deployment)
 LISTED: Final[Mapping[str, Resource[Any]]] = {
-    "daemon_sets": _listed("DaemonSet", "/apis/apps/v1/daemonsets", _daemon_set),
-    "policies": _listed(_POLICY, f"{_ADMISSION}/validatingadmissionpolicies", _policy),
-    "policy_bindings": _listed(f"{_POLICY}Binding", f"{_ADMISSION}/validatingadmissionpolicybindings", _policy),
+    "daemon_sets": _resource_of("DaemonSet", "/apis/apps/v1/daemonsets", _daemon_set),
+    "policies": _resource_of(_POLICY, f"{_ADMISSION}/validatingadmissionpolicies", _policy),
+    "policy_bindings": _resource_of(f"{_POLICY}Binding", f"{_ADMISSION}/validatingadmissionpolicybindings", _policy),
 }
 """By the field of the snapshot."""
 
 
-def configured(workload: SeenWorkload, config_maps: Iterable[Mapping[str, str]]) -> SeenWorkload:
+def with_configuration(workload: SeenWorkload, config_maps: Iterable[Mapping[str, str]]) -> SeenWorkload:
     """Return a Deployment with what its flags and its ConfigMaps say: which names it serves, and whether it asks."""
     if workload.mode == "extender":
         return attrs.evolve(workload, serves=())

@@ -18,10 +18,10 @@ import msgspec
 
 from neuron_scheduler import __version__
 from neuron_scheduler.capture.collection import Collection
-from neuron_scheduler.capture.live import listed
+from neuron_scheduler.capture.live import list_all
 from neuron_scheduler.commands.check import kinds
 from neuron_scheduler.commands.check.subjects import known
-from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread, asks
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread, has_neuron_request
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
@@ -50,7 +50,7 @@ K = TypeVar("K")
 
 
 @attrs.frozen(kw_only=True)
-class Reader:
+class SnapshotReader:
     """
     Reads one cluster.
 
@@ -85,7 +85,7 @@ class Reader:
         version, connection, collection = await self._version(), self.client.connection, self._collection
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
             **{name: partial(self._list, resource) for name, resource in kinds.LISTED.items()},
-            "nodes": partial(self._collected, NODES),
+            "nodes": partial(self._collect, NODES),
             "pods": self._pods,
             "deployments": self._deployments,
             "pod_groups": self._pod_groups,
@@ -115,7 +115,7 @@ class Reader:
             malformed=tuple(sorted(f"{each.kind} {each.key}: {each.reason}" for each in self._malformed)),
             **found,
         )
-        return attrs.evolve(so_far, rights=await self._rights(so_far), lacking=await self._lacking(so_far))
+        return attrs.evolve(so_far, rights=await self._rights(so_far), lacking=await self._lacking_objects(so_far))
 
     # One request
 
@@ -141,32 +141,32 @@ class Reader:
 
     # Lists
 
-    async def _listed(self, resource: Resource[T]) -> list[Decoded[T]] | Unread:
+    async def _list_all(self, resource: Resource[T]) -> list[Decoded[T]] | Unread:
         """Return what is listed of a kind, and remember what of it cannot be read."""
         name = f"{resource.name}.{resource.group}" if resource.group else resource.name
-        found = await attempt(f"list {name}", partial(listed, self.client, resource), list[Decoded[T]]())
+        found = await attempt(f"list {name}", partial(list_all, self.client, resource), list[Decoded[T]]())
         self._malformed.extend(decoded.value for decoded in found if isinstance(decoded.value, Malformed))
         return found
 
     async def _list(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
         """Return the objects of a kind that can be read."""
-        found = await self._listed(resource)
+        found = await self._list_all(resource)
         return found if isinstance(found, Unread) else _readable(found)
 
-    async def _collected(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
+    async def _collect(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
         """Return the same of a kind that the scheduler watches, and collect all that is listed of it."""
-        found = await self._listed(resource)
+        found = await self._list_all(resource)
         for decoded in found:
             self._collection.add(resource, decoded)
         return found if isinstance(found, Unread) else _readable(found)
 
     async def _pods(self) -> tuple[Pod, ...] | Unread:
         """Return the pods that ask for Neuron; they are collected, and so are members of groups."""
-        found = await self._listed(kinds.PODS_WITH_ENV)
+        found = await self._list_all(kinds.PODS_WITH_ENV)
         asking: list[Pod] = []
         for decoded in found:
             pod, is_pinned = decoded.value if isinstance(decoded.value, tuple) else (decoded.value, False)
-            if isinstance(pod, Pod) and asks(pod):
+            if isinstance(pod, Pod) and has_neuron_request(pod):
                 asking.append(pod)
                 self._pinned.extend([pod.key] if is_pinned else ())
             elif isinstance(pod, Pod) and pod.group is None:
@@ -176,24 +176,24 @@ class Reader:
 
     async def _pod_groups(self) -> Unread | None:
         self._optional.extend(await served_pod_groups(self.client))
-        lists = [await self._collected(resource) for resource in self._optional]
+        lists = [await self._collect(resource) for resource in self._optional]
         return next((each for each in lists if isinstance(each, Unread)), None)
 
     async def _deployments(self) -> tuple[SeenWorkload, ...] | Unread:
         """Return the Deployments of schedulers, with what their ConfigMaps say."""
         found: tuple[SeenWorkload, ...] | Unread = await self._list(kinds.DEPLOYMENTS)
-        return found if isinstance(found, Unread) else tuple([await self._configured(each) for each in found])
+        return found if isinstance(found, Unread) else tuple([await self._with_configuration(each) for each in found])
 
-    async def _configured(self, workload: SeenWorkload) -> SeenWorkload:
+    async def _with_configuration(self, workload: SeenWorkload) -> SeenWorkload:
         flagged = workload.flagged_names
         if workload.mode == "extender":
-            return kinds.configured(workload, ())
+            return kinds.with_configuration(workload, ())
         if not (workload.mode or kinds.is_named(workload, "kube-scheduler")):
             return attrs.evolve(workload, serves=flagged or None)  # its ConfigMaps are no matter
         contents = await self._contents(workload)
         if isinstance(contents, Unread):
             return attrs.evolve(workload, serves=flagged or contents)
-        return kinds.configured(workload, contents)
+        return kinds.with_configuration(workload, contents)
 
     async def _contents(self, workload: SeenWorkload) -> list[dict[str, str]] | Unread:
         """Return the files in the ConfigMaps that a Deployment mounts."""
@@ -223,9 +223,9 @@ class Reader:
         flags = ("--authorize-metrics", "--answer-questions")
         if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
             rights += REVIEWING
-        return await self._reviewed(read, (*rights, *watching(self._optional)))
+        return await self._review(read, (*rights, *watching(self._optional)))
 
-    async def _reviewed(self, read: Snapshot, rights: Sequence[Right]) -> dict[str, bool] | Unread:
+    async def _review(self, read: Snapshot, rights: Sequence[Right]) -> dict[str, bool] | Unread:
         reviews, limiter = UserReviews(self.client), anyio.CapacityLimiter(AT_ONCE)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{read.namespace}", "system:authenticated")
         answers: dict[Right, bool | Unread] = {}
@@ -243,7 +243,7 @@ class Reader:
         failed = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
         return failed or {str(right): answers[right] is True for right in rights}
 
-    async def _lacking(self, read: Snapshot) -> tuple[str, ...] | Unread | None:
+    async def _lacking_objects(self, read: Snapshot) -> tuple[str, ...] | Unread | None:
         """Return what asking for machines needs and is not there; None if no Deployment of ours asks for any."""
         if not any(deployment.asks for deployment in read.ours):
             return None
@@ -255,7 +255,7 @@ class Reader:
                 return answer
             if answer is None:
                 lacking.append(f"{kind.partition('.')[0]}/{known.CAPACITY}")
-        rights = await self._reviewed(read, ASKING)
+        rights = await self._review(read, ASKING)
         if isinstance(rights, Unread):
             return rights
         return (*lacking, *(f"the right to {right}" for right, allowed in rights.items() if not allowed))

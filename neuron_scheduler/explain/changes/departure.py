@@ -1,15 +1,12 @@
 """
 DEPARTURE: pods of one node end or are evicted, and that node then takes the pod.
 
-The search is that of preemption (`scheduling.preemption.victims`), with other rules (`Ending`). Every pod of a node may
-end, whatever its priority: pods with unknown ids and unreadable pods too. Pods of DaemonSets and static pods are left
-out, because they come back at once. A set is better if fewer pods that are not terminating already have to go; then by
-preemption's criteria (budgets, priorities, how long they have run). Of sets with the same budgets and priorities the
-one comes first that ends the fewest pods of other namespaces: the reader can rarely end those. If all of this is
-equal, the pods go that hold least.
+The search is that of `scheduling.preemption.victims` with other rules (`DepartureRules`): every pod of a node may
+end, whatever its priority. Pods of DaemonSets and static pods are left out, because they come back at once. A set is
+better if fewer pods that are not terminating already have to go; then by preemption's criteria (budgets, priorities,
+age). Next come the fewest pods of other namespaces, which the reader can rarely end, and then the pods that hold least.
 
-The set is small, but it need not be the smallest. If the filters refuse too many nodes, the search is cut off, and a
-note says so.
+The set is small, but it need not be the smallest: the search is cut off after `_MOST_ASKED` nodes, and a note says so.
 """
 
 from collections import defaultdict
@@ -20,7 +17,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.explain.answers import Change, ChangeKind, LeavingPod
+from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import Found, Note, RefusedPod, kubectl
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few
@@ -39,7 +36,7 @@ _CUT_OFF: Final = Note(
 
 
 @attrs.frozen
-class Ending(Incoming):
+class DepartureRules(Incoming):
     """The pod that needs room, with the rules for pods that somebody may end."""
 
     def leavers(self, node_info: NodeInfo) -> Sequence[Pod]:
@@ -63,10 +60,10 @@ def find_departure(refused: RefusedPod) -> Iterator[Found]:
     """Yield the pods of one node whose end would do, if there are any."""
     if refused.error.pod_reason:
         return
-    ending = Ending(refused.pod, refused.profile, refused.disruption_allowance)
+    ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
     asked_about = 0
-    for slot in refused.cluster.view.oldest_first(_helpful(refused)):
+    for slot in refused.cluster.view.oldest_first(_helpful_nodes(refused)):
         limit = None if best is None else ending.cost(best[1])
         found = victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
         if isinstance(found, Victims) and found.pods:
@@ -80,7 +77,7 @@ def find_departure(refused: RefusedPod) -> Iterator[Found]:
         yield _change(refused, refused.cluster.view.row(best[0]), best[1].pods)
 
 
-def _helpful(refused: RefusedPod) -> NodeSet:
+def _helpful_nodes(refused: RefusedPod) -> NodeSet:
     """Return the nodes where fewer pods could help: no filter says that they would not, whatever the others say."""
     view, pod = refused.cluster.view, refused.pod
     nodes = view.live
@@ -91,22 +88,22 @@ def _helpful(refused: RefusedPod) -> NodeSet:
     return nodes
 
 
-def _change(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> Change:
+def _change(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> SuggestedChange:
     """Return the end of these pods of a node as a change; those that must be ended come first, by importance."""
     live = by_importance(pod for pod in gone if not pod.terminating)
     ending = by_importance(pod for pod in gone if pod.terminating)
     violating = refused.disruption_allowance.violating_uids(live)
-    return Change(
+    return SuggestedChange(
         ChangeKind.DEPARTURE,
         " ".join(_sentences(node_info, live, ending)),
         command=_command(live),
         node_name=node_info.node.name,
-        pods=tuple(_leaving(refused, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
+        pods=tuple(_leaving_pod(refused, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
         instance_type=node_info.node.instance_type,
     )
 
 
-def _leaving(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates: bool) -> LeavingPod:
+def _leaving_pod(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates: bool) -> LeavingPod:
     budgets = refused.disruption_allowance.budgets
     return LeavingPod(
         pod.namespace,
@@ -125,16 +122,16 @@ def _sentences(node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod]) 
     name = node_info.node.name
     are = "is" if len(ending) == 1 else "are"
     if not live:
-        yield f"Wait: {_named(node_info, ending)} {are} ending on {name}, and then the pod goes there."
+        yield f"Wait: {_names_text(node_info, ending)} {are} ending on {name}, and then the pod goes there."
         return
-    yield f"End or evict {_named(node_info, live)} on {name}: the pod then goes there."
+    yield f"End or evict {_names_text(node_info, live)} on {name}: the pod then goes there."
     if ending:
-        yield f"{_named(node_info, ending)} {are} ending already."
+        yield f"{_names_text(node_info, ending)} {are} ending already."
     if any(pod.owner is not None for pod in live):
         yield "A controller may start another pod in place of one that ends."
 
 
-def _named(node_info: NodeInfo, pods: Sequence[Pod]) -> str:
+def _names_text(node_info: NodeInfo, pods: Sequence[Pod]) -> str:
     return few([f"{pod.key}{_remark(node_info, pod)}" for pod in pods])
 
 

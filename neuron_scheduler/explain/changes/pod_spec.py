@@ -26,7 +26,7 @@ from typing import Final, cast
 import attrs
 
 from neuron_scheduler.cluster.fresh_node import tells_state
-from neuron_scheduler.explain.answers import Change, ChangeKind
+from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import (
     MOST_TRIED,
     NOT_ALL,
@@ -67,7 +67,7 @@ def find_count(refused: RefusedPod) -> Iterator[Found]:
     sentence = (
         f"Ask for {amount(count, request.unit)} instead of {request.total}: it then goes to {node_name}{serving}."
     )
-    yield Change(
+    yield SuggestedChange(
         ChangeKind.COUNT,
         with_template(sentence, pod),
         node_name=node_name,
@@ -99,7 +99,7 @@ def _with_count(pod: Pod, request: NeuronRequest, count: int) -> Pod:
     return attrs.evolve(pod, neuron=neuron, requests={name: each for name, each in requests.items() if each})
 
 
-def tolerating(pod: Pod, taints: Collection[Taint]) -> Pod:
+def with_tolerations(pod: Pod, taints: Collection[Taint]) -> Pod:
     """Return the pod with a toleration for each of the taints and no other."""
     more = (Toleration(each.key, exists=not each.value, value=each.value, effect=each.effect) for each in taints)
     return attrs.evolve(pod, tolerations=(*pod.tolerations, *more))
@@ -109,7 +109,7 @@ def find_toleration(refused: RefusedPod) -> Iterator[Found]:
     """Yield the fewest taints of one node that the pod would have to tolerate."""
     view, pod = refused.cluster.view, refused.pod
     tolerant = attrs.evolve(pod, tolerations=(*pod.tolerations, Toleration(exists=True)))
-    nodes = yield from refused.fitting(tolerant, node_unschedulable.open_nodes(view, pod, view.live))
+    nodes = yield from refused.nodes_that_fit(tolerant, node_unschedulable.open_nodes(view, pod, view.live))
     lists = taint_toleration.lists_of_taints(view)
     sets = {
         tuple(taint for taint in taints if not any(each.tolerates(taint) for each in pod.tolerations))
@@ -117,18 +117,18 @@ def find_toleration(refused: RefusedPod) -> Iterator[Found]:
         if lists.get(taints) & nodes
     }
     fit = sorted((each for each in sets if each and not any(map(tells_state, each))), key=lambda s: (len(s), str(s)))
-    found = yield from refused.first_fitting((taints, tolerating(pod, taints)) for taints in fit)
+    found = yield from refused.first_fitting((taints, with_tolerations(pod, taints)) for taints in fit)
     if found is not None:
         yield _toleration(pod, *found)
 
 
-def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> Change:
+def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> SuggestedChange:
     texts = [*map(taint_text, taints)]
     sentence = (
         f"Tolerate the taint{'s' if len(taints) > 1 else ''} {few(texts)}: the pod then goes to {node_name}. "
-        f"In its spec: tolerations: {json.dumps([*map(_written, taints)])}."
+        f"In its spec: tolerations: {json.dumps([*map(_toleration_fields, taints)])}."
     )
-    return Change(
+    return SuggestedChange(
         ChangeKind.TOLERATION,
         with_template(sentence, pod),
         node_name=node_name,
@@ -136,7 +136,7 @@ def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> Change:
     )
 
 
-def _written(taint: Taint) -> dict[str, str]:
+def _toleration_fields(taint: Taint) -> dict[str, str]:
     """Return the toleration in the API's fields; JSON is YAML too."""
     value = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
     return {"key": taint.key, **value, "effect": taint.effect.value}
@@ -159,7 +159,7 @@ def parts(constraints: Constraints) -> tuple[Part, ...]:
     return (*keys, *(dict.fromkeys(requirements) or (terms,)))
 
 
-def without(pod: Pod, dropped: Collection[Part]) -> Pod:
+def without_parts(pod: Pod, dropped: Collection[Part]) -> Pod:
     """Return the pod without these parts."""
     selector = {key: value for key, value in pod.constraints.node_selector.items() if key not in dropped}
     terms = pod.constraints.required_terms
@@ -178,19 +178,19 @@ def find_selector(refused: RefusedPod) -> Iterator[Found]:
     """Yield requirements of nodes without which the pod fits, none of which can stay."""
     pod = refused.pod
     dropped = [*parts(pod.constraints)]
-    decision = (yield from refused.decision(without(pod, dropped))) if dropped else None
+    decision = (yield from refused.decision(without_parts(pod, dropped))) if dropped else None
     if decision is None:
         return
     if len(dropped) > MOST_TRIED:
         yield NOT_ALL
     for part in dropped[:MOST_TRIED]:
         fewer = [each for each in dropped if each != part]
-        without_fewer = (yield from refused.decision(without(pod, fewer))) if fewer else None
+        without_fewer = (yield from refused.decision(without_parts(pod, fewer))) if fewer else None
         if without_fewer is not None:
             dropped, decision = fewer, without_fewer
-    named = [described(pod, part) for part in dropped]
+    named = [part_text(pod, part) for part in dropped]
     sentence = f"Drop {few(named)} from the pod's required nodes: it then goes to {decision.node_name}."
-    yield Change(
+    yield SuggestedChange(
         ChangeKind.SELECTOR,
         with_template(sentence, pod),
         node_name=decision.node_name,
@@ -198,7 +198,7 @@ def find_selector(refused: RefusedPod) -> Iterator[Found]:
     )
 
 
-def described(pod: Pod, part: Part) -> str:
+def part_text(pod: Pod, part: Part) -> str:
     """Return what is dropped, as people read it: `key=value`, `key In (a, b)`, or words for the whole affinity."""
     match part:
         case str():
@@ -209,7 +209,7 @@ def described(pod: Pod, part: Part) -> str:
             return WHOLE
 
 
-def selecting(pod: Pod, value: str) -> Pod:
+def with_instance_type(pod: Pod, value: str) -> Pod:
     """Return a pod that selects one instance type by the label's value, besides what it selects."""
     selector = {**pod.constraints.node_selector, INSTANCE_TYPE_LABEL: value}
     return attrs.evolve(pod, constraints=attrs.evolve(pod.constraints, node_selector=selector))
@@ -220,13 +220,13 @@ def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
     pod = refused.pod
     keys = ((part, part.key if isinstance(part, Requirement) else part) for part in parts(pod.constraints))
     of_type = [part for part, key in keys if key in INSTANCE_TYPE_LABELS]
-    free = without(pod, of_type)
+    free = without_parts(pod, of_type)
     decision = (yield from refused.decision(free)) if of_type else None
     node_info = None if decision is None else refused.cluster.node(decision.node_name)
     value = "" if node_info is None else node_info.node.labels.get(INSTANCE_TYPE_LABEL, "")
-    selected = (yield from refused.decision(selecting(free, value))) if value else None
+    selected = (yield from refused.decision(with_instance_type(free, value))) if value else None
     if selected is not None:
-        yield Change(
+        yield SuggestedChange(
             ChangeKind.INSTANCE_TYPE,
             with_template(f"Select the instance type {value}: the pod then goes to {selected.node_name}.", pod),
             node_name=selected.node_name,
@@ -246,7 +246,7 @@ def find_pairs(refused: RefusedPod) -> Iterator[Found]:
         return
     decision = yield from refused.decision(attrs.evolve(refused.pod, neuron=paired))
     if decision is not None:
-        yield Change(
+        yield SuggestedChange(
             ChangeKind.PAIRS,
             f"Set allowAlignedPairs in the profile of {name}: the pod then goes to {decision.node_name}. Pairs of"
             " devices were never run on hardware.",

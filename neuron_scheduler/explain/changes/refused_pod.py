@@ -16,7 +16,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.explain.answers import Change
+from neuron_scheduler.explain.answers import SuggestedChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Requirement, Taint
 from neuron_scheduler.model.wording import clip
@@ -34,7 +34,7 @@ class Note:
     text: str
 
 
-Found = Change | Note | None
+Found = SuggestedChange | Note | None
 T = TypeVar("T")
 _MOST_VALUES: Final = 4
 MOST_TRIED: Final = 32
@@ -65,7 +65,7 @@ class RefusedPod:
         yield
         return result if isinstance(result, Decision) else None
 
-    def fitting(self, pod: Pod, among: NodeSet) -> Generator[None, None, NodeSet]:
+    def nodes_that_fit(self, pod: Pod, among: NodeSet) -> Generator[None, None, NodeSet]:
         """Return those of the nodes that take another form of the pod."""
         yield from IndexWarmup().prepare(self.cluster, pod, self.profile)
         return nodes_that_fit(self.cluster, pod, self.profile.steps_for(pod), among)

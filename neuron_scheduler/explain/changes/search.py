@@ -22,7 +22,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode
-from neuron_scheduler.explain.answers import Change, ChangeKind
+from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import find_departure
 from neuron_scheduler.explain.changes.refused_pod import Found, Kind, Note, RefusedPod, kubectl
@@ -51,10 +51,10 @@ def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
     tolerant = attrs.evolve(pod, tolerations=(*pod.tolerations, Toleration(_CORDON, exists=True)))
     decision = yield from refused.decision(tolerant)
     node_info = None if decision is None else refused.cluster.node(decision.node_name)
-    if node_info is None or not refused.fits_with(attrs.evolve(node_info, node=uncordoned(node_info.node))):
+    if node_info is None or not refused.fits_with(attrs.evolve(node_info, node=without_cordon(node_info.node))):
         return
     name = node_info.node.name
-    yield Change(
+    yield SuggestedChange(
         ChangeKind.UNCORDON,
         f"Lift the cordon of {name}: it then takes the pod.",
         command=kubectl("uncordon", name, names=(name,)),
@@ -63,7 +63,7 @@ def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
     )
 
 
-def uncordoned(node: Node) -> Node:
+def without_cordon(node: Node) -> Node:
     """Return a node without its cordon, and without the taint that Kubernetes adds to a cordoned node."""
     taints = tuple(taint for taint in node.taints if taint.key != _CORDON)
     return attrs.evolve(node, unschedulable=False, taints=taints)
@@ -91,7 +91,7 @@ def find_new_node(refused: RefusedPod) -> Iterator[Found]:
         yield _new_node(refused, fitting[0], [other.node.instance_type for other in fitting[1:]])
 
 
-def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Change:
+def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> SuggestedChange:
     node, machine = fresh.node, machine_of(fresh.node)
     devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)})"
     zone = f" in zone {fresh.zone}" if fresh.zone else ""
@@ -104,7 +104,7 @@ def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Chang
         else "Karpenter and Cluster Autoscaler do not see from the pod's status that a node is needed.",
     ]
     in_pieces = _IN_PIECES if seen and refused.error.cause is Cause.FRAGMENTATION else ""
-    return Change(
+    return SuggestedChange(
         ChangeKind.NEW_NODE,
         " ".join(filter(None, sentences)) + in_pieces,
         instance_type=node.instance_type,
@@ -127,7 +127,7 @@ NONE_ALONE: Final = "No single change of the kinds that were tried lets the pod 
 ASKS_MUCH: Final = "What would let the pod in was not tried: it compares itself with other pods in too many ways."
 NONE_HELPS: Final = "No change of the cluster lets the pod in: the reason is the pod itself."
 
-Answer = tuple[tuple[Change, ...], tuple[str, ...]]
+Answer = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
 """The changes, and the notes."""
 
 
@@ -154,11 +154,11 @@ def changes(
     if asks_much(pod):
         return (), (ASKS_MUCH,)
     refused_pod = RefusedPod(cluster, pod, profile, refused, DisruptionAllowance(budgets))
-    found: list[Change] = []
+    found: list[SuggestedChange] = []
     notes: dict[str, None] = {}
     for kind in KINDS:
         for item in kind(refused_pod):
-            if isinstance(item, Change):
+            if isinstance(item, SuggestedChange):
                 found.append(item)
             elif isinstance(item, Note):
                 notes[item.text] = None

@@ -7,7 +7,7 @@ import attrs
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.commands.check.reader import Reader
+from neuron_scheduler.commands.check.reader import SnapshotReader
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
@@ -36,7 +36,7 @@ CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 async def read(server: ListingServer, **options: Any) -> Snapshot:
     """Read the server's objects."""
     async with Client(connection=Connection(server.url, "a test")) as client:
-        return await Reader(client=client, **options).read()
+        return await SnapshotReader(client=client, **options).read()
 
 
 async def test_an_api_server_that_serves_nothing_else() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import anyio.to_thread
 import pytest
 
-from neuron_scheduler.commands.check.reader import Reader
+from neuron_scheduler.commands.check.reader import SnapshotReader
 from neuron_scheduler.commands.check.report import Report, report_on
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Finding, Severity
 from neuron_scheduler.kube.http import auth
@@ -113,7 +113,7 @@ async def check(plane: ControlPlane, token: str = "") -> Report:
     plane.kubeconfig(kubeconfig, token=token or ADMIN.token)
     connection = await auth.load(str(kubeconfig))
     async with Client(connection=connection) as client:
-        return report_on(await Reader(client=client).read())
+        return report_on(await SnapshotReader(client=client).read())
 
 
 def findings(report: Report) -> dict[str, Finding]:

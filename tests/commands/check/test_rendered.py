@@ -28,7 +28,7 @@ def snapshot_of(objects: dict[str, Any]) -> Snapshot:
     assert isinstance(workload, SeenWorkload)
     return attrs.evolve(
         HEALTHY,
-        deployments=(attrs.evolve(kinds.configured(workload, config_maps), ready=workload.replicas),),
+        deployments=(attrs.evolve(kinds.with_configuration(workload, config_maps), ready=workload.replicas),),
         lease=Lease(f"{workload.name}-5f6d-x_0a1b", 15, 1.0),
         pods=(),
         policies=of_kind(objects, POLICY),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from neuron_scheduler.explain.answers import Change, ChangeKind, LeavingPod
+from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
 from neuron_scheduler.explain.changes.search import ASKS_MUCH, KINDS, NONE_ALONE, NONE_HELPS, changes
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
@@ -45,7 +45,7 @@ def answer(
     pending: Pod,
     *,
     budgets: tuple[DisruptionBudget, ...] = (),
-) -> tuple[dict[ChangeKind, Change], tuple[str, ...]]:
+) -> tuple[dict[ChangeKind, SuggestedChange], tuple[str, ...]]:
     """Return the changes for a refused pod by kind, and the notes."""
     cluster = cluster_of(nodes, bound)
     found, notes = run(changes(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=budgets))

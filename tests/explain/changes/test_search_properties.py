@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from neuron_scheduler.explain.answers import Change, ChangeKind
+from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.search import NONE_ALONE, changes
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.steps import run
@@ -20,7 +20,7 @@ from tests.support.brute_force import World, lets_it_in, possible
 from tests.support.thoroughness import examples
 
 
-def answer(world: World) -> list[Change] | None:
+def answer(world: World) -> list[SuggestedChange] | None:
     """Return the changes; None if the pod fits as it is."""
     cluster = world.cluster()
     refused = schedule_pod(cluster, world.pending, world.profile)
@@ -32,7 +32,7 @@ def answer(world: World) -> list[Change] | None:
     return list(found)
 
 
-def beyond_the_oracle(world: World, change: Change) -> bool:
+def beyond_the_oracle(world: World, change: SuggestedChange) -> bool:
     """Return whether a type was replaced in terms, which is written down for node selectors only."""
     return change.kind is ChangeKind.INSTANCE_TYPE and world.pending.constraints.required_terms is not None
 

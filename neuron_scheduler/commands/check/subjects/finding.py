@@ -51,16 +51,16 @@ class Finding:
     objects: tuple[str, ...] = ()
 
 
-def _made(severity: Severity, code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
+def _make_finding(severity: Severity, code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
     return Finding(code, severity, message, objects=tuple(objects), **rest)
 
 
-ok = partial(_made, Severity.OK)
-note = partial(_made, Severity.NOTE)
-warning = partial(_made, Severity.WARNING)
-error = partial(_made, Severity.ERROR)
+ok = partial(_make_finding, Severity.OK)
+note = partial(_make_finding, Severity.NOTE)
+warning = partial(_make_finding, Severity.WARNING)
+error = partial(_make_finding, Severity.ERROR)
 
 
 def unknown(code: str, what: str, because: object, **rest: str) -> Finding:
     """Return the finding that something could not be read; `what` ends with its verb."""
-    return _made(Severity.UNCHECKED, code, f"{what} not known: {because}", **rest)
+    return _make_finding(Severity.UNCHECKED, code, f"{what} not known: {because}", **rest)

@@ -28,7 +28,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     ours = [key for key, names in waiting if names & {*snapshot.scheduler_names} - {DEFAULT_SCHEDULER}]
     faults = [*_faults(snapshot, {groups.group(key): [*groups.members(key).values()] for key in ours})]
     yield from faults
-    if foreign and any(deployment.extends_default for deployment in snapshot.ours):
+    if foreign and any(deployment.has_extender for deployment in snapshot.ours):
         yield note(
             "groups-of-kube-scheduler",
             f"kube-scheduler decides the pods of {count_text(len(foreign), 'group')}, and the extender does not keep"

@@ -97,7 +97,7 @@ def _not_held(lease: Lease | None) -> str:
         return "does not exist"
     if not lease.holder:
         return "is held by nobody"
-    if lease.expired:
+    if lease.is_expired:
         return f"was last renewed {lease.age:.0f} s ago, by {lease.holder}"
     return ""
 

@@ -60,7 +60,7 @@ def of_nodes(snapshot: Snapshot) -> Iterator[Finding]:
         return
     found = machines(snapshot.nodes)
     for kind in found:
-        yield ok("machines", _described(kind))
+        yield ok("machines", _machines_text(kind))
     if not found and not any(map(has_neuron_type, snapshot.nodes)):
         yield note(
             "no-neuron-nodes",
@@ -70,7 +70,7 @@ def of_nodes(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _faults(sorted(snapshot.nodes, key=lambda node: node.name))
 
 
-def _described(kind: Machines) -> str:
+def _machines_text(kind: Machines) -> str:
     sizes = [count_text(kind.devices, "device")] if kind.devices else []
     sizes += [count_text(kind.cores, "core")] if kind.cores else []
     each = " each" if kind.nodes > 1 else ""

@@ -10,7 +10,7 @@ from typing import Final
 
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, EXTENDER, PINS
-from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot, Unread, asks
+from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot, Unread, has_neuron_request
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import count_text, list_of
 
@@ -82,7 +82,7 @@ def of_allocations(snapshot: Snapshot) -> Iterator[Finding]:
     holders = 0
     for node_info in snapshot.cluster.view.rows():
         for uid, pod_info in node_info.pod_infos.items():
-            if not (pod_info.unreadable or asks(pod_info.pod)):
+            if not (pod_info.unreadable or has_neuron_request(pod_info.pod)):
                 continue
             where = f"{pod_info.pod.key} on {node_info.node.name}"
             rivals = node_info.conflicts(uid) if node_info.neuron_usage.double_booked else ()

@@ -64,7 +64,7 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
     if binding is None:
         message = f"The policy {name} has no binding of its name, so it does nothing: {PURPOSES[name]}"
         return error("policy-not-bound", message, command=command)
-    unlike = [part for part, value in _bound(snapshot, name).items() if (binding.get(part) or None) != value]
+    unlike = [part for part, value in _expected_binding(snapshot, name).items() if (binding.get(part) or None) != value]
     if unlike:
         return error(
             "policy-not-bound",
@@ -88,7 +88,7 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
     return None
 
 
-def _bound(snapshot: Snapshot, name: str) -> Spec:
+def _expected_binding(snapshot: Snapshot, name: str) -> Spec:
     """
     Return what a binding has to have; the rest of it is free.
 

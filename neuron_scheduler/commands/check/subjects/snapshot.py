@@ -91,7 +91,7 @@ class SeenWorkload:
         return ""
 
     @property
-    def extends_default(self) -> bool:
+    def has_extender(self) -> bool:
         """Whether it is our program, and serves the extender protocol to the default scheduler."""
         return self.mode == "extender" or bool(self.mode and self.values_of("--extender-bind-address"))
 
@@ -115,7 +115,7 @@ class Lease:
     age: float | None = None
 
     @property
-    def expired(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether it was not renewed for twice its duration: the clocks of two machines differ a little."""
         return self.age is not None and self.age > 2 * max(self.duration, 1)
 
@@ -125,7 +125,7 @@ class Lease:
         return self.holder.rpartition("_")[0] or self.holder
 
 
-def asks(pod: Pod) -> bool:
+def has_neuron_request(pod: Pod) -> bool:
     """Return whether a pod asks for Neuron; one that asks the autoscaler for a machine is for no scheduler."""
     return pod.namespace != CAPACITY and any(pod.requests.get(name) for name in NEURON_NAMES)
 
@@ -203,7 +203,7 @@ class Snapshot:
     def scheduler_names(self) -> tuple[str, ...]:
         """The scheduler names that pods with Neuron should have."""
         served = [name for d in self.ours if isinstance(d.serves, tuple) for name in d.serves]
-        served += [DEFAULT_SCHEDULER for d in self.ours if d.extends_default]
+        served += [DEFAULT_SCHEDULER for d in self.ours if d.has_extender]
         return self.given_names or tuple(dict.fromkeys(served)) or ("my-scheduler",)
 
     @property

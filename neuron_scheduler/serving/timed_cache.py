@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 @attrs.define(eq=False, kw_only=True)
-class Kept(Generic[K, V]):
+class TimedCache(Generic[K, V]):
     """
     Values by key.
 

@@ -86,7 +86,7 @@ class ServedProfiles:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Asked:
+class AnswerSources:
     """
     What questions are answered from.
 
