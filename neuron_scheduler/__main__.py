@@ -10,7 +10,6 @@ _STANDARD_STREAMS: Final = (0, 1, 2)
 
 
 def main(program: str = "neuron-scheduler") -> int:
-    """Run the command line; signals are handled from before its imports until the interpreter ends."""
     _open_standard_streams()
     REQUESTS.install()
     try:
@@ -22,7 +21,6 @@ def main(program: str = "neuron-scheduler") -> int:
 
 
 def kubectl() -> int:
-    """Run the plugin `kubectl neuron`."""
     return main("kubectl neuron")
 
 

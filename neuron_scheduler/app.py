@@ -137,7 +137,6 @@ class App:
         )
 
     async def run(self) -> None:
-        """Run until asked to stop; a failure of any part ends all."""
         state = ProcessState(self.parts)
         self.metrics.ask(state.read, state.prepare)
         with self.requests.listen() as requests:
@@ -157,7 +156,6 @@ class App:
             services.cancel_scope.cancel()
 
     async def _schedule(self, services: TaskGroup) -> None:
-        """Go through the stages of a scheduler's life; each writes a log line."""
         parts = self.parts
         gc.set_threshold(*_WHILE_LISTING)
         await reviews.require(self.client, self._rights())
@@ -191,7 +189,6 @@ class App:
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:
-        """Wait until all that pods refer to is listed."""
         informers = (self.parts.nodes, *self.parts.others)
         for informer in informers:
             services.start_soon(informer.run)
@@ -251,7 +248,6 @@ class App:
             self._stopping = True
 
     async def _write_conditions(self) -> None:
-        """Write the conditions of waiting pods until the Lease is about to be released."""
         with self._conditions:
             await self.parts.conditions.run()
 
@@ -349,7 +345,6 @@ class ProcessState:
     _waiting: WaitingPods | None = attrs.field(default=None, init=False)
 
     def prepare(self) -> Iterator[None]:
-        """Prepare for `read` in small steps; yields whenever other tasks may run."""
         self._waiting = yield from waiting_pods(self.parts.queue)
         yield
         yield from inventory.prepare(self.parts.cluster)
@@ -402,7 +397,6 @@ class ProcessState:
 
 
 def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRing) -> dict[str, WebPage]:
-    """Return what the ports serve beside health and metrics, by path."""
     election, capacity = parts.election, parts.capacity
     sources = AnswerSources(
         cluster=parts.cluster,

@@ -51,11 +51,9 @@ class Command:
     asks: bool = False
 
     def load(self) -> ModuleType:
-        """Import the module."""
         return importlib.import_module(self.module)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do what the arguments say, and return the exit code."""
         code: int = self.load().run(arguments)
         return code
 
@@ -95,7 +93,6 @@ COMMANDS: Final = (
 
 
 def main(argv: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
-    """Run the command that the arguments (default: the process's own) name, and return the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     with unblocked_stderr():
         try:
@@ -160,7 +157,6 @@ def parsers(
 
 
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
-    """Return the error for an unknown argument, with the flag that was probably meant."""
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {argument!r}; see {parser.prog} --help"

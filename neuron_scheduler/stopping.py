@@ -29,7 +29,6 @@ class StopRequests:
         self._notify: Callable[[], object] | None = _exit
 
     def install(self) -> None:
-        """Handle the signals from now on; call it in the main thread only."""
         for number in SIGNALS:
             signal.signal(number, self.receive)
 

@@ -98,7 +98,6 @@ class Parts:
 
 
 def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener) -> Parts:
-    """Build all parts from the settings; `listeners` are those of `PodAttempts`."""
     clock, errors, profiles = time.monotonic, UnexpectedErrors(metrics.unexpected), profiles_of(config)
     extender_port = _extender_port(config) if config.extender_bind_address else None
     election = _election(config, client, extender_port) if config.leader_elect else None

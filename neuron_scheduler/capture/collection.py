@@ -94,11 +94,9 @@ class Collection:
         self._lists[resource].append(decoded)
 
     def note(self, sentence: str) -> None:
-        """Add a note: something could not be read."""
         self._notes.append(sentence)
 
     def has(self, resource: Resource[Any]) -> bool:
-        """Return whether there is an object of a kind, readable or not."""
         return bool(self._lists[resource])
 
     def capture(self) -> Capture:

@@ -113,7 +113,6 @@ def _left_out(resource: Resource[Any], reason: str) -> str:
 
 
 def _meaning(resource: Resource[Any]) -> str:
-    """Return what answers lack without the objects of a kind."""
     if resource is BUDGETS:
         return "which evictions a disruption budget forbids is not known"
     if resource is NAMESPACES:

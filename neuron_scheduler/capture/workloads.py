@@ -71,7 +71,6 @@ class _Job(wire.Wire):
 
     @property
     def pods(self) -> int:
-        """How many of them run at once."""
         parallelism = 1 if self.parallelism is None else self.parallelism
         return parallelism if self.completions is None else min(parallelism, self.completions)
 
@@ -248,7 +247,6 @@ def _exclusive(metadata: Metadata) -> Iterator[str]:
 
 
 def _left_out(part: Part) -> Iterator[str]:
-    """Yield what is not considered of a part."""
     spec = part.template.spec
     if spec.priority_class_name and spec.priority is None:
         yield f"The priority of the class {spec.priority_class_name} is not known here; 0 is used."

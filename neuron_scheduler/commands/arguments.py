@@ -18,7 +18,6 @@ FORMS: Final = ("text", "wide", "json", "yaml")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Declare where the cluster is read: files, the running scheduler, or the API server with kubectl's flags."""
     where = parser.add_argument_group("which cluster (default: the kubeconfig's current context)")
     add = where.add_argument
     add(
@@ -74,12 +73,10 @@ def _timeout(text: str) -> float:
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
-    """Declare the namespace."""
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="default: that of the context")
 
 
 def add_output(parser: argparse.ArgumentParser, *forms: str) -> None:
-    """Declare the form of the output."""
     parser.add_argument(
         "-o",
         "--output",

@@ -34,7 +34,6 @@ EPILOG: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.description = (
         "Say how many more pods fit now, where the next ones go, and what limits the rest."
         " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
@@ -94,7 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compute(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
-    """Return the answer from a cluster that was read for it."""
     path: str = arguments.filename
     text = content(path) if path else b""
     reading = read(arguments)
@@ -120,7 +118,6 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
 
 
 def _ask(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
-    """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask
 
     params, body = size, None

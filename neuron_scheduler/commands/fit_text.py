@@ -34,7 +34,6 @@ class FitText:
     every_node: bool = False
 
     def lines(self, fit: Fit) -> Iterator[str]:
-        """Yield the lines of an answer."""
         yield from self._headline(fit)
         if fit.placed:
             yield from self.paragraphs.section("Where they go")
@@ -53,7 +52,6 @@ class FitText:
             yield from self.paragraphs.wrapped(line)
 
     def _nodes(self, fit: Fit) -> Iterator[str]:
-        """Yield a line for each node, in the order in which the nodes get their first pod."""
         by_node: dict[str, list[Placement]] = {}
         for pod in fit.placed:
             by_node.setdefault(pod.node_name, []).append(pod)

@@ -23,7 +23,6 @@ SHOWN: Final = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.description = (
         "Show the Neuron devices of all nodes: used, free in which blocks, withheld and why; the worst nodes first."
         " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
@@ -58,7 +57,6 @@ def _compute(arguments: argparse.Namespace) -> Fleet:
 
 
 def _ask(arguments: argparse.Namespace) -> Fleet:
-    """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask
 
     return ask(arguments, "/v1/fleet", {"namespace": arguments.namespace}, Fleet).answer

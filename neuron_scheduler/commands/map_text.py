@@ -47,7 +47,6 @@ Segments = list[Segment]
 
 
 def free_mark(machine: MachinePicture) -> Segment:
-    """Return the character of a free core."""
     return (_CLOSED, RED) if machine.withheld else (_FREE, GREEN)
 
 
@@ -59,7 +58,6 @@ class Panel:
     width: int = WIDTH
 
     def lines(self) -> Iterator[Segments]:
-        """Yield name, type, drawing, what is free, and the pods."""
         machine = self.machine
         yield [(self._cut(machine.node_name), BOLD)]
         yield [(self._cut(" ".join(filter(None, (machine.instance_type, machine.zone)))), LINK)]
@@ -86,7 +84,6 @@ class Panel:
             yield self._row(range(first, first + 4))
 
     def _ring(self) -> Iterator[Segments]:
-        """Yield two rows: the devices in order, and back."""
         half = self.machine.devices // 2
         there, back = self._row(range(half)), self._row(range(self.machine.devices - 1, half - 1, -1))
         yield [("╭", LINK), *there, ("╮", LINK)]
@@ -94,7 +91,6 @@ class Panel:
         yield [("╰", LINK), *back, ("╯", LINK)]
 
     def _rows(self) -> Iterator[Segments]:
-        """Yield rows with as many devices as fit."""
         count = self.machine.devices
         fitting = max((self.width + 1) // (self.machine.cores_per_device + 1), 1)
         for first in range(0, count, fitting):
@@ -117,7 +113,6 @@ class Panel:
         return free_mark(self.machine) if state is CoreState.FREE or holder is None else letter(holder)
 
     def _holders(self) -> Iterator[Segments]:
-        """Yield a line for each pod: its letter and its name."""
         for place, holder in enumerate(self.machine.holders[:MOST_HOLDERS]):
             mark, name = _mark(holder, place), f"{holder.namespace}/{holder.name}" if holder.name else "a pod"
             yield [mark, (" ", ""), (self._cut(name, 2), "")]
@@ -135,7 +130,6 @@ def state_of(letter: str) -> CoreState:
 
 
 def states(machine: MachinePicture) -> Iterator[Segment]:
-    """Yield what is free of a machine, and what is unusual about it."""
     size = len(machine.cores)
     if "device" in machine.units:
         yield (f"{machine.free_devices}/{machine.devices} devices free", "")
@@ -147,7 +141,6 @@ def states(machine: MachinePicture) -> Iterator[Segment]:
 
 
 def oddities(machine: MachinePicture) -> Iterator[Segment]:
-    """Yield what is unusual about a machine, the most serious first."""
     if machine.withheld:
         yield (machine.withheld.replace("_", " "), RED)
     if CoreState.DOUBLE_BOOKED in machine.cores:
@@ -184,7 +177,6 @@ def _holds(holder: Holder, core: int) -> bool:
 
 
 def length(line: Segments) -> int:
-    """Return how many columns a line takes."""
     return sum(len(text) for text, _ in line)
 
 
@@ -239,7 +231,6 @@ class MapText:
     every_machine: bool = False
 
     def lines(self, fleet: Fleet) -> Iterator[str]:
-        """Yield the lines of the map."""
         if not fleet.machines:
             yield "No node has Neuron."
         else:
@@ -257,7 +248,6 @@ class MapText:
         yield from self.paragraphs.notes(fleet.notes)
 
     def node_lines(self, machine: MachinePicture) -> Iterator[str]:
-        """Yield the picture of one machine."""
         yield from self._pictures((machine,))
         yield from self._legend((machine,), pictures=True)
 
@@ -306,7 +296,6 @@ class MapText:
         return [[(free, "")], [(blocks_text(machine), LINK)], *kind]
 
     def _legend(self, machines: Sequence[MachinePicture], *, pictures: bool) -> Iterator[str]:
-        """Yield what the characters mean that are used."""
         used = {state_of(letter) for machine in machines for letter in set(machine.cores)}
         marks = [mark for state, (mark, _) in MARKS.items() if state in used]
         if CoreState.FREE in used:
@@ -319,7 +308,6 @@ class MapText:
         yield from self.paragraphs.wrapped("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
 
     def _render(self, line: Segments, width: int = 0) -> str:
-        """Return a line, padded with blanks to a width."""
         text = "".join(self.paragraphs.coloured(part, code) if code and part else part for part, code in line)
         return text + " " * (width - length(line))
 
@@ -339,7 +327,6 @@ def group_machines(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture
 
 
 def sums_of(name: str, machines: Sequence[MachinePicture]) -> str:
-    """Return how many devices some machines have, and how many of them are free, used and withheld."""
     of = reduce(with_machine, machines, TypeSummary(name))
     total = f"{name}: {count_text(of.nodes, 'node')}, {count_text(of.devices, 'device')}"
     return f"{total}: {of.free} free (largest block {of.largest_block}), {of.used} used, {of.withheld} withheld"
@@ -355,7 +342,6 @@ def _wholeness(machines: Sequence[MachinePicture]) -> str:
 
 
 def _oddities_text(machine: MachinePicture) -> Segments:
-    """Return what is unusual about a machine, with commas between."""
     return [part for each in oddities(machine) for part in ((", ", ""), each)][1:]
 
 
@@ -372,7 +358,6 @@ def _bar(machine: MachinePicture) -> Segments:
 
 
 def _device(machine: MachinePicture, cores: str) -> Segment:
-    """Return the character of a device: the most serious state of its cores."""
     for state in (CoreState.DOUBLE_BOOKED, CoreState.UNKNOWN, CoreState.KEPT):
         if state in cores:
             return MARKS[state]

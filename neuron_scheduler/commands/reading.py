@@ -129,7 +129,6 @@ async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[],
 
 
 def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run an asynchronous function; the first error of a group is the error."""
     import anyio
 
     errors: list[BaseException] = []

@@ -30,7 +30,6 @@ log = logs.logger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the settings."""
     parser.epilog = EPILOG
     add_settings(parser)
 

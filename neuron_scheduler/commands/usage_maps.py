@@ -38,7 +38,6 @@ PRINTED, FAILED = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags, which are those of `run`."""
     parser.description = (
         "Print a kubectl command for each node whose annotations NEURON_DEV_USAGE_MAP and NEURON_CORE_USAGE_MAP"
         " differ from what its pods hold. Changes nothing; needs the right to list nodes and pods."
@@ -107,7 +106,6 @@ def _cluster(nodes: Sequence[AnnotatedNode], pods: Sequence[Decoded[Pod]]) -> Cl
 
 
 def _of_node(node: AnnotatedNode, row: NodeInfo, machine: Machine) -> Iterator[str]:
-    """Yield the command for a node whose maps differ, and what a person should know about it."""
     held = machine.all_cores & ~row.neuron_usage.free
     for pod_info in row.pod_infos.values():
         if pod_info.cores is None:

@@ -33,7 +33,6 @@ EPILOG: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.description = (
         "Say why a pod waits, and what would let it in. Without POD: list the pods that ask for Neuron and wait."
         " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
@@ -78,7 +77,6 @@ class _WhyAnswer:
 
 
 def _compute(arguments: argparse.Namespace) -> _WhyAnswer:
-    """Return the answer from a cluster that was read for it."""
     reading = read(arguments)
     answer = _explanation(arguments, reading) if arguments.pod else _list(arguments, reading)
     answer = attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
@@ -125,7 +123,6 @@ def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
 
 
 def _ask(arguments: argparse.Namespace) -> _WhyAnswer:
-    """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask
 
     if not arguments.pod:

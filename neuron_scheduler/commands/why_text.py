@@ -67,7 +67,6 @@ class WhyText:
     now: float = 0.0
 
     def lines(self, explanation: Explanation) -> Iterator[str]:
-        """Yield the lines of the answer about a pod."""
         waits_not = explanation.verdict is Verdict.WAITS and explanation.node_name  # asked about another node
         yield from self._title(explanation.pod, Verdict.BOUND if waits_not else explanation.verdict)
         yield ""
@@ -104,7 +103,6 @@ class WhyText:
         yield from (self.paragraphs.coloured(line, colour) for line in self.paragraphs.wrapped(title))
 
     def _groups(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
-        """Yield the groups, those of one reason together."""
         by_reason: dict[tuple[str, ...], list[NodeGroup]] = {}
         for group in groups:
             by_reason.setdefault((group.plugin, group.reason, str(bool(group.kept_for))), []).append(group)

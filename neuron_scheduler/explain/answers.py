@@ -420,7 +420,6 @@ _CAPITAL: Final = re.compile(r"([A-Z])")
 
 
 def to_json(answer: attrs.AttrsInstance) -> Any:
-    """Return an answer as JSON values: dicts, lists, strings, numbers."""
     return _rename(msgspec.to_builtins(answer), json_name)
 
 

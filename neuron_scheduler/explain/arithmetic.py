@@ -48,19 +48,16 @@ Arithmetic = Callable[[View, Pod], Sentence]
 
 
 def _of_node(text: Callable[[Pod, NodeInfo, Sequence[str]], str]) -> Arithmetic:
-    """Return the row of a sentence that needs no index."""
     return lambda _view, pod: lambda _slot, node_info, reasons: text(pod, node_info, reasons)
 
 
 def cordon(_pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-    """Return what keeps a node closed."""
     if node_unschedulable.UNREADABLE in reasons:
         return f"its object could not be read: {clip(node_info.node.refusal)}"
     return "it is cordoned (spec.unschedulable)"
 
 
 def taints(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-    """Return the taints that the pod does not tolerate."""
     return _untolerated_text(pod.tolerations, node_info.node.taints)
 
 
@@ -75,7 +72,6 @@ def _untolerated_text(tolerations: tuple[Toleration, ...], node_taints: tuple[Ta
 
 
 def node_terms(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-    """Return which selected label a node lacks, or which required term it misses."""
     if node_affinity.NOT_NAMED in reasons:
         return "the pod's required node affinity names other nodes"
     return first_of(_unmet(pod, node_info.node))
@@ -94,12 +90,10 @@ def _unmet(pod: Pod, node: Node) -> Iterator[str]:
 
 
 def _label_text(key: str, labels: Mapping[str, str]) -> str:
-    """Return what a node has of a label."""
     return f"here it is {clip(labels[key]) or 'empty'}" if key in labels else "which is not here"
 
 
 def _missed_text(term: NodeSelectorTerm, node: Node) -> str:
-    """Return which requirements of a term a node misses."""
     if term.unreadable:
         return "a term of the pod's node affinity cannot be read"
     return first_of(_missed_parts(term, node)) or "a term of the pod's node affinity is empty"
@@ -115,14 +109,12 @@ def _missed_parts(term: NodeSelectorTerm, node: Node) -> Iterator[str]:
 
 
 def features(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-    """Return the features that a node's kubelet does not declare."""
     declared = node_info.node.declared_features
     missing = [feature for feature in pod.constraints.required_features if feature not in declared]
     return f"its kubelet does not declare {few_names(missing)}"
 
 
 def spread(view: View, pod: Pod) -> Sentence:
-    """Return how many matching pods the node's domain has, and how many it may have."""
     constraints = [*pod_topology_spread.hard_counts(view, pod)]
 
     def sentence(slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
@@ -158,7 +150,6 @@ _TOO_FEW: Final = (*neuron_topology.UNHEALTHY.values(), neuron_topology.UNKNOWN,
 
 
 def ports(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-    """Return which of the pod's host ports are taken, and by whom."""
     taken = []
     for port in pod.host_ports:
         users = [user.key for user in node_ports.users(port, node_info)]
@@ -168,7 +159,6 @@ def ports(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
 
 
 def resources(view: View, pod: Pod) -> Sentence:
-    """Return how much of each lacking resource the pod needs, and how much is allocatable, used and free."""
     reasons_of = {insufficient(name): name for name in pod.requests}
     unknown = {name for name in pod.requests if not view.offers(name)}
 
@@ -199,7 +189,6 @@ def _by_ids(request: NeuronRequest, node_info: NodeInfo, free: int) -> str:
 
 @memoise(maxsize=1 << 12)
 def resource_text(name: str, needed: int, allocatable: int, used: int) -> str:
-    """Return how much of a resource is needed and free on a node."""
     needs = f"needs {quantity(name, needed)} {clip(name)}" if name != PODS else "needs room for 1 pod"
     if allocatable <= 0:
         return f"{needs}; the node has none"
@@ -210,7 +199,6 @@ def resource_text(name: str, needed: int, allocatable: int, used: int) -> str:
 
 
 def neuron(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
-    """Return which devices or cores are free, in which blocks, or which counts the machine serves."""
     request = pod.neuron
     if request is None or node_info.machine is None:
         return "; ".join(reasons)
@@ -244,7 +232,6 @@ def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
 
 @memoise(maxsize=1 << 12)
 def free_text(request: NeuronRequest, free: int, size: int, blocks: tuple[int, ...]) -> str:
-    """Return how many devices or cores of a machine are free, and in which blocks; of cores, the largest one."""
     needs = f"needs {request_text(request)}; {free} of {size} free"
     if request.unit is Unit.CORE:
         return f"{needs}, the largest free block has {max(blocks, default=0)}" if free else needs
@@ -274,7 +261,6 @@ def free_for(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
 
 
 def free_on(node_info: NodeInfo) -> str:
-    """Return what is free of a node's devices and cores; empty without Neuron."""
     machine = node_info.machine
     if machine is None:
         return ""

@@ -85,7 +85,6 @@ def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, list[PodSe
 def _place_alone(
     placer: Placer, part: PodSet, profile: Profile, replica: int
 ) -> Generator[None, None, list[Placement] | Limit]:
-    """Place one pod."""
     fork, pod = placer.fork, _copy_of(placer.fork, part.template)
     result = yield from placer.place(pod, profile)
     if isinstance(result, Decision):
@@ -98,7 +97,6 @@ def _place_alone(
 def _place_together(
     placer: Placer, parts: Sequence[PodSet], group: PodGroup, profile: Profile, replica: int
 ) -> Generator[None, None, list[Placement] | Limit]:
-    """Place a group, every member of it or none, as a group of its own beside those that exist."""
     fork = placer.fork
     key = attrs.evolve(group.key, name=f"{group.key.name}/{replica}")
     own = attrs.evolve(group, key=key, least=len(parts), expected=len(parts))

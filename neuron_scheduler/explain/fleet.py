@@ -58,7 +58,6 @@ def fleet(cluster: Cluster) -> Generator[None, None, Fleet]:
 
 
 def with_machine(sums: TypeSummary, machine: MachinePicture) -> TypeSummary:
-    """Return the sums with one more machine."""
     devices = machine.devices if Unit.DEVICE in machine.units else 0
     return TypeSummary(
         sums.instance_type,
@@ -112,7 +111,6 @@ def _picture_of(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[i
 
 @memoise(maxsize=4096)
 def _states(count: int, free: CoreMask, double_booked: CoreMask, kept: CoreMask, *, unclear: bool) -> str:
-    """Return the letters of the cores."""
     unheld = CoreState.UNKNOWN if unclear else CoreState.FREE
     letters = [unheld if int(free) >> core & 1 else CoreState.HELD for core in range(count)]
     for mask, letter in ((kept & free, CoreState.KEPT), (double_booked, CoreState.DOUBLE_BOOKED)):
@@ -122,7 +120,6 @@ def _states(count: int, free: CoreMask, double_booked: CoreMask, kept: CoreMask,
 
 
 def _nominations(node_info: NodeInfo) -> Iterator[tuple[Pod, CoreMask]]:
-    """Yield the pods for which cores are kept, and these cores."""
     for nomination in node_info.nominations:
         if nomination.cores and nomination.pod.uid not in node_info.pod_infos:
             yield nomination.pod, nomination.cores

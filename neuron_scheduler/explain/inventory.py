@@ -196,7 +196,6 @@ def _stocks(view: View) -> Iterator[tuple[Stock, NodeSet]]:
 
 
 def unknown_holders(cluster: Cluster) -> int:
-    """Return how many bound pods use devices whose ids are unknown."""
     return sum(stock.unknown_holders * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
 
 
@@ -211,7 +210,6 @@ def unknown_holders_by_node(cluster: Cluster, most: int = 20) -> tuple[dict[str,
 
 
 def double_booked_cores(cluster: Cluster) -> int:
-    """Return how many cores more than one pod claims."""
     return sum(stock.double_booked_cores * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
 
 

@@ -57,7 +57,6 @@ class WaitingPods:
     block_sizes: frozenset[int] = frozenset()
 
     def waits(self, now: float) -> dict[SizeLabels, float]:
-        """Return how many seconds the oldest pod of each size has waited."""
         return {labels: max(0.0, now - since) for labels, since in self.oldest.items()}
 
 

@@ -130,7 +130,6 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 
 
 def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
-    """Return where a pod is; a pod on a node that does not exist, too."""
     known = fork.pod_info(pod.uid)
     name = fork.node_of(pod.uid) or pod.node_name
     node_info = fork.node(name)
@@ -206,7 +205,6 @@ def _of_one_node(
 
 
 def summary_of(pod: Pod) -> PodSummary:
-    """Return what is shown of a pod."""
     return PodSummary(
         namespace=pod.namespace,
         name=pod.name,
@@ -306,12 +304,10 @@ def groups_of(
 
 
 def _nominated_pods(node_info: NodeInfo, pod: Pod) -> tuple[str, ...]:
-    """Return the pods for which a node keeps space that this pod may not take."""
     return tuple(nomination.pod.key for nomination in node_info.nominations if nomination.pod.priority >= pod.priority)
 
 
 def _largest(cluster: Cluster, figures: dict[_Figures, list[Slot]]) -> Iterator[tuple[_Figures, list[Slot]]]:
-    """Yield the figures that most nodes have, and one of the others for all of these."""
     order = nsmallest(MOST_ALIKE + 1, figures, key=lambda each: (-len(figures[each]), each))
     yield from ((each, figures[each]) for each in order[:MOST_ALIKE])
     if len(figures) > MOST_ALIKE:

@@ -138,7 +138,6 @@ class Access:
         return allowed
 
     async def _ask(self, review: Awaitable[T]) -> T:
-        """Return the API server's answer; the log says once that there is none."""
         try:
             answer = await review
         except (ApiError, UnreachableError) as error:
@@ -151,7 +150,6 @@ class Access:
 
 
 def bearer_token(authorization: str) -> str:
-    """Return the token in an `Authorization` header; empty if there is none."""
     scheme, _, token = authorization.strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 

@@ -80,7 +80,6 @@ class Answering:
         self._kept = TimedCache(clock=self.sources.clock, seconds=AGE, most=MOST_KEPT)
 
     async def answer(self, request: web.BaseRequest, compute: Compute) -> web.Response:
-        """Return the answer to a request, or that the client has it."""
         reader = await self.access.reader(request)
         missing = self.sources.unsynced()
         if missing is not None:
@@ -97,7 +96,6 @@ class Answering:
         return web.Response(body=text, headers={**fields, "Content-Type": "application/json"})
 
     async def _compute(self, key: object, steps: Generator[None, None, bytes]) -> bytes:
-        """Return the text that these steps make, or one that they have made lately."""
         try:
             with anyio.fail_after(SECONDS):
                 async with self._turn:

@@ -47,7 +47,6 @@ class Certificate:
             ) from error
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a connection that begins now."""
         stamps = self._stamps()
         if stamps != self._seen:
             self._seen = stamps

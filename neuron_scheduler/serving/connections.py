@@ -109,7 +109,6 @@ class _Connection(web.RequestHandler):
         self.ended: asyncio.Future[None] = loop.create_future()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell that the connection has ended."""
         super().connection_lost(exc)
         if not self.ended.done():
             self.ended.set_result(None)
@@ -128,7 +127,6 @@ class _Connection(web.RequestHandler):
         return response
 
     def abort(self) -> None:
-        """End the connection at once, whatever the client has not read yet."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -165,7 +163,6 @@ class Connections:
 
     @property
     def count(self) -> int:
-        """How many connections are being read or answered."""
         return len(self._running)
 
     async def close(self) -> None:

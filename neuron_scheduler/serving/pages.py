@@ -57,14 +57,12 @@ class WebPage:
     methods: tuple[str, ...] = METHODS
 
     async def answer_to(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Return the answer."""
         if request.method not in self.methods:
             return text(405, "405 method not allowed\n", {"Allow": ", ".join(self.methods)})
         return await self.answer(request)
 
 
 def text(status: int, sentence: str, fields: Mapping[str, str] = NO_FIELDS) -> web.Response:
-    """Return an answer of plain text."""
     return web.Response(status=status, body=sentence.encode(), headers={"Content-Type": PLAIN_TEXT, **fields})
 
 
@@ -108,8 +106,6 @@ def parameters(query: str) -> dict[str, str]:
 
 
 def fixed_page(status: int, body: bytes, fields: Mapping[str, str]) -> WebPage:
-    """Return the page that always has the same answer."""
-
     async def answer(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=status, body=body, headers=fields)
 

@@ -46,7 +46,6 @@ _SOURCE: Final = "the request"
 
 
 def why(sources: AnswerSources, question: Question) -> Steps:
-    """Return why the pod waits, or what each filter says of a node."""
     question.require_known("node", "pod")
     query, profiles = question.query, sources.profiles
     namespace, name, node_name = (query.get(parameter, "") for parameter in ("namespace", "pod", "node"))
@@ -78,7 +77,6 @@ def _capacity_request(sources: AnswerSources, pod: Pod, explanation: Explanation
 
 
 def fit(sources: AnswerSources, question: Question) -> Steps:
-    """Return how many more pods fit."""
     query, text, profiles = question.query, question.body, sources.profiles
     question.require_known("replicas", *(SIZES if text is None else ()))
     namespace = query.get("namespace", "")
@@ -129,7 +127,6 @@ def _require_rights(workload: Replicated, names: Names) -> None:
 
 
 def fleet_now(sources: AnswerSources, question: Question) -> Steps:
-    """Return all machines."""
     question.require_known()
     return (yield from fleet(sources.cluster))
 
@@ -162,7 +159,6 @@ def _line(sources: AnswerSources, queued: QueuedPod) -> WaitingEntry:
 
 
 def decisions(sources: AnswerSources, question: Question) -> Steps:
-    """Return the last decisions, the newest first."""
     question.require_known()
     yield
     return RecentDecisions(tuple(sources.decisions.latest()))

@@ -41,11 +41,9 @@ class DecisionRing:
     )
 
     def note(self, pod: Pod, decision: Decision | FitError) -> None:
-        """Note a decision that has just been made."""
         self._noted.append((self.now(), pod, decision))
 
     def latest(self) -> list[RecentDecision]:
-        """Return the decisions, the newest first."""
         return [_line(*noted) for noted in reversed(self._noted)]
 
 
@@ -71,7 +69,6 @@ class ServedProfiles:
     extender: Profile
 
     def of(self, scheduler_name: str) -> Profile:
-        """Return the profile for pods of a scheduler."""
         return self.by_name.get(scheduler_name) or next(iter(self.by_name.values()), self.extender)
 
     @property
@@ -114,5 +111,4 @@ class AnswerSources:
     capacity_request_of: Callable[[Pod], str | None]
 
     def notes(self) -> tuple[str, ...]:
-        """Return what every reader has to know of this process: one sentence each."""
         return () if self.leads() else (STANDBY,)

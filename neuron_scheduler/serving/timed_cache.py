@@ -31,7 +31,6 @@ class TimedCache(Generic[K, V]):
         return value if old or self.clock() < until else None
 
     def put(self, key: K, value: V) -> V:
-        """Keep a value, and return it."""
         self._values.pop(key, None)
         self._values[key] = self.clock() + self.seconds, value
         if len(self._values) > self.most:

@@ -36,7 +36,6 @@ KUBE_SCHEDULERS_OWN: Final = frozenset(
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Declare a flag for each setting, and `--config`."""
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -70,7 +69,6 @@ def reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def default_text(default: object, parse: Callable[[str], Any]) -> str:
-    """Return a default as it is written in `--help`."""
     if parse is duration:
         return f"{default:g}s"
     if isinstance(default, bool):

@@ -37,7 +37,6 @@ BIND_CONCURRENCY: Final = 48
 
 
 def _only_profile(config: "Config") -> tuple[ProfileConfig, ...]:
-    """Return the profile that the flags describe, for a configuration that lists none."""
     return (ProfileConfig(**{name: getattr(config, name) for name in OF_A_PROFILE}),)
 
 
@@ -253,7 +252,6 @@ class Config:
 
     @property
     def serves_tls(self) -> bool:
-        """Whether there is an HTTPS endpoint."""
         return bool(self.secure_port and self.tls_cert_file)
 
     @property
@@ -271,7 +269,6 @@ class Config:
 
 
 def settings() -> "tuple[attrs.Attribute[Any], ...]":
-    """Return the fields that are flags."""
     return settings_of(Config)
 
 

@@ -68,7 +68,6 @@ class _SingleKeys(yaml.CSafeLoader):
     """Reads YAML, but refuses a duplicate key, of which YAML's own reader would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping."""
         keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for i, key in enumerate(keys):
             if any(key.value == other.value for other in keys[:i]):
@@ -77,7 +76,6 @@ class _SingleKeys(yaml.CSafeLoader):
 
 
 def _values(document: object) -> dict[str, Any]:
-    """Return the fields of `Config` that a file sets."""
     fields = dict(document) if isinstance(document, dict) else {}
     version, kind = fields.pop("apiVersion", None), fields.pop("kind", None)
     if kind == "ConfigMap":
@@ -152,7 +150,6 @@ def _settings(fields: Mapping[Any, Any], at: str, paths: _Paths, group: str = ""
 
 
 def _value(setting: "attrs.Attribute[Any]", at: str, value: object) -> Any:
-    """Return the value of a setting, read as its flag reads it."""
     if setting.metadata["parse"] is str and not isinstance(value, str):
         raise ValueError(f"`{at}`: {value!r} is not a text")
     try:

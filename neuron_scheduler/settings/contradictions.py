@@ -86,7 +86,6 @@ def write_timeout(*, lease: float, renew: float) -> float:
 
 
 def _require_lease(*, lease: float, renew: float, retry: float) -> None:
-    """Check the lease duration, the renew deadline and the retry period, in seconds."""
     duration, deadline = "--leader-elect-lease-duration", "--leader-elect-renew-deadline"
     if lease < 1 or lease % 1:
         raise ConfigurationError(f"{duration} is {lease:g}s; it must be whole seconds, 1s or more")
@@ -112,7 +111,6 @@ def _require_pair(flags: str, *, cert_file: str, key_file: str) -> None:
 
 
 def _require_ports(config: Any) -> None:
-    """Check the ports for health and metrics, and what they show."""
     _require_pair("--tls", cert_file=config.tls_cert_file, key_file=config.tls_private_key_file)
     if config.authorize_metrics and not config.serves_tls:
         raise ConfigurationError(

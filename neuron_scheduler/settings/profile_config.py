@@ -53,7 +53,6 @@ class CapacityRequests:
 
 
 def path_of(field: "attrs.Attribute[Any]") -> str:
-    """Return the name of a field in the configuration file."""
     return str(field.metadata["path"] or camel(field.name))
 
 

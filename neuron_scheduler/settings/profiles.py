@@ -11,7 +11,6 @@ from neuron_scheduler.settings.profile_config import ProfileConfig
 
 
 def profiles_of(config: Config) -> dict[str, Profile]:
-    """Return the profiles of our own queue."""
     if not config.queue:
         return {}
     return {
@@ -25,5 +24,4 @@ def profiles_of(config: Config) -> dict[str, Profile]:
 
 
 def preference_names(profile: ProfileConfig) -> tuple[str, ...]:
-    """Return the names of a profile's preferences, the most important first."""
     return tuple(PREFERENCES if profile.preferences is None else profile.preferences)

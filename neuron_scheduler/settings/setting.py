@@ -65,7 +65,6 @@ _METAVARS: Final[dict[Callable[[str], Any], str]] = {boolean: "BOOL", duration: 
 
 
 def _any(_value: Any) -> str:
-    """Accept every value."""
     return ""
 
 
@@ -104,7 +103,6 @@ def setting(
 
 
 def settings_of(kind: type[Any]) -> "tuple[attrs.Attribute[Any], ...]":
-    """Return the fields of a class that are settings."""
     return tuple(field for field in attrs.fields(kind) if "parse" in field.metadata)
 
 
@@ -119,8 +117,6 @@ def camel(name: str) -> str:
 
 
 def limits(low: float, high: float) -> Check:
-    """Accept the numbers from `low` to `high`."""
-
     def check(value: float) -> str:
         return "" if low <= value <= high else f"is {_number(value)}; it must be {low:g} to {high:g}"
 
@@ -135,8 +131,6 @@ def _number(value: float) -> str:
 
 
 def period(low: str, high: str) -> Check:
-    """Accept the seconds from one duration to another."""
-
     def check(value: float) -> str:
         return "" if duration(low) <= value <= duration(high) else f"is {value:g}s; it must be {low} to {high}"
 
@@ -144,8 +138,6 @@ def period(low: str, high: str) -> Check:
 
 
 def one_of(*values: str) -> Check:
-    """Accept the listed values."""
-
     def check(value: str) -> str:
         return "" if value in values else f"is {value!r}; it must be {' or '.join(values)}"
 
@@ -153,14 +145,12 @@ def one_of(*values: str) -> Check:
 
 
 def kubernetes_name(value: str) -> str:
-    """Accept what can be the name of an object."""
     if _NAME.fullmatch(value):
         return ""
     return f"is {value!r}; it must be a Kubernetes name: lower-case letters, digits, '-' and '.'"
 
 
 def ip_address(value: str) -> str:
-    """Accept an address to listen on."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -189,7 +179,6 @@ def address_and_port(text: str) -> tuple[str, int]:
 
 
 def listen_address(value: str) -> str:
-    """Accept an address and a port to listen on, or nothing."""
     try:
         if value:
             address_and_port(value)

@@ -17,7 +17,6 @@ from neuron_scheduler.telemetry.terminal import terminal, write_out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the check."""
     parser.description = (
         "Look at a cluster, before or after the installation, and say what needs action. Nothing is changed."
     )

@@ -32,13 +32,11 @@ class _WithSpec(wire.Wire):
 
 
 def _deployment(struct: _WithSpec) -> SeenWorkload | None:
-    """Return the Deployment of a scheduler."""
     workload = _workload(struct, struct.spec.get("replicas", 1), struct.status.get("readyReplicas", 0))
     return workload if is_named(workload, "scheduler") else None
 
 
 def _daemon_set(struct: _WithSpec) -> SeenWorkload | None:
-    """Return the DaemonSet of the device plugin."""
     desired, ready = (struct.status.get(field, 0) for field in ("desiredNumberScheduled", "numberReady"))
     workload = _workload(struct, desired, ready)
     labels = ((struct.spec.get("template") or {}).get("metadata") or {}).get("labels") or NO_LABELS
@@ -77,7 +75,6 @@ def is_named(workload: SeenWorkload, word: str) -> bool:
 
 
 def _policy(struct: _WithSpec) -> tuple[str, dict[str, Any]] | None:
-    """Return the name and `spec` of a policy of ours, or of its binding."""
     name = struct.metadata.name
     return (name, struct.spec) if name in known.POLICIES or name == known.KEEPER else None
 

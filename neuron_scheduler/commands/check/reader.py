@@ -142,19 +142,16 @@ class SnapshotReader:
     # Lists
 
     async def _list_all(self, resource: Resource[T]) -> list[Decoded[T]] | Unread:
-        """Return what is listed of a kind, and remember what of it cannot be read."""
         name = f"{resource.name}.{resource.group}" if resource.group else resource.name
         found = await attempt(f"list {name}", partial(list_all, self.client, resource), list[Decoded[T]]())
         self._malformed.extend(decoded.value for decoded in found if isinstance(decoded.value, Malformed))
         return found
 
     async def _list(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
-        """Return the objects of a kind that can be read."""
         found = await self._list_all(resource)
         return found if isinstance(found, Unread) else _readable(found)
 
     async def _collect(self, resource: Resource[T]) -> tuple[T, ...] | Unread:
-        """Return the same of a kind that the scheduler watches, and collect all that is listed of it."""
         found = await self._list_all(resource)
         for decoded in found:
             self._collection.add(resource, decoded)
@@ -180,7 +177,6 @@ class SnapshotReader:
         return next((each for each in lists if isinstance(each, Unread)), None)
 
     async def _deployments(self) -> tuple[SeenWorkload, ...] | Unread:
-        """Return the Deployments of schedulers, with what their ConfigMaps say."""
         found: tuple[SeenWorkload, ...] | Unread = await self._list(kinds.DEPLOYMENTS)
         return found if isinstance(found, Unread) else tuple([await self._with_configuration(each) for each in found])
 
@@ -196,7 +192,6 @@ class SnapshotReader:
         return kinds.with_configuration(workload, contents)
 
     async def _contents(self, workload: SeenWorkload) -> list[dict[str, str]] | Unread:
-        """Return the files in the ConfigMaps that a Deployment mounts."""
         contents = []
         for name in workload.config_maps:
             read = partial(self._data, f"/api/v1/namespaces/{workload.namespace}/configmaps/{name}")
@@ -213,7 +208,6 @@ class SnapshotReader:
     # Rights, and what asking for machines needs
 
     async def _rights(self, read: Snapshot) -> dict[str, bool] | Unread:
-        """Return what our ServiceAccount may do, if we are installed in the namespace."""
         if isinstance(read.deployments, Unread):
             return read.deployments
         if not any(deployment.namespace == read.namespace for deployment in read.ours):

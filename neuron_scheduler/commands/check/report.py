@@ -81,7 +81,6 @@ class Report:
     sections: tuple[tuple[Subject, tuple[Finding, ...]], ...]
 
     def count(self, severity: Severity) -> int:
-        """Return how many findings are of a severity."""
         return sum(finding.severity is severity for _, findings in self.sections for finding in findings)
 
     @property
@@ -93,7 +92,6 @@ class Report:
 
 
 def report_on(snapshot: Snapshot) -> Report:
-    """Ask every subject."""
     sections = ((subject, tuple(subject.findings(snapshot))) for subject in SUBJECTS)
     return Report(snapshot, tuple((subject, findings) for subject, findings in sections if findings))
 
@@ -102,12 +100,10 @@ SCHEMA_VERSION: Final = 1
 
 
 def encode(report: Report) -> str:
-    """Return the report as JSON text."""
     return json.dumps(content(report), indent=2)
 
 
 def content(report: Report) -> dict[str, Any]:
-    """Return the report as JSON values."""
     snapshot = report.snapshot
     nodes = () if isinstance(snapshot.nodes, Unread) else snapshot.nodes
     return {
@@ -164,7 +160,6 @@ class TextReport:
     colour: bool = False
 
     def lines(self, report: Report) -> Iterator[str]:
-        """Yield the lines of a report."""
         snapshot = report.snapshot
         yield from self._paragraphs.wrapped(
             f"Checking {snapshot.server} ({snapshot.source}), namespace {snapshot.namespace}", first="", rest="  "
@@ -208,7 +203,6 @@ class TextReport:
 
 
 def summary(report: Report) -> str:
-    """Return the last line: how many findings of which kind there are."""
     parts: Sequence[str] = [
         count_text(number, name)
         for severity, name in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))

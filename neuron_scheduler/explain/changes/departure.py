@@ -57,7 +57,6 @@ class DepartureRules(Incoming):
 
 
 def find_departure(refused: RefusedPod) -> Iterator[Found]:
-    """Yield the pods of one node whose end would do, if there are any."""
     if refused.error.pod_reason:
         return
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
@@ -118,7 +117,6 @@ def _leaving_pod(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates
 
 
 def _sentences(node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod]) -> Iterator[str]:
-    """Yield what is to be done, and what whoever does it should know."""
     name = node_info.node.name
     are = "is" if len(ending) == 1 else "are"
     if not live:

@@ -50,7 +50,6 @@ from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedula
 
 
 def find_count(refused: RefusedPod) -> Iterator[Found]:
-    """Yield the nearest count that fits."""
     request, view, pod = refused.pod.neuron, refused.cluster.view, refused.pod
     if request is None or len(request.counts) + len(request.init_counts) > 1:
         return
@@ -100,7 +99,6 @@ def _with_count(pod: Pod, request: NeuronRequest, count: int) -> Pod:
 
 
 def with_tolerations(pod: Pod, taints: Collection[Taint]) -> Pod:
-    """Return the pod with a toleration for each of the taints and no other."""
     more = (Toleration(each.key, exists=not each.value, value=each.value, effect=each.effect) for each in taints)
     return attrs.evolve(pod, tolerations=(*pod.tolerations, *more))
 
@@ -160,7 +158,6 @@ def parts(constraints: Constraints) -> tuple[Part, ...]:
 
 
 def without_parts(pod: Pod, dropped: Collection[Part]) -> Pod:
-    """Return the pod without these parts."""
     selector = {key: value for key, value in pod.constraints.node_selector.items() if key not in dropped}
     terms = pod.constraints.required_terms
     if terms in dropped:
@@ -175,7 +172,6 @@ def without_parts(pod: Pod, dropped: Collection[Part]) -> Pod:
 
 
 def find_selector(refused: RefusedPod) -> Iterator[Found]:
-    """Yield requirements of nodes without which the pod fits, none of which can stay."""
     pod = refused.pod
     dropped = [*parts(pod.constraints)]
     decision = (yield from refused.decision(without_parts(pod, dropped))) if dropped else None
@@ -216,7 +212,6 @@ def with_instance_type(pod: Pod, value: str) -> Pod:
 
 
 def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
-    """Yield the type of the node that the pod gets if it selects no type."""
     pod = refused.pod
     keys = ((part, part.key if isinstance(part, Requirement) else part) for part in parts(pod.constraints))
     of_type = [part for part, key in keys if key in INSTANCE_TYPE_LABELS]
@@ -236,7 +231,6 @@ def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
 
 
 def find_pairs(refused: RefusedPod) -> Iterator[Found]:
-    """Yield the setting with which the pod gets a pair, if a machine serves the pod only so."""
     request, name = refused.pod.neuron, refused.profile.scheduler_name
     machines = cast(frozenset[Machine], neuron_topology.machines(refused.cluster.view).values)
     if request is None or not name:

@@ -59,19 +59,16 @@ class RefusedPod:
     disruption_allowance: DisruptionAllowance
 
     def decision(self, pod: Pod) -> Generator[None, None, Decision | None]:
-        """Return the decision about another form of the pod; None if no node takes it."""
         yield from IndexWarmup().prepare(self.cluster, pod, self.profile)
         result = select_node(self.cluster, pod, self.profile)
         yield
         return result if isinstance(result, Decision) else None
 
     def nodes_that_fit(self, pod: Pod, among: NodeSet) -> Generator[None, None, NodeSet]:
-        """Return those of the nodes that take another form of the pod."""
         yield from IndexWarmup().prepare(self.cluster, pod, self.profile)
         return nodes_that_fit(self.cluster, pod, self.profile.steps_for(pod), among)
 
     def fits_with(self, node_info: NodeInfo) -> bool:
-        """Return whether a node that exists would take the pod, if its row were this one."""
         name = node_info.node.name
         slot = self.cluster.view.slot(name)
         if slot is None:
@@ -104,7 +101,6 @@ def taint_text(taint: Taint) -> str:
 
 
 def requirement_text(requirement: Requirement) -> str:
-    """Return a requirement in the words of a manifest: `zone In (a, b)`, `spot DoesNotExist`."""
     values = requirement.values
     more = f", and {len(values) - _MOST_VALUES} more" if len(values) > _MOST_VALUES else ""
     written = f" ({', '.join(map(clip, values[:_MOST_VALUES]))}{more})" if values else ""

@@ -46,7 +46,6 @@ _CORDON: Final = node_unschedulable.CORDON.key
 
 
 def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
-    """Yield the node that the pod gets if it tolerates cordons, if that node takes it without its cordon."""
     pod = refused.pod
     tolerant = attrs.evolve(pod, tolerations=(*pod.tolerations, Toleration(_CORDON, exists=True)))
     decision = yield from refused.decision(tolerant)
@@ -64,7 +63,6 @@ def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
 
 
 def without_cordon(node: Node) -> Node:
-    """Return a node without its cordon, and without the taint that Kubernetes adds to a cordoned node."""
     taints = tuple(taint for taint in node.taints if taint.key != _CORDON)
     return attrs.evolve(node, unschedulable=False, taints=taints)
 
@@ -79,7 +77,6 @@ _IF: Final = (
 
 
 def find_new_node(refused: RefusedPod) -> Iterator[Found]:
-    """Yield the smallest type of which a new node would take the pod; types of the cluster come first."""
     if refused.pod.neuron is None:
         return
     cluster, pod, zone = refused.cluster, refused.pod, refused.pod.constraints.node_selector.get(ZONE_LABEL, "")

@@ -15,7 +15,6 @@ _SUPPORTED: Final = f"supported: {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what there is to say about the server's version."""
     version = snapshot.version
     if isinstance(version, Unread):
         yield unknown("version-unknown", "Its version is", f"{version} ({_SUPPORTED})")

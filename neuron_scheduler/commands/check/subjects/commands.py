@@ -16,7 +16,6 @@ NAMES: Final = "`names` in manifests/base/admission_pods.yaml (Helm: otherSchedu
 
 
 def apply(snapshot: Snapshot) -> str:
-    """Return the command that restores our objects."""
     helm = next((deployment for deployment in snapshot.ours if deployment.release), None)
     if helm is not None:
         words = ("helm", "upgrade", helm.release, CHART, "--namespace", helm.release_namespace)

@@ -21,7 +21,6 @@ LONG: Final = 600.0
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what is wrong with some groups, each kind of fault with the groups that have it."""
     groups = snapshot.cluster.groups
     waiting = [(key, _waits_for(groups, key)) for key in sorted(groups, key=str)]
     foreign = [str(key) for key, names in waiting if DEFAULT_SCHEDULER in names]
@@ -42,7 +41,6 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _waits_for(groups: Groups, key: GroupKey) -> set[str]:
-    """Return the schedulers from which members of a group wait for a node."""
     return {pod.scheduler_name for pod in groups.members(key).values() if not pod.node_name}
 
 

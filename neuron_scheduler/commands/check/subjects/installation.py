@@ -19,7 +19,6 @@ PODS: Final = f"kubectl describe pods --namespace {{}} --selector {OUR_LABEL}"
 
 
 def of_installation(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the state of the Deployments and the Lease."""
     if isinstance(snapshot.deployments, Unread):
         yield unknown(
             "installation-unknown", "Deployments, ours and those of other schedulers, are", snapshot.deployments
@@ -103,7 +102,6 @@ def _not_held(lease: Lease | None) -> str:
 
 
 def of_rights(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield what the reader lacks, then what the ServiceAccount lacks."""
     yield from _of_the_reader(snapshot)
     yield from _of_the_account(snapshot)
 
@@ -170,7 +168,6 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def of_asking(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield whether all is there that asking for machines needs, if a profile asks."""
     lacking = snapshot.lacking
     if isinstance(lacking, Unread):
         yield unknown("capacity-requests-unknown", "Whether machines can be asked for is", lacking)

@@ -35,5 +35,4 @@ PINS: Final = ("NEURON_RT_VISIBLE_CORES", "NEURON_VISIBLE_DEVICES")
 
 
 def username(account: str) -> str:
-    """Return the user name of a ServiceAccount, from `namespace/name`."""
     return f"system:serviceaccount:{account.replace('/', ':')}"

@@ -43,7 +43,6 @@ def has_neuron_type(node: Node) -> bool:
 
 
 def machines(nodes: Iterable[Node]) -> tuple[Machines, ...]:
-    """Return the nodes that offer Neuron, counted by instance type, devices and cores."""
     counts = Counter(_identity(machine) for node in nodes if (machine := machine_of(node)) is not None)
     return tuple(Machines(name, number, *sizes) for (name, *sizes), number in sorted(counts.items()))
 
@@ -54,7 +53,6 @@ def _identity(machine: Machine) -> tuple[str, int, int]:
 
 
 def of_nodes(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the machines, and what is wrong with some nodes."""
     if isinstance(snapshot.nodes, Unread):
         yield unknown("nodes-unknown", "Nodes are", snapshot.nodes)
         return
@@ -80,7 +78,6 @@ def _machines_text(kind: Machines) -> str:
 
 
 def _faults(nodes: list[Node]) -> Iterator[Finding]:
-    """Yield what is wrong with some nodes, each kind of fault with the nodes that have it."""
     unreadable = [f"{node.name}: {node.refusal}" for node in nodes if node.refusal]
     if unreadable:
         yield warning("unreadable-nodes", "Nodes that cannot be read get no new pods", objects=unreadable)
@@ -123,7 +120,6 @@ def _faults(nodes: list[Node]) -> Iterator[Finding]:
 
 
 def of_plugin(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield whether the plugin is there, and whether its account may write."""
     if isinstance(snapshot.daemon_sets, Unread):
         yield unknown("device-plugin-unknown", "Whether the device plugin runs is", snapshot.daemon_sets)
         return

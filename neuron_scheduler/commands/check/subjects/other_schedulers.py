@@ -16,7 +16,6 @@ from neuron_scheduler.model.wording import list_of
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the other schedulers; `installation` says it if they cannot be read."""
     found: list[Finding] = []
     for deployment in snapshot.foreign:
         found += (_of_extension if deployment.name == EXTENDER else _of_scheduler)(snapshot, deployment)
@@ -26,7 +25,6 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _of_scheduler(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
-    """Yield that a Deployment serves one of our names, or that this is unknown."""
     serves, ours, key = deployment.serves, snapshot.scheduler_names, f"Deployment {deployment.key}"
     if isinstance(serves, Unread) or (serves is None and deployment.name in ours):
         because = f": {serves}" if isinstance(serves, Unread) else ""
@@ -44,7 +42,6 @@ def _of_scheduler(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Find
 
 
 def _of_extension(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
-    """Yield AWS's extension, unless our policy lets it write allocations."""
     user, writers = username(f"{deployment.namespace}/{deployment.account}"), writers_of(snapshot)
     if writers is None:
         yield warning(

@@ -16,7 +16,6 @@ from neuron_scheduler.model.wording import count_text, list_of
 
 
 def of_names(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the pods of each scheduler name that is not ours."""
     if isinstance(snapshot.pods, Unread):
         yield unknown("pods-unknown", "Pods are", snapshot.pods)
         return
@@ -72,7 +71,6 @@ RESTART: Final = (
 
 
 def of_allocations(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the unknown holders, and the pods that share a core."""
     for unread in (snapshot.nodes, snapshot.pods):
         if isinstance(unread, Unread):
             yield unknown("allocations-unknown", "Allocations are", unread)

@@ -57,7 +57,6 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | None) -> Finding | None:
-    """Return how a policy and its binding differ from those of this version; None if they do not."""
     command = commands.apply(snapshot)
     if policy is None:
         return warning("policy-missing", f"The policy {name} is missing: {PURPOSES[name]}", command=command)
@@ -122,7 +121,6 @@ _STRING: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 def digests(spec: Spec, account: str) -> dict[str, str]:
-    """Return a digest of each part of a policy's `spec`; `account` is the user name that the policy is for."""
     return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in _texts(spec, account).items()}
 
 
@@ -148,7 +146,6 @@ def _texts(spec: Spec, account: str) -> dict[str, str]:
 
 
 def _plain(part: Spec) -> str:
-    """Return the expression of a part with single blanks."""
     return " ".join(str(part.get("expression", "")).split())
 
 
@@ -161,7 +158,6 @@ def strings_of(spec: Spec, variable: str) -> tuple[str, ...]:
 
 
 def writers_of(snapshot: Snapshot) -> tuple[str, ...] | None:
-    """Return the users that may write allocations; None without the policy."""
     policies = snapshot.policies
     if isinstance(policies, Unread) or ALLOCATIONS not in policies:
         return None

@@ -76,7 +76,6 @@ class SeenWorkload:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -96,13 +95,11 @@ class SeenWorkload:
         return self.mode == "extender" or bool(self.mode and self.values_of("--extender-bind-address"))
 
     def values_of(self, flag: str) -> tuple[str, ...]:
-        """Return the values that a flag has in the containers; without one it is empty."""
         words = [word.partition("=") for container in self.containers for word in container.words]
         return tuple(value for name, _, value in words if name == flag)
 
     @property
     def flagged_names(self) -> tuple[str, ...]:
-        """The scheduler names that its flags give."""
         return tuple(filter(None, self.values_of("--scheduler-name")))
 
 
@@ -181,12 +178,10 @@ class Snapshot:
 
     @cached_property
     def ours(self) -> tuple[SeenWorkload, ...]:
-        """The Deployments that run our program."""
         return tuple(d for d in self.deployments if d.mode)
 
     @cached_property
     def foreign(self) -> tuple[SeenWorkload, ...]:
-        """The Deployments of other schedulers that are not scaled to zero."""
         return tuple(d for d in self.deployments if d.replicas and not d.mode)
 
     @property
@@ -196,12 +191,10 @@ class Snapshot:
 
     @property
     def username(self) -> str:
-        """The user name of our ServiceAccount."""
         return username(self.account)
 
     @cached_property
     def scheduler_names(self) -> tuple[str, ...]:
-        """The scheduler names that pods with Neuron should have."""
         served = [name for d in self.ours if isinstance(d.serves, tuple) for name in d.serves]
         served += [DEFAULT_SCHEDULER for d in self.ours if d.has_extender]
         return self.given_names or tuple(dict.fromkeys(served)) or ("my-scheduler",)
