@@ -72,7 +72,6 @@ class PodBound:
 
     @property
     def pod(self) -> Pod:
-        """The pod as it is kept."""
         return self.after.pod
 
 

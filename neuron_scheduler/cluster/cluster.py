@@ -81,35 +81,28 @@ class Cluster:
 
     @property
     def pod_count(self) -> int:
-        """How many pods are bound or assumed."""
         return len(self._where)
 
     @property
     def assumed_count(self) -> int:
-        """How many pods are assumed and not yet confirmed by the watch."""
         return len(self._assumed)
 
     def node(self, name: str) -> NodeInfo | None:
-        """Return the row of a node, None if it does not exist."""
         slot = self._table.slot_of.get(name)
         return None if slot is None else self._table.row(slot)
 
     def pod_info(self, uid: str) -> PodInfo | None:
-        """Return a bound or assumed pod with what it holds; None if there is none."""
         name = self._where.get(uid)
         return None if name is None else self._table.node_info_of(name).pod_infos[uid]
 
     def node_of(self, uid: str) -> str | None:
-        """Return the name of the node that a pod is bound to or assumed on; None if there is none."""
         return self._where.get(uid)
 
     def conflicts(self, uid: str) -> tuple[Pod, ...]:
-        """Return the other pods on the same node that claim a core that this pod claims."""
         name = self._where.get(uid)
         return () if name is None else self._table.node_info_of(name).conflicts(uid)
 
     def nomination(self, uid: str) -> tuple[str, Nomination] | None:
-        """Return the nominated node of a pending pod, and the nomination; None if there is none."""
         name = self._nominated_nodes.get(uid)
         node_info = None if name is None else self.node(name)
         if name is None or node_info is None:
@@ -118,17 +111,14 @@ class Cluster:
 
     @property
     def has_nominations(self) -> bool:
-        """Whether any node is nominated for a pending pod."""
         return bool(self._nominated_nodes)
 
     def is_assumed(self, uid: str) -> bool:
-        """Return whether a pod is assumed and not yet confirmed by the watch."""
         return uid in self._assumed
 
     # Changing
 
     def put_node(self, node: Node) -> NodeInfo:
-        """Add or replace a node, and return its row."""
         before = self._table.node_info_of(node.name)
         if self.node(node.name) is None:  # no index had its pods, so changes of their claims were not applied
             before = with_current_volumes(before, self.volumes)
@@ -180,7 +170,6 @@ class Cluster:
         return pod_info
 
     def remove_pod(self, uid: str) -> str | None:
-        """Remove a pod from its node and return the node's name; None if it was on no node."""
         self._assumed.discard(uid)
         name = self._where.pop(uid, None)
         if name is not None:
@@ -218,7 +207,6 @@ class Cluster:
             self._table.put(attrs.evolve(node_info, nominations=(*node_info.nominations, nomination)))
 
     def clear_nomination(self, uid: str) -> str | None:
-        """Remove the nomination of a pod and return its node's name; None if there was none."""
         name = self._nominated_nodes.pop(uid, None)
         node_info = None if name is None else self.node(name)
         if node_info is not None:
@@ -226,17 +214,14 @@ class Cluster:
         return name
 
     def put_storage(self, storage: Storage) -> None:
-        """Add or replace a storage object, and update the rows that depend on it."""
         self._refresh(self.volumes.put(storage))
 
     def remove_storage(self, storage: Storage) -> None:
-        """Remove a storage object, and update the rows that depend on it."""
         self._refresh(self.volumes.remove(storage))
 
     # Copies, and changes for the time of a question
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(
             workloads=self.workloads.fork(),
             namespaces=self.namespaces.fork(),
@@ -296,7 +281,6 @@ class Cluster:
         self._table.put_pod(node_info, uid)
 
     def _refresh(self, affected: Affected) -> None:
-        """Update the rows that a storage object affects."""
         for name in affected.nodes:
             node_info = self.node(name)
             if node_info is not None:

@@ -65,7 +65,6 @@ def put(cluster: Cluster, old: Any, new: Watched) -> Sequence[Change]:
 
 
 def remove(cluster: Cluster, old: Watched) -> Sequence[Change]:
-    """Take out an object that is gone, given as it was last read."""
     changes: Sequence[Change] = ()
     match old:
         case Pod():
@@ -146,7 +145,6 @@ def _changes_of_bound(cluster: Cluster, before: PodInfo | None, after: PodInfo, 
 
 
 def _remove_pod(cluster: Cluster, old: Pod) -> tuple[Change, ...]:
-    """Only now are its devices and cores free."""
     held, nominated = cluster.pod_info(old.uid), cluster.clear_nomination(old.uid)
     gone = PodGone(old, held, cluster.remove_pod(old.uid) or nominated or "")
     if old.group is None:

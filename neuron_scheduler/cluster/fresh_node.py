@@ -75,7 +75,6 @@ class FreshNode:
 
     @property
     def zone(self) -> str:
-        """Its zone; empty if it is not known."""
         return self.node.labels.get(ZONE_LABEL, "")
 
 
@@ -117,7 +116,6 @@ def row_of(fresh: FreshNode) -> NodeInfo:
 
 
 def _with_own_names(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...]]:
-    """Return the node and its daemon pods under names of their own."""
     name = f"new-{fresh.node.instance_type}-{number:03}"
     own = {key: name for key, value in fresh.node.labels.items() if value == fresh.node.name}
     node = attrs.evolve(fresh.node, uid=f"uid-{name}", name=name, labels={**fresh.node.labels, **own})
@@ -188,7 +186,6 @@ def _lasting_labels(node: Node) -> dict[str, str]:
 
 
 def _keys_named_after(node: Node) -> frozenset[str]:
-    """Return the keys of the labels whose value is the node's own name."""
     names = (node.name, node.labels.get(HOSTNAME_LABEL, node.name))
     return frozenset(key for key, value in node.labels.items() if value in names)
 
@@ -199,7 +196,6 @@ def tells_state(taint: Taint) -> bool:
 
 
 def _lasting_taints(node: Node) -> tuple[Taint, ...]:
-    """Return the taints that a new node of the group would have, too."""
     return tuple(taint for taint in node.taints if not tells_state(taint))
 
 

@@ -45,8 +45,7 @@ class Overlay(Hashable, Protocol):
     def changes(self, mark: Hashable) -> bool:
         """Return whether rows with this mark are changed; a row with no such mark is not."""
 
-    def __call__(self, node_info: NodeInfo, /) -> NodeInfo:
-        """Return the row as it would be."""
+    def __call__(self, node_info: NodeInfo, /) -> NodeInfo: ...
 
 
 @attrs.frozen(eq=False)
@@ -107,7 +106,6 @@ class View:
 
     @property
     def live(self) -> NodeSet:
-        """All nodes that exist."""
         return self._table.live
 
     @property
@@ -129,16 +127,13 @@ class View:
 
     @property
     def node_count(self) -> int:
-        """How many nodes exist."""
         return len(self._table.slot_of)
 
     @property
     def demand(self) -> Demand:
-        """The sizes of the pods with Neuron, without any overlay."""
         return self._table.demand
 
     def row(self, slot: Slot) -> NodeInfo:
-        """Return the row in a live slot."""
         node_info = self._table.row(slot)
         return node_info if self._overlay is None else self._overlay(node_info)
 
@@ -156,7 +151,6 @@ class View:
         return self._table.oldest(nodes)
 
     def oldest_first(self, nodes: NodeSet) -> Iterable[Slot]:
-        """Return the slots of the nodes, the oldest node first."""
         return self._table.by_age(slots_of(nodes))
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
@@ -165,12 +159,10 @@ class View:
         return table.of_nodes.postings(values_of, table.nodes)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
-        """Return a column that depends on the node's object only."""
         table = self._table
         return table.of_nodes.column(number_of, table.nodes)
 
     def has_label(self, *keys: str) -> bool:
-        """Return whether any node has one of these labels."""
         return not self._table.offered.labels.keys().isdisjoint(keys)
 
     def label_postings(self, key: str) -> Postings:
@@ -178,7 +170,6 @@ class View:
         return self.node_postings(label(key)) if key in self._table.offered.labels else Postings()
 
     def domains(self, key: str) -> Postings:
-        """Return the nodes by their domain of a label."""
         return self.node_postings(domain(key)) if key in self._table.offered.labels else Postings()
 
     def integer_postings(self, key: str) -> Postings:
@@ -186,7 +177,6 @@ class View:
         return self.node_postings(integer_label(key)) if key in self._table.offered.labels else Postings()
 
     def offers(self, resource: str) -> bool:
-        """Return whether any node has some of a resource."""
         return resource in self._table.offered.resources
 
     def postings(self, values_of: Callable[[NodeInfo], Values]) -> Postings:
@@ -197,7 +187,6 @@ class View:
         return table.of_rows.postings(values_of, table.slots)
 
     def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
-        """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
         if self._overlay is not None:
             return self._overlaid(self._overlay, number_of, Column)
         table = self._table
@@ -231,7 +220,6 @@ class View:
         return all(map(table.of_rows.is_ready, asked.of_rows)) and all(map(table.of_nodes.is_ready, asked.of_nodes))
 
     def counts(self, definition: Matching) -> Column:
-        """Return how many pods match a selector on each node."""
         table = self._table
         return table.pods.counts(definition, len(table.slots))
 
@@ -258,7 +246,6 @@ class View:
             yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
 
     def has_terms(self, *kinds: TermKind) -> bool:
-        """Return whether any placed pod has a term of one of these kinds."""
         terms = self._table.terms
         return terms.has_any and any(terms.has_terms(kind) for kind in kinds)
 
@@ -280,7 +267,6 @@ class View:
         return attrs.evolve(self, overlay=overlay)
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
-        """Return an index of rows under an overlay."""
         table = self._table
         return cast(_Data, table.of_rows.derive(_derived_index(table, overlay, definition, index_type), table.slots))
 
@@ -297,11 +283,9 @@ class RecordingView(View):
     requests: IndexRequests = attrs.field(factory=IndexRequests)
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
-        """Record the request."""
         return Postings() if self._lacks_of_nodes(values_of, Postings) else super().node_postings(values_of)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
-        """Record the request."""
         return Column() if self._lacks_of_nodes(number_of, Column) else super().node_column(number_of)
 
     def postings(self, values_of: Callable[[NodeInfo], Values]) -> Postings:
@@ -310,12 +294,10 @@ class RecordingView(View):
         return Postings() if lacks else super().postings(values_of)
 
     def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
-        """Record the request; `_overlaid` does it under an overlay."""
         lacks = self._overlay is None and self._lacks_of_rows(number_of, Column)
         return Column() if lacks else super().column(number_of)
 
     def counts(self, definition: Matching) -> Column:
-        """Record the request."""
         pods = self._table.pods
         if pods.is_ready(definition):
             return super().counts(definition)
@@ -323,7 +305,6 @@ class RecordingView(View):
         return Column()
 
     def totals(self, definition: Matching, key: str) -> Column:
-        """Record the request."""
         table = self._table
         if not self._lacks_domains(key) and table.pods.is_ready(definition, table.domains(key)):
             return super().totals(definition, key)
@@ -331,7 +312,6 @@ class RecordingView(View):
         return Column()
 
     def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
-        """Record the request."""
         table = self._table
         if key not in table.offered.labels or (
             not self._lacks_domains(key) and table.sums.is_ready(number_of, key, table.of_rows.log)
@@ -389,11 +369,9 @@ class RecordingView(View):
 def _derived_index(
     table: NodeTable, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]
 ) -> DerivedIndex[NodeInfo]:
-    """Return how an index under an overlay derives from the one without it."""
     return DerivedIndex(overlaid(overlay, definition), definition, index_type, lambda: _changed_nodes(table, overlay))
 
 
 def _changed_nodes(table: NodeTable, overlay: Overlay) -> NodeSet:
-    """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
     marked = table.of_rows.postings(overlay.marks, table.slots)
     return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES

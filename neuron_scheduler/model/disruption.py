@@ -33,7 +33,6 @@ class DisruptionBudget:
         return pod.name not in self.disrupted and self.selects(pod)
 
     def selects(self, pod: Pod) -> bool:
-        """Return whether the budget selects the pod, by its namespace and labels."""
         return (
             pod.namespace == self.namespace
             and bool(pod.labels)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
         __wrapped__: Callable[_P, _T]
 
-        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-            """Return the result."""
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
 
     def memoise(maxsize: int) -> Callable[[Callable[_P, _T]], Memoised[_P, _T]]:
         """Keep up to `maxsize` results of a pure function, by its arguments."""

@@ -79,7 +79,6 @@ class NeuronRequest:
 
     @property
     def units(self) -> frozenset[Unit]:
-        """All units that it asks for."""
         return frozenset((self.unit, Unit.CORE)) if self.cores_each else frozenset((self.unit,))
 
 
@@ -97,7 +96,6 @@ class MixedNeuronRequestError(ValueError):
 
 
 def mixed_names_refusal(names: Iterable[str]) -> str:
-    """Return why a pod that asks for Neuron under these names is refused."""
     return (
         f"pod asks for {' and '.join(sorted(names))}: a pod's Neuron ids are either devices or cores; "
         f"ask for {NEURON_DEVICE} or for {NEURON_CORE} in all its containers"
@@ -153,7 +151,6 @@ _intern = lru_cache(maxsize=4096)(NeuronRequest)
 
 @lru_cache(maxsize=4096)
 def with_pairs(request: NeuronRequest) -> NeuronRequest:
-    """Return the request of a pod whose profile allows aligned pairs."""
     return attrs.evolve(request, pairs=True)
 
 

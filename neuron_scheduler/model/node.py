@@ -97,5 +97,4 @@ class AnnotatedNode:
 
     @property
     def name(self) -> str:
-        """The name of the node."""
         return self.node.name

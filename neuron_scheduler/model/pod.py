@@ -82,7 +82,6 @@ class Constraints:
 
     @property
     def terms_about_pods(self) -> tuple[PodAffinityTerm, ...]:
-        """All terms of affinity and anti-affinity to pods, required and preferred."""
         return (*self.affinity, *self.anti_affinity, *self.preferred_affinity, *self.preferred_anti_affinity)
 
     @property

@@ -40,5 +40,4 @@ class Replicated:
 
     @property
     def pods_per_replica(self) -> int:
-        """How many pods one replica has."""
         return sum(pod_set.count for pod_set in self.pod_sets)

@@ -45,7 +45,6 @@ def is_extended(name: str) -> bool:
 
 
 def add(left: Resources, right: Resources) -> Resources:
-    """Return the sum by name."""
     if not right:
         return left
     total = dict(left)
@@ -55,7 +54,6 @@ def add(left: Resources, right: Resources) -> Resources:
 
 
 def maximum(left: Resources, right: Resources) -> Resources:
-    """Return the larger amount by name."""
     most = dict(left)
     for name, amount in right.items():
         if amount > most.get(name, 0):

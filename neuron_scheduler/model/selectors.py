@@ -80,7 +80,6 @@ class LabelSelector:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels satisfy every requirement."""
         for requirement in self.requirements:  # noqa: SIM110  # called for every pod: a generator doubles the cost
             if not requirement.matches(labels):
                 return False
@@ -200,6 +199,5 @@ class Toleration:
 
 
 def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
-    """Return whether each taint is tolerated by some toleration."""
     tolerations = tuple(tolerations)
     return all(any(t.tolerates(taint) for t in tolerations) for taint in taints)

@@ -107,12 +107,10 @@ class PersistentVolumeClaim:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def is_fully_bound(self) -> bool:
-        """Whether it names a volume and its controller has finished binding it."""
         return bool(self.volume_name) and self.bind_completed
 
 

@@ -43,7 +43,6 @@ def few_names(names: Sequence[str]) -> str:
 
 
 def clip(text: str) -> str:
-    """Return a text from the cluster, cut where it is longer than names are."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 

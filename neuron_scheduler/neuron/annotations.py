@@ -161,7 +161,6 @@ def lookup_amounts(request: NeuronRequest, machine: Machine) -> frozenset[tuple[
 
 
 def has_ids(pod: Pod) -> bool:
-    """Return whether a bound pod has ids that the device plugin may hand out."""
     return any(key in pod.allocation for key in PLUGIN_ID_KEYS)
 
 
@@ -175,7 +174,6 @@ def alloc_time_of(pod: Pod) -> int | None:
 
 
 def _cores_of(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> CoreMask:
-    """Return the cores that the pod certainly holds."""
     if machine is None:
         raise _UnreadableError("its node is gone or offers no Neuron")
     if request.unit not in machine.units:
@@ -236,7 +234,6 @@ def _read_list(pod: Pod, key: str) -> tuple[int, ...] | None:
 
 
 def _cores_of_ids(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) -> CoreMask:
-    """Return the cores of the ids, if these are in range, distinct, and as many as asked for."""
     if len(ids) != request.total:
         raise _UnreadableError(f"its annotations name {len(ids)} ids, but it asks for {request.total}")
     if len(set(ids)) != len(ids):

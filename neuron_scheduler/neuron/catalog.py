@@ -78,11 +78,9 @@ class Machine:
 
     @property
     def core_count(self) -> int:
-        """The number of cores."""
         return self.devices * self.cores_per_device
 
     def size(self, unit: Unit) -> int:
-        """Return the number of ids in a unit."""
         return self.devices if unit is Unit.DEVICE else self.core_count
 
     def with_pairs(self) -> "Machine":
@@ -92,7 +90,6 @@ class Machine:
 
 
 def machine_of_kind(kind: int) -> Machine:
-    """Return a machine of a kind, with no instance type."""
     built, devices, cores_per_device = kind >> 2 * _WIDTH, kind >> _WIDTH & _FIELD, kind & _FIELD
     units = frozenset(unit for i, unit in enumerate(Unit) if built >> i & 1)
     return Machine("", list(Shape)[built >> 2], devices, cores_per_device, units)

@@ -22,7 +22,6 @@ MOST_PARTS = 128
 
 
 def ones(count: int) -> int:
-    """Return a mask of the lowest `count` bits."""
     return (1 << count) - 1
 
 

@@ -153,7 +153,6 @@ class _Search:
     def _place_sharers(
         self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
     ) -> tuple[Starts, Starts] | None:
-        """Place the containers that share a carrier inside it."""
         parts, along = _sharers(counts, inits, sharing.inside, sharing.along)
         if sharing.carrier <= free_ids.cell:
             return _place_side_by_side(first, parts, along)

@@ -160,7 +160,6 @@ def _parts(machine: Machine, unit: Unit, count: int) -> list[CoreMask]:
 
 
 def core_mask(machine: Machine, *, ids: tuple[int, ...], unit: Unit) -> CoreMask:
-    """Return the cores of ids of a unit."""
     width = machine.cores_per_device if unit is Unit.DEVICE else 1
     mask = 0
     for i in ids:

@@ -54,10 +54,8 @@ class ChangeLog(Generic[_Change]):
         return self._changes[first : None if most is None else first + most]
 
     def drop_before(self, position: int) -> None:
-        """Drop the changes before a position."""
         del self._changes[: position - self.start]
         self.start = position
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(self.start, self.end, list(self._changes))

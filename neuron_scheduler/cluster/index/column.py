@@ -49,11 +49,9 @@ class Column:
         return column
 
     def fork(self) -> Self:
-        """Return an independent copy; the planes' integers are shared."""
         return type(self)(planes=list(self._planes))
 
     def replace(self, slot: Slot, old: int, new: int) -> None:
-        """Change one node's number."""
         if old != new:
             self.flip(old ^ new, 1 << slot)
 
@@ -80,7 +78,6 @@ class Column:
                 j += 1
 
     def add_all(self, other: Self, factor: int, among: NodeSet) -> None:
-        """Add `factor` times another column to the numbers of `among`."""
         for j, plane in enumerate(other._planes):
             self.add(factor << j, plane & among)
 
@@ -97,12 +94,10 @@ class Column:
         return type(self)(rest._planes[:width])  # modulo 2^width
 
     def value(self, slot: Slot) -> int:
-        """Return one node's number."""
         return sum((plane >> slot & 1) << j for j, plane in enumerate(self._planes))
 
     @property
     def positive(self) -> NodeSet:
-        """The nodes whose number is above 0."""
         return reduce(or_, self._planes, NO_NODES)
 
     def at_least(self, bound: int, among: NodeSet) -> NodeSet:
@@ -132,13 +127,11 @@ class Column:
         return reached | equal
 
     def highest(self, among: NodeSet) -> NodeSet:
-        """Return those of `among` whose number is the highest."""
         for plane in reversed(self._planes):
             among = among & plane or among
         return among
 
     def lowest(self, among: NodeSet) -> NodeSet:
-        """Return those of `among` whose number is the lowest."""
         for plane in reversed(self._planes):
             among = among ^ (among & plane) or among
         return among
@@ -173,5 +166,4 @@ class Column:
         return ((1 << j, plane) for j, plane in enumerate(self._planes) if plane)
 
     def total(self, among: NodeSet) -> int:
-        """Return the sum of the numbers of `among`."""
         return sum((plane & among).bit_count() << j for j, plane in enumerate(self._planes))

@@ -75,7 +75,6 @@ class _Index:
     last_used: int
 
     def apply(self, slot: Slot, old: Any, new: Any) -> None:
-        """Apply a change of a row."""
         before = self.data.NOTHING if old is None else self.definition(old)
         after = self.data.NOTHING if new is None else self.definition(new)
         if before != after:
@@ -116,7 +115,6 @@ class Indexes(Generic[Row]):
     _bound: int = _FEWEST_LOGGED
 
     def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
-        """Return the postings defined by `values_of`, up to date with `rows`."""
         index, end = self._by_definition.get(values_of), self.log.end
         if index is None or index.position != end:
             index = self._bring_up_to_date(index, values_of, Postings, rows)
@@ -125,7 +123,6 @@ class Indexes(Generic[Row]):
         return postings
 
     def column(self, number_of: Callable[[Row], int], rows: Sequence[Row | None]) -> Column:
-        """Return the column defined by `number_of`, up to date with `rows`."""
         index, end = self._by_definition.get(number_of), self.log.end
         if index is None or index.position != end:
             index = self._bring_up_to_date(index, number_of, Column, rows)
@@ -134,7 +131,6 @@ class Indexes(Generic[Row]):
         return column
 
     def derive(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Any:
-        """Return the postings or the column that derives from another index, up to date with `rows`."""
         index, end = self._derived.get(derived.definition), self.log.end
         if index is None or index.position != end:
             index = self._derive_again(index, derived, rows)
@@ -188,7 +184,6 @@ class Indexes(Generic[Row]):
         return type(self)(log=ChangeLog(self.log.end, self.log.end), dropped=self.dropped + 1)
 
     def fork(self) -> Self:
-        """Return an independent copy that shares every integer."""
         return type(self)(
             by_definition={
                 key: _Index(key, index.data.fork(), index.position, index.last_used)

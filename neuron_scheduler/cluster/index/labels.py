@@ -26,7 +26,6 @@ class Label:
     key: str
 
     def __call__(self, node: Node) -> Values:
-        """Return the node's value of the label."""
         value = node.labels.get(self.key)
         return () if value is None else (value,)
 
@@ -38,7 +37,6 @@ class UltraServer:
     key: str
 
     def __call__(self, node: Node) -> Values:
-        """Return the UltraServer's id, if the node is in one."""
         value = domain_of(node, self.key)
         return () if value is None else (value,)
 
@@ -50,13 +48,11 @@ class Number:
     key: str
 
     def __call__(self, node: Node) -> Values:
-        """Return the node's integer, if it has one."""
         number = parse_int64(node.labels.get(self.key, ""))
         return () if number is None else (number,)
 
 
 def domain_of(node: Node, key: str) -> str | None:
-    """Return a node's domain of a label, None if it has none."""
     value = node.labels.get(key)
     return None if value == _NO_ULTRASERVER and key.startswith(_ULTRASERVER_ID) else value
 

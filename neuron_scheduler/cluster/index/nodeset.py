@@ -54,12 +54,10 @@ def membership(nodes: NodeSet, size: int) -> Callable[[Slot], bool]:
 
 
 def all_slots(size: int) -> NodeSet:
-    """Return the set of all slots below `size`."""
     return NodeSet((1 << size) - 1)
 
 
 def by_slot(rows: Iterable[_Row]) -> Iterator[tuple[Slot, _Row]]:
-    """Yield the rows, one for each slot, with their slots."""
     return enumerate(rows)  # type: ignore[return-value]  # a row's position is its slot
 
 

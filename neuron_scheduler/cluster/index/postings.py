@@ -53,11 +53,9 @@ class Postings:
 
     @property
     def values(self) -> AbstractSet[Hashable]:
-        """The values that some node has."""
         return self._sets.keys()
 
     def get(self, value: Hashable) -> NodeSet:
-        """Return the nodes that have the value."""
         posted = self._sets.get(value, NO_NODES)
         if not isinstance(posted, tuple):
             return posted
@@ -72,14 +70,12 @@ class Postings:
         return posted if isinstance(posted, tuple) else slots_of(posted)
 
     def any_of(self, values: Iterable[Hashable]) -> NodeSet:
-        """Return the nodes that have at least one of the values."""
         nodes = NO_NODES
         for value in values:
             nodes |= self.get(value)
         return nodes
 
     def count_among(self, nodes: NodeSet) -> int:
-        """Return how many different values the nodes have."""
         if not self.keyed & ~nodes:
             return len(self._sets)
         bits = nodes.to_bytes(nodes.bit_length() + 7 >> 3, "little").ljust(self.keyed.bit_length() + 7 >> 3, b"\0")
@@ -91,7 +87,6 @@ class Postings:
         )
 
     def replace(self, slot: Slot, old: Values, new: Values) -> None:
-        """Move the slot from the old values' sets to the new values'."""
         if old == new:
             return
         if self._shared:

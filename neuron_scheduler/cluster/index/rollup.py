@@ -42,11 +42,9 @@ class Domains:
 
     @property
     def has_only_single_nodes(self) -> bool:
-        """Whether every domain is one node."""
         return len(self.postings.values) == self.postings.keyed.bit_count()
 
     def domain_of_slot(self, slot: Slot) -> str | None:
-        """Return the domain of a slot, None if its node is in none."""
         return self._domain_of_node(self.nodes[slot])
 
     def moved_since(self, position: int) -> Mapping[Slot, str | None] | None:

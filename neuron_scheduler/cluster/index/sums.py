@@ -43,7 +43,6 @@ class Sums(Generic[Row]):
         log: ChangeLog[tuple[Slot, Row | None, Row | None]],
         rows: Sequence[Row | None],
     ) -> Column:
-        """Return at each node the sum of its domain."""
         known = self._sums.get((number_of, domains.key))
         if known is None or not self._is_near(known, log) or not known.rollup.follow(domains):
             for _ in self.prepare(number_of, lambda: domains, log, rows):

@@ -70,7 +70,6 @@ def _holds_several_units(pod_info: PodInfo, machine: Machine) -> bool:
 
 
 def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -> NeuronUsage:
-    """Return the usage of a machine by these pods."""
     if machine is None:
         return NO_NEURON_USAGE
     held = double_booked = NO_CORES
@@ -162,7 +161,6 @@ class NodeInfo:
 
     @property
     def free_cores(self) -> CoreMask:
-        """The cores that no pod certainly holds."""
         return self.neuron_usage.free
 
     def free(self, resource: str) -> int:
@@ -249,7 +247,6 @@ def with_only(node_info: NodeInfo, pod_infos: Mapping[str, PodInfo]) -> NodeInfo
 
 
 def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
-    """Return the row with one more pod."""
     pod = pod_info.pod
     used = dict(node_info.used)
     for name, amount in pod.requests.items():
@@ -284,12 +281,10 @@ def with_changed_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
 
 
 def without_pod(node_info: NodeInfo, uid: str) -> NodeInfo:
-    """Return the row without a pod."""
     return without_pods(node_info, (uid,))
 
 
 def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
-    """Return the row without some of its pods."""
     if not uids:
         return node_info
     pod_infos, used, priorities = dict(node_info.pod_infos), dict(node_info.used), dict(node_info.priorities)
@@ -334,7 +329,6 @@ def _with_pods(
     priorities: Mapping[int, int],
     last_alloc_time: int,
 ) -> NodeInfo:
-    """Return the row with other pods and the sums over them."""
     return NodeInfo(
         node=node_info.node,
         machine=node_info.machine,

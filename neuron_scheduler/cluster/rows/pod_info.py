@@ -32,7 +32,6 @@ class PodInfo:
     volumes: tuple[HeldVolume, ...] = ()
 
     def holds_the_same(self, pod: Pod) -> bool:
-        """Return whether the pod's new state holds the same on the same node."""
         before = self.pod
         if self.unreadable or _holdings(pod) != _holdings(before):
             return False
@@ -56,6 +55,5 @@ NO_POD_INFOS: Mapping[str, PodInfo] = {}
 
 
 def pod_info_of(pod: Pod, machine: Machine | None) -> PodInfo:
-    """Return a bound pod with what it holds on a machine, as its annotations say."""
     allocation = allocation_of(pod, machine)
     return PodInfo(pod, cores=allocation.cores, problem=allocation.problem)

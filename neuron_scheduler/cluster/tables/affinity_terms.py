@@ -77,7 +77,6 @@ class _PodsWithTerm:
     _pending: list[tuple[Slot, int]] = attrs.field(factory=list)
 
     def add(self, slot: Slot, change: int) -> None:
-        """Change how many pods on a node have the term."""
         number = self.numbers.get(slot, 0) + change
         if number:
             self.numbers[slot] = number
@@ -98,7 +97,6 @@ class _PodsWithTerm:
         return copy
 
     def renumber_for(self, table: _Mark, version: _Mark, new_slots: Mapping[Slot, Slot]) -> "_PodsWithTerm":
-        """Return a copy with the new slots of the nodes."""
         numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
         return _PodsWithTerm(self.posted, self.namespace, table, version, numbers)
 
@@ -161,11 +159,9 @@ class TermTable:
 
     @property
     def has_any(self) -> bool:
-        """Whether any pod has any term."""
         return bool(self._pods_with)
 
     def has_terms(self, kind: TermKind) -> bool:
-        """Return whether any pod has a term of this kind."""
         return bool(self._directories[kind])
 
     def matching_terms(
@@ -181,7 +177,6 @@ class TermTable:
                         yield term, self._with_own_totals((kind, term))
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        """Replace the slots of the nodes by their new ones."""
         self._pods_with = {
             key: pods_with_term.renumber_for(self._itself, self._version, new_slots)
             for key, pods_with_term in self._pods_with.items()

@@ -44,11 +44,9 @@ class Demand:
             self._weigh()
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(weights=self.weights, counts={kind: dict(counts) for kind, counts in self._counts.items()})
 
     def _weigh(self) -> None:
-        """Compute the weights from the counts."""
         self.weights = frozenset(
             (kind, size, 1 << count.bit_length() - 1)
             for kind, counts in self._counts.items()

@@ -51,16 +51,13 @@ class Groups:
     watched: set[Dialect] = attrs.field(factory=set)
 
     def declare(self, group: PodGroup) -> None:
-        """Keep what a PodGroup says."""
         self.watched.add(group.key.dialect)
         self._declared[group.key] = group
 
     def withdraw(self, key: GroupKey) -> None:
-        """Drop a PodGroup that is gone."""
         self._declared.pop(key, None)
 
     def put(self, pod: Pod) -> None:
-        """Keep the present state of a pod."""
         self.remove(pod.uid)
         group = pod.group
         if group is not None and not pod.terminating:
@@ -73,7 +70,6 @@ class Groups:
             self._group_of[pod.uid] = group
 
     def remove(self, uid: str) -> None:
-        """Drop a pod that is gone."""
         group = self._group_of.pop(uid, None)
         if group is not None:
             members = self._members[group.key]
@@ -86,7 +82,6 @@ class Groups:
         return iter(self._members)
 
     def members(self, key: GroupKey) -> Mapping[str, Pod]:
-        """Return the members of a group by uid."""
         return self._members.get(key, _NOBODY).pods
 
     def other_groups(self, key: GroupKey) -> Iterator[GroupKey]:
@@ -95,7 +90,6 @@ class Groups:
         return (other for other in self._members if other != key and (other.dialect, other.namespace) == same)
 
     def placed_count(self, key: GroupKey) -> int:
-        """Return how many members have a node."""
         return self._members.get(key, _NOBODY).placed
 
     def group(self, key: GroupKey) -> PodGroup:
@@ -125,6 +119,5 @@ class Groups:
         return None if group is None or (group.least == 1 and not group.topology) else group
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         copies = {key: _Members(dict(of.pods), of.placed, of.said.copy()) for key, of in self._members.items()}
         return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched))

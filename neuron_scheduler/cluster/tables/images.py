@@ -25,7 +25,6 @@ class ImageTable:
     _own: set[Image] | None = None  # whose nodes no fork has; None before the first fork: all
 
     def replace(self, node: str, slot: Slot, old: tuple[Image, ...], new: tuple[Image, ...]) -> None:
-        """Replace the images of the node in a slot."""
         if old is new or old == new:
             return
         removed, added = set(old).difference(new), set(new).difference(old)

@@ -57,7 +57,6 @@ class Offered:
     novelties: int = 0
 
     def replace(self, old: Node | None, new: Node | None) -> None:
-        """Replace a node's state; None if there is none."""
         for names, before, after in (
             (self.labels, old and old.labels, new and new.labels),
             (self.resources, old and old.allocatable, new and new.allocatable),
@@ -69,7 +68,6 @@ class Offered:
                 _count(names, before or (), -1)
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(dict(self.labels), dict(self.resources), self.novelties)
 
 
@@ -130,7 +128,6 @@ class NodeTable:
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
 
     def row(self, slot: Slot) -> NodeInfo:
-        """Return the row in a live slot."""
         node_info = self.slots[slot]
         if node_info is None:
             raise LookupError(f"slot {slot} is empty")
@@ -207,7 +204,6 @@ class NodeTable:
         self._keep_order()
 
     def replace(self, slot: Slot, node_info: NodeInfo | None) -> None:
-        """Replace the row in a slot, and update everything that depends on it."""
         old = self.slots[slot]
         self.slots[slot] = node_info
         node = self.nodes[slot] = None if node_info is None else node_info.node
@@ -289,18 +285,15 @@ class NodeTable:
         self.replace(slot, None)
 
     def _move_set_aside(self, slot: Slot, node_info: NodeInfo | None) -> None:
-        """Update the set of nodes that are set aside."""
         self.set_aside &= ~(1 << slot)
         if node_info is not None and node_info.set_aside is not None:
             self.set_aside |= 1 << slot
 
     def _move_images(self, slot: Slot, old: Node | None, new: Node | None) -> None:
-        """Update the table of images."""
         name = new.name if new is not None else old.name if old is not None else ""
         self.images.replace(name, slot, old.images if old else (), new.images if new else ())
 
     def _move_pods(self, slot: Slot, old: NodeInfo | None, new: NodeInfo | None) -> None:
-        """Update the tables of pods."""
         before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS
         if before is after:
             return
@@ -312,7 +305,6 @@ class NodeTable:
     def _recount(
         self, before: PodInfo | None, old: NodeInfo | None, after: PodInfo | None, new: NodeInfo | None
     ) -> None:
-        """Update the counts of pod sizes after a change of one pod."""
         if after is not None and new is not None:
             self.demand.count(after.pod, new.machine, 1)
         if before is not None and old is not None:
@@ -328,7 +320,6 @@ class NodeTable:
         self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
 
     def _keep_order(self) -> None:
-        """Renumber the table if too many slots are out of order or empty."""
         holes = len(self.slots) - len(self.slot_of)
         if holes > len(self.slot_of) + _MOST_HOLES or len(self._latecomers) > _MOST_LATECOMERS:
             self._renumber()

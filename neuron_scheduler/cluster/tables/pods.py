@@ -35,7 +35,6 @@ class Matching:
     terminating: bool
 
     def matches(self, pod: Pod) -> bool:
-        """Return whether a pod counts."""
         if pod.terminating and not self.terminating:
             return False
         if self.namespaces is not None and pod.namespace not in self.namespaces:
@@ -46,7 +45,6 @@ class Matching:
         return True
 
     def count(self, pods: Iterable[tuple[Pod, Slot]], numbers: dict[Slot, int]) -> None:
-        """Add the number of matching pods on each slot to the numbers."""
         for pod, slot in pods:
             if self.matches(pod):
                 numbers[slot] = numbers.get(slot, 0) + 1
@@ -74,7 +72,6 @@ class _Count:
     last_used: int
 
     def add(self, slot: Slot, change: int) -> None:
-        """Change the number of a slot."""
         number = self.column.value(slot)
         self.column.replace(slot, number, number + change)
 
@@ -87,7 +84,6 @@ class _Rolled:
     last_used: int
 
     def add(self, slot: Slot, change: int) -> None:
-        """Change the number of a slot."""
         self.rollup.add(slot, change)
 
 
@@ -112,7 +108,6 @@ class PodTable:
         return len(self._pods)
 
     def put(self, pod: Pod, slot: Slot) -> None:
-        """Add or replace a pod on a node."""
         before = self._pods.get(pod.uid)
         if before is not None:
             if before[1] != slot:
@@ -132,14 +127,12 @@ class PodTable:
         self._record(slot, before[0] if before else None, pod)
 
     def remove(self, uid: str) -> None:
-        """Remove a pod from its node."""
         before = self._pods.pop(uid, None)
         if before is not None:
             self._unpost(before[0])
             self._record(before[1], before[0], None)
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        """Replace the slots of the nodes by their new ones."""
         self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
         self._counts.clear()
         self._rollups.clear()

@@ -31,7 +31,6 @@ class NamespaceTable:
         return name in self._labels
 
     def put(self, namespace: Namespace) -> None:
-        """Add or replace a namespace."""
         self._labels[namespace.name] = namespace.labels
         for selector, names in self._selected.items():
             if selector.matches(namespace.labels):
@@ -40,7 +39,6 @@ class NamespaceTable:
                 self._selected[selector] = names - {namespace.name} if namespace.name in names else names
 
     def remove(self, name: str) -> None:
-        """Remove a namespace."""
         if self._labels.pop(name, None) is not None:
             for selector, names in self._selected.items():
                 self._selected[selector] = names - {name} if name in names else names
@@ -50,7 +48,6 @@ class NamespaceTable:
         return self._labels.get(name, NO_LABELS)
 
     def names_matching(self, selector: LabelSelector) -> frozenset[str]:
-        """Return the names of the known namespaces that match."""
         names = self._selected.get(selector)
         if names is None:
             if len(self._selected) >= _MOST_SELECTORS:
@@ -60,7 +57,6 @@ class NamespaceTable:
         return names
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(labels=dict(self._labels), selected=dict(self._selected))
 
 
@@ -91,7 +87,6 @@ class Workloads:
             self._controllers[_owner(workload)] = workload.selector
 
     def remove(self, workload: Workload) -> None:
-        """Remove a Service or controller, given as it was put."""
         if workload.selector is None or not workload.selector.requirements:
             return
         if workload.kind != SERVICE:
@@ -118,7 +113,6 @@ class Workloads:
         return LabelSelector(tuple(sorted(requirements, key=lambda r: (r.key, r.operator.value, r.values))))
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(
             controllers=dict(self._controllers),
             services={posting: dict(services) for posting, services in self._services.items()},
@@ -143,21 +137,17 @@ class Budgets:
     _sorted: tuple[DisruptionBudget, ...] | None = ()
 
     def all(self) -> tuple[DisruptionBudget, ...]:
-        """Return all budgets, by namespace and name."""
         if self._sorted is None:
             self._sorted = tuple(self._budgets[key] for key in sorted(self._budgets))
         return self._sorted
 
     def put(self, budget: DisruptionBudget) -> None:
-        """Add or replace a budget."""
         self._budgets[budget.namespace, budget.name] = budget
         self._sorted = None
 
     def remove(self, budget: DisruptionBudget) -> None:
-        """Remove a budget."""
         self._budgets.pop((budget.namespace, budget.name), None)
         self._sorted = None
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(budgets=dict(self._budgets), sorted=self._sorted)

@@ -62,7 +62,6 @@ class VolumesOfAffinity:
         return self._entries[bisect_left(self._entries, (claim.request, "")) :]
 
     def put(self, entry: Entry) -> None:
-        """Insert a volume."""
         insort(self._entries, entry)
 
     def remove(self, entry: Entry) -> bool:
@@ -71,7 +70,6 @@ class VolumesOfAffinity:
         return bool(self._entries)
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(self.terms, self.label, list(self._entries))
 
 
@@ -90,7 +88,6 @@ class FreeVolumes:
     _by_access_modes: dict[_Group, dict[frozenset[str], ByAffinity]] = attrs.field(factory=dict)
 
     def fork(self) -> Self:
-        """Return an independent copy."""
         return type(self)(
             {
                 group: {
@@ -102,7 +99,6 @@ class FreeVolumes:
         )
 
     def put(self, volume: PersistentVolume) -> None:
-        """Add a volume that no claim has."""
         if not _is_offered(volume):
             return
         by_affinity = self._by_access_modes.setdefault(_group(volume), {}).setdefault(
@@ -338,7 +334,6 @@ class Volumes:
             _drop(self._kept, volume.claim.key, name)
 
     def _affected_by(self, storage: Storage) -> Affected:
-        """Return what an object affects at present."""
         match storage:
             case PersistentVolumeClaim():
                 return Affected(claims=frozenset((storage.key,)))
@@ -374,13 +369,11 @@ def claims_on(node_info: NodeInfo) -> Values:
 
 
 def pod_with_current_volumes(pod_info: PodInfo, volumes: Volumes) -> PodInfo:
-    """Return the pod with the volumes that it holds now."""
     current = volumes.held_by(pod_info.pod)
     return pod_info if current == pod_info.volumes else attrs.evolve(pod_info, volumes=current)
 
 
 def with_current_volumes(node_info: NodeInfo, volumes: Volumes) -> NodeInfo:
-    """Return the row with the volumes that its pods hold now."""
     current = {uid: pod_with_current_volumes(pod_info, volumes) for uid, pod_info in node_info.pod_infos.items()}
     changed = any(current[uid] is not pod_info for uid, pod_info in node_info.pod_infos.items())
     return with_only(node_info, current) if changed else node_info

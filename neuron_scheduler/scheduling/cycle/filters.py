@@ -38,15 +38,12 @@ class WithNominated:
 
     @property
     def marks(self) -> Callable[[NodeInfo], Values]:
-        """The priorities of a row's nominated pods."""
         return nomination_priorities
 
     def changes(self, mark: Hashable) -> bool:
-        """Return whether a nominated pod of this priority counts."""
         return cast(int, mark) >= self.priority
 
     def __call__(self, node_info: NodeInfo) -> NodeInfo:
-        """Return the row as it is with those pods."""
         return node_info.with_nominated(self.priority)
 
 
@@ -64,7 +61,6 @@ def nominated_overlay(cluster: Cluster, priority: int) -> WithNominated | None:
 
 
 def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
-    """Return the nodes with a nomination of this priority or a higher one."""
     overlay = nominated_overlay(cluster, priority)
     return NO_NODES if overlay is None else cluster.view.changed_nodes(overlay)
 
@@ -111,7 +107,6 @@ def nodes_that_fit(cluster: Cluster, pod: Pod, plan: ProfileSteps, among: NodeSe
 
 
 def nodes_that_pass(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
-    """Return the nodes that all of these steps accept."""
     for accept in accepts:
         if not among:
             break

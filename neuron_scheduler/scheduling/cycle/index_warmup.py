@@ -65,7 +65,6 @@ class IndexWarmup:
         return self._steps(cluster, pod, profile, warm_up, always=asks_much(pod))
 
     def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
-        """Build the missing indexes for the reasons why no node takes a pod, in the same way."""
         if pod.refusal:
             return _NOTHING
         return self._steps(cluster, pod, profile, warm_up_refusal, always=False)

@@ -138,7 +138,6 @@ def unknown_holder(node_info: NodeInfo, namespace: str | None = None) -> str:
 
 
 def nodes_that_fit_without_neuron(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
-    """Return the nodes out of `among` that would take the pod if it asked for no Neuron."""
     requests = {resource: amount for resource, amount in pod.requests.items() if resource not in NEURON_NAMES}
     without = attrs.evolve(pod, neuron=None, requests=requests)
     return nodes_that_fit(cluster, without, profile.steps_for(without), among)

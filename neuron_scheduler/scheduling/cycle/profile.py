@@ -81,7 +81,6 @@ class Profile:
         return attrs.evolve(pod, neuron=with_pairs(pod.neuron)) if self.allow_aligned_pairs and pod.neuron else pod
 
     def steps_for(self, pod: Pod) -> ProfileSteps:
-        """Return the steps that have something to do for a pod."""
         key = self._left_out(pod)
         plan = self._steps.get(key)
         if plan is None:
@@ -92,7 +91,6 @@ class Profile:
         return plan
 
     def _select_steps(self, fields: frozenset[PodField]) -> ProfileSteps:
-        """Return the steps for pods that have these fields, of those that decide."""
         filters = tuple(step for step in self.filters if not step.reads or fields.intersection(step.reads))
         preferences = [step for step in self.preferences if step.every_pod or fields.intersection(step.reads)]
         return ProfileSteps(

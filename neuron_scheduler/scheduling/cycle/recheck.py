@@ -53,5 +53,4 @@ def _is_safe(node_info: NodeInfo, pod: Pod) -> bool:
 
 
 def _has_room(node_info: NodeInfo, pod: Pod) -> bool:
-    """Return whether enough is free of everything that a pod asks for, by count."""
     return node_info.free(PODS) > 0 and all(amount <= node_info.free(name) for name, amount in pod.requests.items())

@@ -107,7 +107,6 @@ def first_reasons(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet
 
 
 def nodes_not_refused(nodes: NodeSet, refusals: Iterable[Refusal]) -> NodeSet:
-    """Return the nodes that are not refused."""
     for refusal in refusals:
         nodes &= ~refusal.nodes
     return nodes
@@ -121,7 +120,6 @@ def kept_for_others(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
 
 
 def counts_by_reason(refusals: Iterable[Refusal]) -> Counter[str]:
-    """Return how many nodes were refused for each reason."""
     counts: Counter[str] = Counter()
     for refusal in refusals:
         counts[refusal.reason] += refusal.nodes.bit_count()

@@ -63,12 +63,10 @@ class Decision:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The devices or cores that the pod gets; none without Neuron."""
         return () if self.placement is None else self.placement.ids
 
     @property
     def cores(self) -> CoreMask:
-        """The cores that the pod gets; none without Neuron."""
         return NO_CORES if self.placement is None else self.placement.cores
 
 

@@ -139,7 +139,6 @@ def _is_gone(cluster: Cluster, pod: Pod) -> bool:
 
 
 def _allocation(cluster: Cluster, pod: Pod, decision: Decision) -> Mapping[str, str]:
-    """Return the annotations with the devices and cores that a pod is given."""
     node_info = cluster.node(decision.node_name)
     if decision.placement is None or node_info is None or node_info.machine is None:
         return {}

@@ -38,7 +38,6 @@ class VolumePlan:
 
     @property
     def assumed_objects(self) -> tuple[PersistentVolume | PersistentVolumeClaim, ...]:
-        """The objects as they will be after the writes."""
         return (*(kept.volume for kept in self.keep), *self.provision)
 
 

@@ -40,7 +40,6 @@ class Placer:
         return result
 
     def place_on(self, pod: Pod, profile: Profile, node_name: str) -> bool:
-        """Place a pod on one node; return False if that does not take it."""
         decision = decide_on(self.fork, pod, profile, node_name)
         if not isinstance(decision, Decision):
             return False

@@ -108,7 +108,6 @@ class GroupRefusal:
     reason: FitError
 
     def fit_error(self, gang: Gang) -> FitError:
-        """Return what is said of each waiting member."""
         if self.reason.pod_reason and TOPOLOGY in self.reason.plugins:
             return self.reason
         name, placed, missing = f"group {gang.group.key}", len(gang.placed), gang.missing_count
@@ -139,7 +138,6 @@ _LATE: Final = ("training.kubeflow.org/job-role", "worker")
 
 
 def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
-    """Return what is said of the members of a group that has too few."""
     if group.least == UNKNOWN:
         return f"PodGroup {group.key} does not exist, or its count cannot be read; create or correct it. Its pods wait."
     text = f"{len(members)} of {group.least} members of group {group.key} exist; it is scheduled when all of these do."

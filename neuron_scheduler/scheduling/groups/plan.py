@@ -125,7 +125,6 @@ def _kinds(cluster: Cluster, gang: Gang) -> Generator[None, None, Mapping[str, _
 
 
 def _selected_by(constraints: Iterable[Constraints]) -> tuple[str, ...]:
-    """Return the keys of the labels by which pods are selected."""
     selectors = list[LabelSelector | None]()
     for constrained in constraints:
         selectors += [term.selector for term in constrained.terms_about_pods]
@@ -156,11 +155,9 @@ class _Planner:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster on which the trial is."""
         return self.trial.cluster
 
     def run(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
-        """Return the plan."""
         lacking = complaint_about(self.cluster, self.gang) or (yield from self._reason_not_to_begin())
         if lacking is not None:
             return GroupRefusal(0, lacking)
@@ -392,7 +389,6 @@ class _Planner:
         )
 
     def _by_kind(self, pods: Sequence[Pod]) -> Sequence[Sequence[Pod]]:
-        """Return the pods in lists of those that are alike."""
         kinds = dict[_Kind, list[Pod]]()
         for pod in pods:
             kinds.setdefault(self.kinds[pod.uid], []).append(pod)

@@ -79,7 +79,6 @@ class PodRoom:
     neuron: NeuronRequest | None
 
     def __call__(self, node_info: NodeInfo) -> Values:
-        """Return the number, or nothing if it is 0."""
         room = min([node_info.free(PODS), *(node_info.free(name) // amount for name, amount in self.requests)])
         if room and self.neuron is not None:
             room = min(room, self._sets(node_info, self.neuron))
@@ -135,7 +134,6 @@ class Rooms:
 
     @property
     def total(self) -> int:
-        """The room of all nodes together."""
         return sum(number * nodes.bit_count() for number, nodes in self._numbers)
 
     def by_domain(self, key: str) -> Generator[None, None, Mapping[str, DomainRoom]]:
@@ -197,7 +195,6 @@ def without_pod_terms(pod: Pod) -> Pod:
 
 
 def takes_whole(node_info: NodeInfo, pod: Pod) -> bool:
-    """Return whether a pod takes all devices or cores of a node's machine."""
     machine = node_info.machine
     return machine is not None and pod.neuron is not None and pod.neuron.total == machine.size(pod.neuron.unit)
 

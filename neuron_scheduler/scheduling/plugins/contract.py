@@ -86,12 +86,10 @@ class Filter:
     before: PluginName | None = None
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-        """Return which of the nodes are refused, and why."""
         return self.refuse(view, pod, among)
 
     @property
     def accept_nodes(self) -> Accept:
-        """Which of some nodes are accepted."""
         return self.accept or self._rest
 
     def _rest(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
@@ -148,7 +146,6 @@ class NodeHint(Generic[_Input]):
     fits: Callable[[_Input, Node], bool]
 
     def accepts(self, looked_at: _Input, node_info: NodeInfo) -> bool:
-        """Return whether the plugin accepts a node."""
         return self.fits(looked_at, node_info.node)
 
 
@@ -160,7 +157,6 @@ class RowHint(Generic[_Input]):
     fits: Callable[[_Input, NodeInfo], bool]
 
     def accepts(self, looked_at: _Input, node_info: NodeInfo) -> bool:
-        """Return whether the plugin accepts a node."""
         return self.fits(looked_at, node_info)
 
 

@@ -16,7 +16,6 @@ REASON = "spec.resourceClaims is not supported by this scheduler; use default-sc
 
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
-    """Refuse pods with resource claims."""
     return PodRefusal(NAME, REASON, new_node_cannot_help=True) if pod.constraints.resource_claims else None
 
 

@@ -32,7 +32,6 @@ HARD_POD_AFFINITY_WEIGHT = 1
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes by the pod's affinity, then its anti-affinity, then the anti-affinity of pods already placed."""
     refusals = []
     near, apart = pod.constraints.affinity, pod.constraints.anti_affinity
     if near:

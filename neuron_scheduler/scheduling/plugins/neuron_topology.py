@@ -67,7 +67,6 @@ class BlockLevel:
     request: NeuronRequest
 
     def __call__(self, node_info: NodeInfo) -> Values:
-        """Return the node's level, or nothing if it has no block."""
         machine, neuron_usage = node_info.machine, node_info.neuron_usage
         if machine is None or not neuron_usage.free:
             return ()
@@ -89,7 +88,6 @@ class IllegalCount:
     request: NeuronRequest
 
     def __call__(self, node: Node) -> Values:
-        """Return why the node does not serve the request, or nothing if it does or is too small."""
         machine = machine_of(node)
         if machine is None or node.allocatable.get(self.request.resource, 0) < self.request.total:
             return ()
@@ -150,7 +148,6 @@ class LargestBlock:
     pairs: bool = False
 
     def __call__(self, node_info: NodeInfo) -> int:
-        """Return the count; 0 for a node without Neuron."""
         machine = node_info.machine
         if machine is None:
             return 0
@@ -169,7 +166,6 @@ largest_block_of = lru_cache(maxsize=2 * len(NEURON_NAMES))(LargestBlock)
 
 
 def machines(view: View) -> Postings:
-    """Return the nodes by their devices and cores."""
     return view.node_postings(_machine)
 
 
@@ -184,12 +180,10 @@ def largest_blocks(view: View, request: NeuronRequest) -> Column:
 
 
 def unhealthy_nodes(view: View) -> NodeSet:
-    """Return the nodes that report a problem with their Neuron devices."""
     return view.node_postings(_neuron_fault).keyed
 
 
 def nodes_with_unknown(view: View) -> NodeSet:
-    """Return the nodes with pods that hold Neuron devices whose ids are unknown."""
     return view.postings(_has_unknown).keyed
 
 
@@ -215,7 +209,6 @@ def filter_counts(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def legal_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes whose type supports the count."""
     return among if pod.neuron is None else less(among, view.node_postings(illegal_counts(pod.neuron)).keyed)
 
 
@@ -231,7 +224,6 @@ def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
 
 
 def nodes_with_block(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes with a free block for the request."""
     if pod.neuron is None:
         return among
     return less(view.postings(block_level(pod.neuron)).keyed & among, unhealthy_nodes(view))

@@ -55,7 +55,6 @@ def filter_names(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes that do not match the node selector and at least one required term."""
     fitting = fitting_nodes(view, pod, among)
     return NONE_REFUSED if fitting == among else [Refusal(NAME, REASON, less(among, fitting), unresolvable=True)]
 
@@ -87,13 +86,11 @@ def fits(selection: Selection, node: Node) -> bool:
 
 
 def preferred_weights(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
-    """Yield the weight of each preferred term with the nodes that match it."""
     for weighted in pod.constraints.preferred_terms:
         yield weighted.weight, _nodes_matching(view, weighted.term, among)
 
 
 def any_term(view: View, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
-    """Return the nodes that match at least one of the terms."""
     matching = NO_NODES
     for term in terms:
         matching |= _nodes_matching(view, term, among)

@@ -25,7 +25,6 @@ def _declared_features(node: Node) -> Values:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes that lack a feature which the pod needs."""
     needed = pod.constraints.required_features
     if not needed:
         return NONE_REFUSED

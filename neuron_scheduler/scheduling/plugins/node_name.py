@@ -20,7 +20,6 @@ REASON = "node(s) didn't match the requested node name"
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse every node but the named one."""
     if not pod.node_name:
         return NONE_REFUSED
     slot = view.slot(pod.node_name)

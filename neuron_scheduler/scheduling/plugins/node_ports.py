@@ -57,7 +57,6 @@ def users(port: HostPort, node_info: NodeInfo) -> Iterator[Pod]:
 
 
 def fits(conflicts: frozenset[_Key], node_info: NodeInfo) -> bool:
-    """Return whether none of these ports is taken on a node."""
     return conflicts.isdisjoint(_taken_ports(node_info))
 
 
@@ -67,7 +66,6 @@ def has_free(node_info: NodeInfo, pod: Pod) -> bool:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes on which one of the pod's host ports is taken."""
     if not pod.host_ports:
         return NONE_REFUSED
     refused = view.postings(_taken_ports).any_of(_conflicts_of(pod))

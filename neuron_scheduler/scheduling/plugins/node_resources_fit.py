@@ -34,7 +34,6 @@ class Free:
     resource: str
 
     def __call__(self, node_info: NodeInfo) -> int:
-        """Return the amount, never below 0."""
         resource = self.resource
         return max(0, node_info.node.allocatable.get(resource, 0) - node_info.used.get(resource, 0))
 
@@ -46,7 +45,6 @@ class Allocatable:
     resource: str
 
     def __call__(self, node: Node) -> int:
-        """Return the amount, never below 0."""
         return max(0, node.allocatable.get(self.resource, 0))
 
 
@@ -64,7 +62,6 @@ INSUFFICIENT_NEURON: Final = frozenset(map(insufficient, NEURON_NAMES))
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes where a request exceeds what is free, each resource with a reason of its own."""
     refusals = []
     full = less(among, view.column(free_of(PODS)).positive)
     if full:
@@ -85,7 +82,6 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes on which everything that the pod requests is free."""
     among = view.column(free_of(PODS)).at_least(1, among)
     for resource, amount in pod.requests.items():
         if amount > 0 and among:

@@ -31,7 +31,6 @@ def _state(node: Node) -> Values:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse unreadable nodes, and cordoned ones unless the pod tolerates the cordon."""
     states = view.node_postings(_state)
     if not states.keyed & among:
         return NONE_REFUSED

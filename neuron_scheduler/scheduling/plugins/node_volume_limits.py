@@ -55,7 +55,6 @@ class VolumeRoom:
     driver: str
 
     def __call__(self, node_info: NodeInfo) -> int:
-        """Return the limit less what is attached, never below 0."""
         limit = node_info.storage.limits.get(self.driver, 0)
         if not limit:
             return 0

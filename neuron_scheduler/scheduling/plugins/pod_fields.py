@@ -45,7 +45,6 @@ class PodField(enum.Enum):
 
     @property
     def of_constraints(self) -> bool:
-        """Whether it is an attribute of `Constraints`."""
         return self.attribute in attrs.fields_dict(Constraints)
 
     @property

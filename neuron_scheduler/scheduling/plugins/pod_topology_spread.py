@@ -97,7 +97,6 @@ def hard_counts(view: View, pod: Pod) -> Iterator[tuple[SpreadConstraint, Column
 
 
 def _nodes_with_keys(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
-    """Return the nodes that carry the keys of all the constraints."""
     keyed = (view.domains(constraint.topology_key).keyed for constraint in constraints)
     return reduce(and_, keyed, view.live)
 
@@ -200,7 +199,6 @@ def _matching_pods(pod: Pod, constraint: SpreadConstraint) -> Matching:
 
 
 def _domain(view: View, key: str, nodes: NodeSet) -> str:
-    """Return the domain of the first of the nodes."""
     return view.row(lowest_slot(nodes)).node.labels[key]
 
 

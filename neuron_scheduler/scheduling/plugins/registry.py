@@ -75,12 +75,10 @@ PREFERENCES: Final = {
 
 
 def pre_filters_of(ordered: Sequence[Plugin]) -> tuple[PreFilter, ...]:
-    """Return the plugins' steps that refuse pods, in the order in which they run."""
     return _in_order(ordered, ((plugin, plugin.pre_filter) for plugin in ordered if plugin.pre_filter is not None))
 
 
 def filters_of(ordered: Sequence[Plugin]) -> tuple[Filter, ...]:
-    """Return the plugins' steps that refuse nodes, in the order in which they run."""
     return _in_order(ordered, ((plugin, step) for plugin in ordered for step in plugin.filters))
 
 

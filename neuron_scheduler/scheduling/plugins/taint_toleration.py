@@ -55,7 +55,6 @@ def lists_of_taints(view: View) -> Postings:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
     lists = lists_of_taints(view)
     if not lists.keyed & among:
         return NONE_REFUSED
@@ -63,7 +62,6 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def tolerated_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes that have no such taint."""
     return less(among, untolerated_nodes(view, pod)) if lists_of_taints(view).keyed else among
 
 

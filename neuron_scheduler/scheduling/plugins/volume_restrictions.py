@@ -35,7 +35,6 @@ ONE_POD = (
 
 
 def _disks(node_info: NodeInfo) -> Values:
-    """Post each disk."""
     return tuple({volume for volume in node_info.volumes if isinstance(volume, InlineVolume)})
 
 

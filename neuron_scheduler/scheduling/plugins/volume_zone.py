@@ -81,7 +81,6 @@ def lasting_claims(pod: Pod) -> Iterator[str]:
 
 
 def zones_of(view: View, key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the same for the volume of a claim."""
     claim = view.volumes.claim(key)
     volume = view.volumes.volume(claim.volume_name) if claim is not None else None
     if volume is not None:

@@ -76,7 +76,6 @@ class DisruptionAllowance:
         return within
 
     def _counted_by(self, pod: Pod) -> Sequence[int]:
-        """Return the budgets that count a pod, by number."""
         numbers = self._counting.get(pod.uid)
         if numbers is None:
             selected_by = self._selected_by(pod)

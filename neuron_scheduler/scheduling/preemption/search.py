@@ -57,15 +57,12 @@ class WithoutLowerPriority:
 
     @property
     def marks(self) -> Callable[[NodeInfo], Values]:
-        """The priorities of a row's pods."""
         return _priorities
 
     def changes(self, mark: Hashable) -> bool:
-        """Return whether pods of this priority are gone."""
         return cast(int, mark) < self.below
 
     def __call__(self, node_info: NodeInfo) -> NodeInfo:
-        """Return the row as it would be."""
         return node_info.without_lower_priority(self.below)
 
 
@@ -148,7 +145,6 @@ class Comparison:
         return not self.best.victims.violations or (self.spare is not None and self.spare <= self.asked)
 
     def wants(self, name: str) -> bool:
-        """Return whether a node is to be looked at."""
         return name not in self.asked and (self.spare is None or name in self.spare) and not self.has_enough
 
     def is_decided(self, below: int) -> bool:

@@ -40,8 +40,7 @@ from neuron_scheduler.scheduling.preemption.disruption_allowance import Disrupti
 class NodeTrial(Protocol):
     """A node without some of its pods, on which an incoming pod is tried."""
 
-    def fits(self) -> bool:
-        """Return whether the incoming pod fits."""
+    def fits(self) -> bool: ...
 
     def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
         """Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest."""
@@ -72,11 +71,9 @@ class ByCounting:
         return cls(left)
 
     def fits(self) -> bool:
-        """Return whether the incoming pod fits."""
         return min(self.left.values()) >= 0
 
     def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
-        """Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest."""
         return {other.uid for other in others if not self._reprieve(other)}
 
     def _reprieve(self, other: Pod) -> bool:
@@ -106,7 +103,6 @@ class ByFilters:
             return refusals_on(self.cluster, self.slot, self.pod, self.profile)
 
     def fits(self) -> bool:
-        """Return whether the incoming pod fits."""
         return not self.refusals()
 
     def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
@@ -192,7 +188,6 @@ class Incoming:
         return by_importance(node_info.pod_infos[uid].pod for uid in lower if uid not in self.spared)
 
     def cost(self, victims: Victims) -> Cost:
-        """Return what victims are compared by."""
         return victims.cost
 
     def reprieves(self, leavers: Sequence[Pod], must: Sequence[Pod], remaining: Sequence[Pod]) -> list[Sequence[Pod]]:

@@ -112,7 +112,6 @@ class Interest:
 
 
 def pod_change(pod: Pod) -> PodChange:
-    """Return the part of a pod that can matter to others."""
     return PodChange(
         namespace=pod.namespace,
         labels=frozenset(pod.labels.items()),
@@ -230,7 +229,6 @@ class LineWakeUp:
     claims: AbstractSet[str] | None = None
 
     def concerns(self, pod: Pod) -> bool:
-        """Return whether the event may help this pod of the kind."""
         names = pod.constraints.volume_claims
         return self.claims is None or any(f"{pod.namespace}/{name}" in self.claims for name in names)
 
@@ -333,7 +331,6 @@ class InFlightEvents:
     events: PendingEvents = attrs.field(factory=PendingEvents)
 
     def begin(self, queued: QueuedPod) -> None:
-        """Note events for this pod from now on."""
         self.queued, self.events = queued, PendingEvents()
 
     def end(self, queued: QueuedPod) -> None:

@@ -72,7 +72,6 @@ class GroupWaits:
     _debts: dict[str, tuple[float, float]] = attrs.field(factory=dict)
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float) -> None:
-        """Add a pod to its group."""
         waiting, group = self._waiting.get(key), self.groups.group(key)
         if waiting is None:
             waiting = self._waiting[key] = _Waiting(now, held=group.has_to_wait)
@@ -81,7 +80,6 @@ class GroupWaits:
         waiting.tried = now if complete else min(now + BURST_PAUSE, waiting.since + LONGEST_BURST)
 
     def leave(self, uid: str, key: GroupKey) -> None:
-        """Remove a pod from the group that it has joined."""
         pods = self._waiting[key].pods
         del pods[uid]
         if not pods:
@@ -93,11 +91,9 @@ class GroupWaits:
         return (pods[uid] for uid in [*pods] if uid in pods)
 
     def is_held(self, key: GroupKey) -> bool:
-        """Return whether a group had too few members at the last look."""
         return key in self._waiting and self._waiting[key].held
 
     def is_half_bound(self, key: GroupKey) -> bool:
-        """Return whether all members of a group existed at the last look, and some had a node, but too few."""
         return key in self._waiting and self._waiting[key].half_bound
 
     def update(self, key: GroupKey, now: float) -> bool:

@@ -112,7 +112,6 @@ class PodHeap:
         return iter(self._tickets)
 
     def push(self, queued: QueuedPod, key: Any) -> None:
-        """Add a pod that is not here."""
         self._pushed += 1
         self._tickets[queued] = self._pushed
         heapq.heappush(self._entries, (key, self._pushed, queued))
@@ -127,7 +126,6 @@ class PodHeap:
         return None
 
     def discard(self, queued: QueuedPod) -> None:
-        """Remove a pod, if it is here."""
         if self._tickets.pop(queued, None) is None or len(self._entries) <= 2 * len(self._tickets) + _SLACK:
             return
         self._entries = [entry for entry in self._entries if self._tickets.get(entry[2]) == entry[1]]
@@ -165,7 +163,6 @@ class BackoffQueue:
         queued.since = now
 
     def count_error(self, queued: QueuedPod, now: float) -> None:
-        """Count an error."""
         queued.errors += 1
         queued.since = now
 
@@ -175,7 +172,6 @@ class BackoffQueue:
         queued.since = now
 
     def end_of(self, queued: QueuedPod) -> float:
-        """Return when the pod's backoff is over."""
         in_a_row = queued.errors or queued.refusals - 1
         if queued.not_before > queued.since:
             return queued.not_before
@@ -184,7 +180,6 @@ class BackoffQueue:
         return math.ceil(queued.since + min(self.longest, self.initial * (1 << min(in_a_row - 1, 62))))
 
     def add(self, queued: QueuedPod) -> None:
-        """Add a pod."""
         end = self._ends[queued] = self.end_of(queued)
         self._seconds.setdefault(end, {})[queued] = None
         if not queued.errors and queued.refusals and queued.not_before <= queued.since:
@@ -205,13 +200,11 @@ class BackoffQueue:
         return self._refused.first()
 
     def pods_over(self, now: float) -> list[QueuedPod]:
-        """Return the pods whose backoff is over."""
         if not self._seconds or min(self._seconds) > now:
             return []
         return [queued for end in sorted(self._seconds) if end <= now for queued in self._seconds[end]]
 
     def next_time(self) -> float | None:
-        """Return when the next backoff is over."""
         return min(self._seconds, default=None)
 
 
@@ -237,25 +230,21 @@ class Places:
             self.back_off(queued, event)
 
     def activate(self, queued: QueuedPod, event: str) -> None:
-        """Move a pod to the active queue."""
         self.on_entered(Place.ACTIVE, event)
         self.put(queued, Place.ACTIVE)
         self._active.push(queued, queued.rank)
 
     def back_off(self, queued: QueuedPod, event: str) -> None:
-        """Move a pod to the backoff queue."""
         self.on_entered(Place.BACKOFF, event)
         self.put(queued, Place.BACKOFF)
         self.backoff.add(queued)
 
     def put(self, queued: QueuedPod, place: Place) -> None:
-        """Move a pod from its place to another."""
         self.leave(queued)
         self.counts[place] += 1
         queued.place = place
 
     def leave(self, queued: QueuedPod) -> None:
-        """Remove a pod from its place."""
         self.counts[queued.place] -= 1
         if queued.place is Place.ACTIVE:
             self._active.discard(queued)
@@ -263,7 +252,6 @@ class Places:
             self.backoff.discard(queued)
 
     def end_backoffs(self, now: float) -> None:
-        """Move the pods whose backoff is over to the active queue."""
         for queued in self.backoff.pods_over(now):
             self.activate(queued, "BackoffComplete")
 

@@ -52,7 +52,6 @@ class QueueObserver:
     clock: Callable[[], float]
 
     def observe(self, change: Change) -> None:
-        """Add, update or remove a pod, and note the events that follow."""
         match change:
             case PodBound():
                 self._remove_bound(change)

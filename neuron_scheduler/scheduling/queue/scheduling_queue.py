@@ -94,11 +94,9 @@ class SchedulingQueue:
         return [queued.pod for queued in islice(self._pods.values(), count)]
 
     def count(self, place: Place) -> int:
-        """Return how many pods wait at a place."""
         return self._places.counts[place]
 
     def get(self, uid: str) -> QueuedPod | None:
-        """Return a pod that waits or is in flight."""
         return self._pods.get(uid)
 
     def pods(self) -> list[QueuedPod]:
@@ -106,7 +104,6 @@ class SchedulingQueue:
         return list(self._pods.values())
 
     def cause_of(self, queued: QueuedPod) -> Cause:
-        """Return what one of the pods waits for."""
         return self._unschedulable.cause_of(queued)
 
     def refused_by_plugin(self) -> Counter[tuple[str, str]]:
@@ -335,7 +332,6 @@ class SchedulingQueue:
             yield
 
     def _go_on(self, look: tuple[GroupKey, bool]) -> None:
-        """Look at the next members of a changed group."""
         if len(list(islice(self._looks[look], AT_ONCE))) < AT_ONCE:
             del self._looks[look]
 

@@ -81,7 +81,6 @@ def _events_of(storage: Storage, event: ClusterEvent | None) -> Iterator[Storage
 
 
 def _claim(storage: Storage) -> str:
-    """Return the key of the claim that an object is, or is bound to."""
     if isinstance(storage, PersistentVolumeClaim):
         return storage.key
     return storage.claim.key if isinstance(storage, PersistentVolume) and storage.claim is not None else ""

@@ -51,7 +51,6 @@ class RefusedLine:
     batch: int = 0
 
     def wake(self, wake_up: LineWakeUp) -> None:
-        """Add an event that may help the pods."""
         if not self.woken_by:
             self.woken_by, self.nodes = wake_up.event, []
         if self.nodes is None or wake_up.nodes is None or len(self.nodes) + len(wake_up.nodes) > _MOST_NODES:
@@ -84,11 +83,9 @@ class UnschedulablePods:
 
     @property
     def is_listening(self) -> bool:
-        """Whether an event could help any pod."""
         return bool(self._by_kind)
 
     def line_of(self, queued: QueuedPod) -> RefusedLine | None:
-        """Return the line of a pod."""
         return self._line_of.get(queued)
 
     @property
@@ -200,7 +197,6 @@ class UnschedulablePods:
         return queued.cause if line is None else line.cause
 
     def refused_by_plugin(self) -> Counter[tuple[str, str]]:
-        """Return how many pods each plugin refused, by (plugin, scheduler name)."""
         counts: Counter[tuple[str, str]] = Counter()
         for line in self._lines.values():
             for plugin in line.kind.refused_by:
