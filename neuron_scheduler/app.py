@@ -70,26 +70,14 @@ second, before a rare collection examines them. Measured: half of the default's 
 
 
 async def run(config: Config) -> None:
-    """
-    Run the scheduler until SIGTERM or SIGINT.
-
-    Raises:
-        ConfigurationError: it cannot run with this configuration.
-        LeaseLostError: another replica may be leading.
-        StalledError: it leads and does not schedule.
-    """
+    """Run the scheduler until SIGTERM or SIGINT; raises why it ended before."""
     async with build(config, REQUESTS) as app:
         await app.run()
 
 
 @asynccontextmanager
 async def build(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
-    """
-    Build the whole process, which nothing runs yet.
-
-    Raises:
-        ConfigurationError: the credentials or the address of the API server cannot be used.
-    """
+    """Build the whole process, which nothing runs yet."""
     names = [profile.scheduler_name for profile in config.profiles] if config.queue else []
     connection = await auth.load(config.kubeconfig or None, config.master or None)
     log.info(
@@ -198,10 +186,9 @@ class App:
 
     async def _watch_pod_groups(self, services: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         """
-        Watch the PodGroups that are served and that we may read, and look from time to time whether there are more.
+        Watch the PodGroups that are served and that we may read, and look for more from time to time.
 
-        It has started after the first look: groups without a count wait for their PodGroups from then on. Pods are
-        scheduled without it: then only what they say counts.
+        It has started after the first look: from then on, groups without a count wait for their PodGroups.
         """
         watched, warned = set[str](), logs.Once()
         while True:

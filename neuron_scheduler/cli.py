@@ -109,12 +109,7 @@ def commands_of(program: str) -> dict[str, Command]:
 
 
 def parse(argv: Sequence[str], program: str = PROGRAM) -> argparse.Namespace:
-    """
-    Read the arguments; `--help` and `--version` print and exit.
-
-    Raises:
-        ConfigurationError: an argument is unknown, lacks its value, or cannot be read.
-    """
+    """Read the arguments; `--help` and `--version` print and exit."""
     for word in argv:
         if not word.isascii() and any("\ud800" <= character <= "\udfff" for character in word):
             raise ConfigurationError(f"the argument {word!r} is not UTF-8")  # Python keeps such bytes as surrogates

@@ -29,10 +29,7 @@ async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], floa
     """
     Take all steps, with other tasks in between whenever a turn is over; return the answer.
 
-    Args:
-        steps: the computation.
-        clock: seconds, monotonic.
-        rest: seconds between two turns, for what may use a part of the event loop's time only.
+    `rest` is the seconds between two turns, for what may use a part of the event loop's time only.
     """
     turn_ends = clock() + LONGEST_TURN
     while True:

@@ -176,12 +176,7 @@ def _latest(decoded: list[Decoded[Any]]) -> list[Decoded[Any]]:
 
 
 def _with_uids(pods: Iterable[Decoded[Pod]]) -> Iterator[Decoded[Pod]]:
-    """
-    Yield the pods, each key with a uid of its own.
-
-    A file may be written by hand: two pods with one uid would replace each other, and what the first holds would look
-    free.
-    """
+    """Give each key a uid of its own: of two pods with one uid, as in a file by hand, the first would get lost."""
     keys: dict[str, str] = {}
     for number, decoded in enumerate(pods):
         uid, value = decoded.uid, decoded.value

@@ -49,12 +49,7 @@ _DOCUMENTS: Final = msgspec.json.Decoder(_Document)
 
 
 def content(path: str) -> Text:
-    """
-    Return the bytes of a file, a pipe, or standard input.
-
-    Raises:
-        ConfigurationError: it cannot be read, or is too long.
-    """
+    """Return the bytes of a file, a pipe, or standard input."""
     try:
         descriptor = sys.stdin.fileno() if path == STDIN else os.open(path, os.O_RDONLY)
         with open(descriptor, "rb", closefd=path != STDIN) as file:
@@ -77,12 +72,7 @@ def _check_size(path: str, size: int) -> None:
 
 
 def objects(source: str, text: Text) -> Iterator[tuple[Kind, Encoded]]:
-    """
-    Yield the objects of a text as JSON, each with its kind; `source` is its name in errors.
-
-    Raises:
-        ConfigurationError: it is empty, is cut off, or is no JSON or YAML of objects.
-    """
+    """Yield the objects of a text as JSON, each with its kind; `source` is its name in errors."""
     first = re.match(rb"\s*(\S)", text)
     if first is None:
         raise ConfigurationError(f"{source} is empty")

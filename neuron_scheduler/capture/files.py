@@ -26,12 +26,7 @@ COMMAND: Final = (
 
 
 def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Capture:
-    """
-    Return the cluster that the files describe; `-` is standard input.
-
-    Raises:
-        ConfigurationError: a file cannot be read, is cut off, or has no objects of a cluster; there is no node.
-    """
+    """Return the cluster that the files describe; `-` is standard input."""
     newest = max((os.stat(path).st_mtime for path in paths if os.path.isfile(path)), default=0.0)  # noqa: PTH113, PTH116 - no object is needed
     collection = Collection(source=", ".join(paths), taken=newest, profiles=profiles)
     kinds = {(resource.group, resource.kind): resource for resource in collection.resources}

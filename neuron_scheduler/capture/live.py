@@ -38,10 +38,6 @@ async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
     """
     Return the cluster as it is now.
 
-    Args:
-        client: for one API server.
-        profiles: those of the scheduler.
-
     Raises:
         ConfigurationError: the reader may not list nodes or pods, or is not known.
         UnreachableError, ApiError: nodes or pods could not be listed for another reason.
@@ -90,12 +86,7 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
 
 
 async def list_all(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
-    """
-    Return all objects of a kind; the list is begun once more if it takes so long that its version expires.
-
-    Raises:
-        ApiError, UnreachableError: as `informer.pages`.
-    """
+    """Return all objects of a kind; the list begins once more if its version has expired meanwhile."""
     try:
         return await _list_once(client, resource)
     except ApiError as error:

@@ -30,9 +30,6 @@ def workload_of_size(size: Mapping[str, str], *, namespace: str, scheduler_name:
         namespace: where the pods would be.
         scheduler_name: who would place them if the size does not say it.
         replicas: 0 to ask how many there can be.
-
-    Raises:
-        ConfigurationError: a number or a quantity cannot be used.
     """
     requests: list[wire.Quantities] = []
     for name, resource in (("devices", NEURON_DEVICE), ("cores", NEURON_CORE)):
@@ -68,12 +65,7 @@ def _of_type(instance_type: str) -> wire.Affinity:
 
 
 def count(text: str) -> int:
-    """
-    Return a number above 0.
-
-    Raises:
-        ValueError: it is none, or too large.
-    """
+    """Return a number above 0; ValueError if it is none, or too large."""
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= MOST_REPLICAS):
         raise ValueError(f"{printable(text[:40])!r} is no number from 1 to {MOST_REPLICAS}")
     return int(text)

@@ -192,12 +192,7 @@ _KINDS: Final[Mapping[str, tuple[Any, Callable[[Any], _Started]]]] = {
 
 
 def only_workload(source: str, text: Text) -> tuple[str, Encoded]:
-    """
-    Return the kind of the one workload in a text of YAML or JSON, and the workload as JSON.
-
-    Raises:
-        ConfigurationError: it has none or several, or cannot be read; `source` is its name in the error.
-    """
+    """Return the kind of the one workload in a text, and the workload as JSON; `source` names the text in errors."""
     found = [(kind, item) for (_, kind), item in objects(source, text) if kind in _KINDS]
     if len(found) != 1:
         raise ConfigurationError(f"{source} has {len(found) or 'no'} workloads; write one: {', '.join(_KINDS)}")
@@ -206,16 +201,9 @@ def only_workload(source: str, text: Text) -> tuple[str, Encoded]:
 
 def read_workload(source: str, text: Text, *, namespace: str = "default", replicas: int | None = None) -> Replicated:
     """
-    Return the one workload of a text.
+    Return the one workload of a text: YAML or JSON, with one document or several, or a List.
 
-    Args:
-        source: the text's name in errors.
-        text: YAML or JSON, with one document or several, or a List.
-        namespace: of a workload that names none.
-        replicas: in place of what the workload says.
-
-    Raises:
-        ConfigurationError: there is no such workload, or it cannot be read; the text says why.
+    `source` is the name in errors; `namespace` is that of a workload that names none; `replicas` replaces its own.
     """
     kind, encoded = only_workload(source, text)
     shape, start = _KINDS[kind]
@@ -258,12 +246,9 @@ def _left_out(part: Part) -> Iterator[str]:
 
 def pod_set(part: Part, name: str, namespace: str) -> PodSet:
     """
-    Return the pods of a part as the API server would fill them in, which is written into the part's own template.
+    Return the pods of a part of the workload `name` as the API server would fill them in.
 
-    `name` is that of the workload.
-
-    Raises:
-        ValueError: the pod cannot be read.
+    That is written into the part's own template. ValueError: the pod cannot be read.
     """
     spec = part.template.spec
     if not spec.containers:

@@ -88,11 +88,7 @@ def add_output(parser: argparse.ArgumentParser, *forms: str) -> None:
 
 
 def kubeconfig_of(arguments: argparse.Namespace) -> str | None:
-    """
-    Return the kubeconfig that kubectl would use; None if there is none.
-
-    Unlike the scheduler, kubectl uses a kubeconfig even in a pod whose account has rights of its own.
-    """
+    """Return the kubeconfig that kubectl would use, also in a pod whose account has rights; None without one."""
     paths: str = arguments.kubeconfig
     if not paths:
         paths = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())

@@ -39,20 +39,7 @@ class SchedulerAnswer(Generic[T]):
 def ask(
     arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[T], body: bytes | None = None
 ) -> SchedulerAnswer[T]:
-    """
-    Return the scheduler's answer.
-
-    Args:
-        arguments: `ask` is the address; the connection's flags say whom to trust there, and who asks.
-        path: of the question, such as `/v1/why`.
-        params: of the question; a `namespace` that is empty becomes that of the context.
-        answer: what is asked for.
-        body: of a question that has one.
-
-    Raises:
-        ConfigurationError: it refuses to answer, or is no scheduler; the address cannot be used.
-        UnreachableError: nobody answers.
-    """
+    """Return the scheduler's answer; a `namespace` in `params` that is empty becomes that of the context."""
     asked: SchedulerAnswer[T] = run_async(_ask, arguments, path, params, answer, body)
     return asked
 
@@ -78,12 +65,6 @@ async def _ask(
 
 
 async def _connection(arguments: argparse.Namespace) -> Connection:
-    """
-    Return the connection to the scheduler at `--ask`.
-
-    Raises:
-        ConfigurationError: the address, or the user of the kubeconfig, cannot be used.
-    """
     server = arguments.ask.rstrip("/")
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:

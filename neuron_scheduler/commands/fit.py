@@ -72,12 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Answer, print the answer, and return the exit code.
-
-    Raises:
-        NeuronSchedulerError: there is no answer.
-    """
     size = {name: said for name in SIZES if (said := getattr(arguments, name))}
     if arguments.filename and size:
         raise ConfigurationError("the file of -f says already what a pod asks for; leave out the size, or the file")

@@ -36,12 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Print the map, and return the exit code.
-
-    Raises:
-        NeuronSchedulerError: there is no map.
-    """
     with one_question():
         shown = _only(_ask(arguments) if arguments.ask else _compute(arguments), arguments.node)
         text = MapText(terminal(), arguments.by, every_machine=arguments.output == "wide")
@@ -63,12 +57,6 @@ def _ask(arguments: argparse.Namespace) -> Fleet:
 
 
 def _only(fleet: Fleet, name: str) -> Fleet:
-    """
-    Return the fleet with one machine only; all of it without a name.
-
-    Raises:
-        ConfigurationError: no machine has this name.
-    """
     machines = tuple(machine for machine in fleet.machines if not name or machine.node_name == name)
     if name and not machines:
         raise ConfigurationError(f"there is no node {name} with Neuron")

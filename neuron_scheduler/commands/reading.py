@@ -51,10 +51,9 @@ class Reading:
 @contextmanager
 def one_question() -> Iterator[None]:
     """
-    Answer one question inside the block: no log lines, no collection of garbage, and Ctrl-C ends the process.
+    Answer one question inside the block: no log lines, no garbage collection, and Ctrl-C ends the process.
 
-    Raises:
-        ConfigurationError: the question cannot be answered; one sentence, also for a mistake in this program.
+    An unexpected error becomes a ConfigurationError of one sentence.
     """
     logging.disable(logging.CRITICAL)
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -83,12 +82,6 @@ def _place(error: BaseException) -> str:
 
 
 def read(arguments: argparse.Namespace) -> Reading:
-    """
-    Read the cluster that the arguments name.
-
-    Raises:
-        ConfigurationError, UnreachableError, ApiError: it cannot be read.
-    """
     profiles = _profiles(arguments.config)
     if arguments.files:
         from neuron_scheduler.capture.files import from_files
@@ -143,12 +136,7 @@ def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _profiles(path: str) -> dict[str, Profile]:
-    """
-    Return the profiles of a file; the default one if the file has no queue, or if there is no file.
-
-    Raises:
-        ConfigurationError: the file cannot be used.
-    """
+    """Return the profiles of a file; the default one if the file has no queue, or if there is no file."""
     if not path:
         return profiles_of(Config())
     from neuron_scheduler.settings import config_file

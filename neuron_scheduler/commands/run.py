@@ -40,12 +40,6 @@ def is_kube_schedulers_own(flag: str) -> bool:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Run the scheduler until it is asked to stop, or fails.
-
-    Raises:
-        ConfigurationError: the settings, or the rights, cannot work.
-    """
     config = settings_from(arguments)
     logs.configure(verbosity=config.v, logging_format=config.logging_format)
     return _run(config)
@@ -75,8 +69,7 @@ def log_end() -> Iterator[ExitCode]:
     """
     Log how the scheduler that runs inside the block ends, and set its exit code after the block.
 
-    Raises:
-        ConfigurationError: it cannot run with this configuration; the message is one line.
+    ConfigurationError: it cannot run with this configuration; the message is one line.
     """
     end = ExitCode()
     refusal = ""

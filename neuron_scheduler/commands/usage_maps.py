@@ -49,12 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Print the commands, and return the exit code: 1 if the cluster could not be read.
-
-    Raises:
-        ConfigurationError: there is no usable connection to an API server.
-    """
     try:
         write_out("".join(f"{line}\n" for line in anyio.run(lines, arguments.kubeconfig, arguments.master)))
     except ConfigurationError:
@@ -66,13 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def lines(kubeconfig: str, master: str) -> list[str]:
-    """
-    Return the lines of the output: comments and commands.
-
-    Raises:
-        ApiError, UnreachableError: the cluster could not be read as a whole.
-        ConfigurationError: there is no usable connection to an API server.
-    """
+    """Return the lines of the output: comments and commands."""
     connection = await auth.load(kubeconfig or None, master or None)
     async with Client(connection=connection) as client:
         nodes = await list_all(client, ANNOTATED_NODES)

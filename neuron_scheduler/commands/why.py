@@ -47,12 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Answer, print the answer, and return the exit code.
-
-    Raises:
-        NeuronSchedulerError: there is no answer.
-    """
     if arguments.node and not arguments.pod:
         raise ConfigurationError("--node needs a POD")
     with one_question():
@@ -158,12 +152,7 @@ TYPES: Final = ("pod", "pods", "po")
 
 
 def parse_name(text: str) -> tuple[str, str]:
-    """
-    Return the namespace, empty if the text has none, and the name.
-
-    Raises:
-        ConfigurationError: it is no pod's name.
-    """
+    """Return the namespace, empty if the text has none, and the name."""
     first, slash, name = text.partition("/")
     if not slash:
         first, name = "", text
@@ -173,12 +162,6 @@ def parse_name(text: str) -> tuple[str, str]:
 
 
 def find_pod(capture: Capture, text: str, namespace: str) -> Pod:
-    """
-    Return the pod that a text names.
-
-    Raises:
-        ConfigurationError: there is none of that name, or it cannot be read.
-    """
     own_namespace, name = parse_name(text)
     key = f"{own_namespace or namespace}/{name}"
     pod = capture.pods.get(key)

@@ -173,13 +173,9 @@ def _words(cause: str) -> str:
 
 def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = False) -> Iterator[str]:
     """
-    Yield the lines of the table of what waits, or a sentence if no pod waits.
+    Yield the table of what waits, or a sentence; `place` is where, such as `in namespace ml`.
 
-    Args:
-        waiting: the answer.
-        place: where the pods were looked for, such as `in namespace ml`.
-        now: seconds since the epoch.
-        wide: with the scheduler's name and the message.
+    `now` is in seconds since the epoch; `wide` adds the scheduler's name and the message.
     """
     if not waiting.pods:
         yield f"No pod that asks for Neuron waits {place}."

@@ -430,12 +430,7 @@ def json_name(name: str) -> str:
 
 
 def from_json(value: Any, answer: type[T]) -> T:
-    """
-    Return the answer that JSON values hold; fields that are not known here, of a newer version, are ignored.
-
-    Raises:
-        msgspec.ValidationError: they are no such answer.
-    """
+    """Return the answer in JSON values without the fields of a newer version; msgspec.ValidationError if it is none."""
     snake = _rename(value, lambda key: _CAPITAL.sub(lambda match: f"_{match[1].lower()}", key))
     return msgspec.convert(snake, answer)
 

@@ -34,15 +34,9 @@ def how_many_of(
     cluster: Cluster, workload: Replicated, profile: Profile, *, most: int = MOST_PODS
 ) -> Generator[None, None, Fit]:
     """
-    Return how many replicas of a workload fit; yields where other tasks may run.
+    Return how many replicas of a workload fit; yields after each decision, and while indexes are built.
 
-    A step is one decision, or a part of building the indexes for it.
-
-    Args:
-        cluster: it is not changed.
-        workload: what is placed.
-        profile: by which it is decided.
-        most: pods that are placed at most, unless more are wanted.
+    The cluster stays as it is. `most` pods are placed at most, unless more are wanted.
     """
     fork = cluster.fork()
     yield

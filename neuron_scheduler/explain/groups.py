@@ -30,10 +30,7 @@ def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None
     """
     Return by uid what the scheduler decides for a pod in a group and for those that it decides together with it.
 
-    Args:
-        fork: is changed; yields whenever other tasks may run.
-        pod: waits.
-        profile: by which the members are decided.
+    The fork is changed; yields whenever other tasks may run.
     """
     if pod.group is None:
         raise ValueError(f"{pod.key} is in no group")

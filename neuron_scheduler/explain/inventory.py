@@ -125,12 +125,7 @@ class Devices:
             self.blocks[name, str(size)] += 0
 
     def add_open(self, stock: Stock, remaining: Stock, nodes: int, waiting: Collection[int]) -> None:
-        """
-        Add nodes that take pods.
-
-        `remaining` is what is left of their stock with the nominated pods on them; `waiting` has the block sizes that
-        pods wait for.
-        """
+        """Add nodes that take pods; `remaining` is what is left of their stock with the nominated pods on them."""
         name, legal = stock.instance_type, [size for size, _ in stock.fits]
         self.free[name] += remaining.free * nodes
         self.withheld[name, Withheld.NOMINATED] += (stock.free - remaining.free) * nodes
@@ -146,11 +141,7 @@ class Devices:
 
 
 def stock_of(node_info: NodeInfo) -> tuple[Stock, ...]:
-    """
-    Return what a node has; nothing if it has no Neuron.
-
-    An index definition: a single index, because many rows change between two scrapes.
-    """
+    """An index definition; a single one for all figures, because many rows change between two scrapes."""
     machine, neuron_usage = node_info.machine, node_info.neuron_usage
     if machine is None:
         return ()
@@ -224,13 +215,7 @@ def prepare(cluster: Cluster) -> Iterator[None]:
 
 
 def devices(cluster: Cluster, *, waiting: Collection[int] = ()) -> Devices:
-    """
-    Count the devices.
-
-    Args:
-        cluster: whose devices.
-        waiting: the block sizes in devices that pods wait for, for the devices that are stranded.
-    """
+    """Count the devices; `waiting` has the block sizes in devices that pods wait for, for the stranded ones."""
     view, counted = cluster.view, Devices()
     closed = closed_nodes(view)
     open_ = view.live

@@ -61,11 +61,7 @@ class WaitingPods:
 
 
 def waiting_pods(queue: SchedulingQueue) -> Generator[None, None, WaitingPods]:
-    """
-    Return the counts; yields whenever other tasks may run.
-
-    The queue may change between two steps: a pod counts as it is when it is looked at.
-    """
+    """Return the counts, of each pod as it is when it is looked at; yields whenever other tasks may run."""
     by_cause: Counter[Cause] = Counter()
     by_size: Counter[tuple[str, str, str]] = Counter()
     oldest: dict[SizeLabels, float] = {}
@@ -103,14 +99,7 @@ _EVERY_PLUGIN: Final = frozenset(plugin.name for plugin in PLUGINS)
 def waiting_list(
     cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]
 ) -> Generator[None, None, Waiting]:
-    """
-    Return a line for each pending pod, in their order; yields between them.
-
-    Args:
-        cluster: it is not changed.
-        pods: without a node.
-        profile_of: the profile by which a pod is decided.
-    """
+    """Return a line for each of these pending pods, in their order; yields between them. The cluster stays as it is."""
     known: dict[tuple[str, Signature], tuple[str, str]] = {}
     grouped: dict[str, Decision | Waits] = {}
     lines = []

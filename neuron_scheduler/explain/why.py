@@ -159,10 +159,9 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
 
 def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Generator[None, None, Explanation]:
     """
-    Return whether one node takes the pod; yields whenever other tasks may run.
+    Return whether one node takes the pod, as `explain_pod`; there need not be a node of that name.
 
-    Every filter is asked, also those after the first refusal: each group is this node, with what one of them says. The
-    arguments are those of `explain_pod`; there need not be a node of that name.
+    Every filter is asked, also those after the first refusal: each group is this node, with what one of them says.
     """
     yield from warm_up(cluster, pod, profile)
     fork = cluster.fork()
@@ -266,12 +265,7 @@ def groups_of(
     """
     Return the groups, the most promising first; yields when other tasks may run.
 
-    Args:
-        cluster: one that nobody changes; the pod has no nomination there.
-        pod: whom the groups take or refuse.
-        profile: whose filters.
-        found: all of their refusals.
-        among: which nodes.
+    Nobody changes the cluster, in which the pod has no nomination; `found` are all refusals of the nodes `among`.
     """
     size = among.bit_length()
     named = [(attrs.evolve(each, nodes=NO_NODES), membership(each.nodes & among, size)) for each in found]

@@ -84,12 +84,7 @@ class Access:
         self._reviewed = TokenBucket(self.clock, _REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
     async def reader(self, request: web.BaseRequest) -> Reader:
-        """
-        Return who asks.
-
-        Raises:
-            RefusedError: the request must not be answered.
-        """
+        """Return who asks; RefusedError if the request must not be answered."""
         token = bearer_token(request.headers.get("Authorization", ""))
         public = request.path in self.public
         if not token:

@@ -50,12 +50,7 @@ class Question:
     body: bytes | None = None
 
     def require_known(self, *parameters: str) -> None:
-        """
-        Return if the query has no other parameters than these and `namespace`.
-
-        Raises:
-            RefusedError: it has; what is misspelt is not ignored.
-        """
+        """Refuse a query with other parameters than these and `namespace`: what is misspelt is not ignored."""
         known = sorted({*parameters, "namespace"})
         for name in self.query:
             if name not in known:

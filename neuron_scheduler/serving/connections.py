@@ -281,18 +281,10 @@ class Connections:
 
 def open_listening(address: str, port: int, flags: str) -> socket.socket:
     """
-    Return a socket that listens on an IP address, as Go's `net.Listen` does.
+    Return a socket that listens on an IP address, as Go's `net.Listen` does; `flags` are those that say so.
 
     An unspecified address (`0.0.0.0`, `::`) means all interfaces and both families; one socket serves both, so that
     another process cannot have the same port for the other family. A host without IPv6 gets IPv4 only.
-
-    Args:
-        address: an IP address.
-        port: its port.
-        flags: names of the flags that say so.
-
-    Raises:
-        ConfigurationError: the address is taken, or not ours.
     """
     unspecified = ipaddress.ip_address(address).is_unspecified
     both = unspecified and socket.has_dualstack_ipv6()

@@ -87,12 +87,7 @@ class RefusedError(NeuronSchedulerError):
 
 
 def parameters(query: str) -> dict[str, str]:
-    """
-    Return the values of a query by name, strictly.
-
-    Raises:
-        RefusedError: a name is repeated, or there are too many.
-    """
+    """Return the values of a query by name; RefusedError if a name is repeated, or if there are too many."""
     try:
         pairs = parse_qsl(
             query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=_MOST, errors="strict"

@@ -95,25 +95,14 @@ def fit(sources: AnswerSources, question: Question) -> Steps:
 
 
 def _workload(text: bytes, namespace: str, replicas: int) -> Replicated:
-    """
-    Return the workload that is asked about; 0 replicas stand for what it says itself.
-
-    Raises:
-        RefusedError: it is no JSON.
-        ConfigurationError: it cannot be read.
-    """
+    """Return the workload in question; 0 replicas stand for its own number."""
     if text.lstrip()[:1] != b"{":
         raise RefusedError(400, "send the workload as JSON: kubectl create --dry-run=client -o json -f FILE prints it")
     return read_workload(_SOURCE, text, namespace=namespace, replicas=replicas or None)
 
 
 def _require_rights(workload: Replicated, names: Names) -> None:
-    """
-    Return if the workload is not about pods that the reader may not get.
-
-    Raises:
-        RefusedError: it is.
-    """
+    """Refuse a workload that is about pods that the reader may not get."""
     templates = [pods.template for pods in workload.pod_sets]
     terms = [term for template in templates for term in template.constraints.terms_about_pods]
     about = {template.namespace for template in templates}.union(*(term.namespaces for term in terms)) - {""}
@@ -170,14 +159,7 @@ QUESTIONS: Final[Mapping[str, Compute]] = {"/v1/why": why, "/v1/fit": fit, **ON_
 
 
 def question_pages(sources: AnswerSources, reviews: UserReviews, *, public: bool) -> dict[str, WebPage]:
-    """
-    Return the pages of all questions, by path.
-
-    Args:
-        sources: what they are answered from.
-        reviews: asks the API server about readers.
-        public: whether what the page shows needs no token, and then has no names of pods.
-    """
+    """Return the pages by path; where `public`, what the page shows needs no token, and has no names of pods."""
     access = Access(reviews=reviews, clock=sources.clock, public=ON_THE_PAGE if public else ())
     answering = Answering(sources, access)
     return {

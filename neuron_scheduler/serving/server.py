@@ -67,10 +67,7 @@ def lease_watchdog(
     """
     Return the check that fails on a leader whose last renewal is overdue by more than the tolerance.
 
-    Args:
-        renewed_at: when the Lease was last renewed, on the same clock; None while this process is not the leader.
-        clock: seconds, monotonic.
-        lease_duration: seconds.
+    `renewed_at` is on the same monotonic clock; None while this process is not the leader. The duration is in seconds.
     """
 
     def check() -> str | None:
@@ -98,7 +95,7 @@ async def serve_endpoints(
     Args:
         endpoints: where to listen.
         live: what /livez and /healthz check, by name, beside `ping`.
-        ready: what /readyz checks, by name, beside `ping`.
+        ready: what /readyz checks, likewise.
         metrics: what /metrics shows.
         access: who may read /metrics, which is served over HTTPS only then; None for everybody.
         pages: what else is served, by path, over HTTP and HTTPS; each page judges its clients itself.
@@ -176,14 +173,9 @@ def metrics_page(
     metrics: Metrics, access: Access | None = None, *, clock: Callable[[], float] = time.monotonic
 ) -> WebPage:
     """
-    Return the page of the metrics, in the format that the header `Accept` asks for.
+    Return the page of the metrics, in the format that the header `Accept` asks for; without `access`, for everybody.
 
     Its text is kept for `AGE`, so that many scrapers cost the event loop no more than one.
-
-    Args:
-        metrics: what it shows.
-        access: who may read it; None for everybody.
-        clock: seconds, monotonic.
     """
     texts: TimedCache[str, bytes] = TimedCache(clock=clock, seconds=AGE, most=2)
     writing = anyio.Lock()

@@ -77,12 +77,7 @@ def default_text(default: object, parse: Callable[[str], Any]) -> str:
 
 
 def settings_from(arguments: argparse.Namespace) -> Config:
-    """
-    Return the settings: those of the flags, over those of the file.
-
-    Raises:
-        ConfigurationError: they cannot work.
-    """
+    """Return the settings: those of the flags, over those of the file."""
     given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}
     defaults: dict[str, Any] = {}
     if arguments.command == "extender":
@@ -100,12 +95,6 @@ def settings_from(arguments: argparse.Namespace) -> Config:
 
 
 def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the file's values, overridden by the flags.
-
-    Raises:
-        ConfigurationError: a flag names one scheduler where the file lists several.
-    """
     values = {**file.values, **given}
     changes = {name: given[name] for name in OF_A_PROFILE if name in given}
     profiles = file.values.get("profiles", ())

@@ -256,11 +256,7 @@ class Config:
 
     @property
     def bind_timeout(self) -> float:
-        """
-        Seconds after which the outcome of a Binding, or of another write that only a leader may send, is unknown.
-
-        With leader election, `contradictions` says why it may be shorter.
-        """
+        """Seconds after which the outcome of a Binding, or of another write that only a leader may send, is unknown."""
         if not self.leader_elect:
             return contradictions.LONGEST_WRITE
         return contradictions.write_timeout(

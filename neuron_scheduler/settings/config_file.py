@@ -47,12 +47,7 @@ class ConfigFile:
 
 
 def read(path: str) -> ConfigFile:
-    """
-    Read a configuration file.
-
-    Raises:
-        ConfigurationError: it cannot be read, or has an unknown field or a value of the wrong form; names the path.
-    """
+    """Read a configuration file, strictly; a ConfigurationError names the path of what is wrong."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -21,12 +21,7 @@ _PART: Final = 0.8  # of the time between the deadline and the end of the Lease
 
 
 def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
-    """
-    Check settings; `of_a_profile` are the names of those that each profile has for itself.
-
-    Raises:
-        ConfigurationError: a value is out of range, or two contradict each other.
-    """
+    """Raise ConfigurationError for a value out of range, or a contradiction; each profile has those `of_a_profile`."""
     for field in settings_of(type(config)):
         _require(config, field.name, flag(field.name), getattr(config, field.name))
     _require_profiles(config, of_a_profile)

@@ -21,12 +21,7 @@ Check = Callable[[Any], str]
 
 
 def duration(text: str) -> float:
-    """
-    Return the seconds of a Go duration (`15s`, `1m30s`, `500ms`); `0` needs no unit.
-
-    Raises:
-        ValueError: the text is no duration, or negative.
-    """
+    """Return the seconds of a Go duration (`15s`, `1m30s`, `500ms`); `0` needs no unit, and none is negative."""
     parts = _DURATION_PART.findall(text)
     if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
         raise ValueError(f"{text!r} is not a duration; write 15s, 1m30s or 500ms")
@@ -34,12 +29,7 @@ def duration(text: str) -> float:
 
 
 def boolean(text: str) -> bool:
-    """
-    Return what Go's `strconv.ParseBool` returns.
-
-    Raises:
-        ValueError: the text is neither true nor false.
-    """
+    """Return what Go's `strconv.ParseBool` returns."""
     if text in {"1", "t", "T", "true", "TRUE", "True"}:
         return True
     if text in {"0", "f", "F", "false", "FALSE", "False"}:
@@ -48,12 +38,7 @@ def boolean(text: str) -> bool:
 
 
 def read_value(parse: Callable[[str], Any], text: str) -> Any:
-    """
-    Return the value that a flag, or a field of the file, has.
-
-    Raises:
-        ValueError: it cannot be read; the text says what to write instead.
-    """
+    """Return the value of a flag, or of a field of the file; a ValueError says what to write instead."""
     try:
         return parse(text)
     except ValueError as error:
@@ -162,12 +147,7 @@ def ip_address(value: str) -> str:
 
 
 def address_and_port(text: str) -> tuple[str, int]:
-    """
-    Return the IP address and the port of `10.0.0.7:12345` or `[::1]:12345`; `:12345` means all addresses.
-
-    Raises:
-        ValueError: the text is something else.
-    """
+    """Return address and port of `10.0.0.7:12345` or `[::1]:12345`; `:12345` means all. ValueError: it is neither."""
     address, colon, port = text.rpartition(":")
     if address[:1] == "[" and address[-1:] == "]":
         address = str(ipaddress.IPv6Address(address[1:-1]))

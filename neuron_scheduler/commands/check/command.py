@@ -42,12 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """
-    Check a cluster, print the report, and return the exit code.
-
-    Raises:
-        ConfigurationError: there is no usable kubeconfig, no API server at that address, or it does not know us.
-    """
     with one_question():
         try:
             report: Report = run_async(_report, arguments)

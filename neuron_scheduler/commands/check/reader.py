@@ -75,13 +75,7 @@ class SnapshotReader:
     _pinned: list[str] = attrs.field(factory=list, init=False)
 
     async def read(self) -> Snapshot:
-        """
-        Return what could be read.
-
-        Raises:
-            UnreachableError: there is no API server at that address.
-            ConfigurationError: it does not know who we are.
-        """
+        """Return what could be read; raises if there is no API server at that address, or it does not know us."""
         version, connection, collection = await self._version(), self.client.connection, self._collection
         reads: dict[str, Callable[[], Awaitable[Any]]] = {
             **{name: partial(self._list, resource) for name, resource in kinds.LISTED.items()},
@@ -269,12 +263,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 async def attempt(request: str, work: Callable[[], Awaitable[T]], absent: K) -> "T | K | Unread":
-    """
-    Return the result; `absent` if there is no such object or kind, Unread if it was refused or has failed.
-
-    Raises:
-        ConfigurationError: the API server does not know who we are.
-    """
+    """Return the result; `absent` if there is no such object or kind, Unread if it was refused or has failed."""
     try:
         return await work()
     except ApiError as error:

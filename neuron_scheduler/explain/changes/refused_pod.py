@@ -117,12 +117,8 @@ def with_template(sentence: str, pod: Pod) -> str:
 
 def kubectl(*words: str, names: Sequence[str]) -> str:
     """
-    Return a command for a shell; empty if a name is none that an API server accepts.
+    Return a command for a shell; empty if one of `names` among its words is none that an API server accepts.
 
     A file may have a pod that is called `--all`, and somebody may run the command without a second look.
-
-    Args:
-        words: all of the command but `kubectl`.
-        names: those of its words that are names from the cluster.
     """
     return shlex.join(("kubectl", *words)) if all(map(_NAME.fullmatch, names)) else ""

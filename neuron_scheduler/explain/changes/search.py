@@ -139,12 +139,7 @@ def changes(
     """
     Return changes after which the pod fits; yields whenever other tasks may run.
 
-    Args:
-        cluster: a fork that nobody changes, in which the pod has no nomination.
-        pod: as it was refused.
-        profile: with which it was refused.
-        refused: why.
-        budgets: the disruption budgets of the other pods.
+    `cluster` is a fork that nobody changes, in which the pod has no nomination; `budgets` are those of the other pods.
     """
     if pod.refusal:
         return (), (NONE_HELPS,)

@@ -91,8 +91,7 @@ def _expected_binding(snapshot: Snapshot, name: str) -> Spec:
     """
     Return what a binding has to have; the rest of it is free.
 
-    The policy on names only warns: a person may let it refuse, and leave out namespaces (components/require-scheduler
-    and components/capacity-requests do so).
+    The policy on names only warns: a person may let it refuse, and leave out namespaces, as two of our components do.
     """
     if name == NAME:
         return {"policyName": name}
