@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.explain.answers import Fit, Placement
+from neuron_scheduler.explain.answers import Fit, PlannedPod
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.telemetry.line_formats import printable
@@ -52,7 +52,7 @@ class FitText:
             yield from self.paragraphs.wrapped(line)
 
     def _nodes(self, fit: Fit) -> Iterator[str]:
-        by_node: dict[str, list[Placement]] = {}
+        by_node: dict[str, list[PlannedPod]] = {}
         for pod in fit.placed:
             by_node.setdefault(pod.node_name, []).append(pod)
         shown = list(by_node.items())[: None if self.every_node else MOST_NODES]
@@ -86,7 +86,7 @@ def _remarks(fit: Fit) -> Iterator[str]:
         yield f"There is room for {'' if fit.limit else 'at least '}{fit.total - fit.asked} more."
 
 
-def _ids_text(pods: Sequence[Placement]) -> str:
+def _ids_text(pods: Sequence[PlannedPod]) -> str:
     """Return what the pods of one node are given: `2 pods: devices 0-7, devices 8-15`."""
     parts = []
     for part, of_part in groupby(pods, key=attrgetter("part")):

@@ -44,6 +44,34 @@ _STATES: Final = frozenset(CoreState)
 Segment = tuple[str, str]
 """A text and its code for colour; empty for none."""
 Segments = list[Segment]
+BY: Final = ("type", "ultraserver", "zone")
+"""By what machines are grouped."""
+MOST_PICTURES: Final = 6
+"""Machines that are drawn; more of them get a line each."""
+MOST_LINES: Final = 12
+"""Machines of a group that get a line, if not all are asked for."""
+_NAMED: Final = {
+    "type": ("", "No instance type"),
+    "ultraserver": ("UltraServer ", "In no UltraServer"),
+    "zone": ("Zone ", "In no zone"),
+}
+_GAP: Final = "  "
+_HIGHEST: Final = 14
+"""Lines of a stack of pictures."""
+_SHORTEST_NAME: Final = 16
+_MOST_CELLS: Final = 32
+_CELLS_TOGETHER: Final = 4
+_USED: Final = ("#", "")
+_PART: Final = ("%", "")
+_WORDS: Final = {
+    "#": "used",
+    "%": "used in part",
+    "·": "free",
+    "x": "free, but withheld",
+    "+": "kept for a pending pod",
+    "?": "unknown ids",
+    "!": "double-booked",
+}
 
 
 def free_mark(machine: MachinePicture) -> Segment:
@@ -184,36 +212,6 @@ def cut(text: str, width: int) -> str:
     """Return a text that cannot control a terminal, cut to a width."""
     shown = printable(text)
     return shown if len(shown) <= width else f"{shown[: max(width - 2, 0)]}.."
-
-
-BY: Final = ("type", "ultraserver", "zone")
-"""By what machines are grouped."""
-MOST_PICTURES: Final = 6
-"""Machines that are drawn; more of them get a line each."""
-MOST_LINES: Final = 12
-"""Machines of a group that get a line, if not all are asked for."""
-_NAMED: Final = {
-    "type": ("", "No instance type"),
-    "ultraserver": ("UltraServer ", "In no UltraServer"),
-    "zone": ("Zone ", "In no zone"),
-}
-_GAP: Final = "  "
-_HIGHEST: Final = 14
-"""Lines of a stack of pictures."""
-_SHORTEST_NAME: Final = 16
-_MOST_CELLS: Final = 32
-_CELLS_TOGETHER: Final = 4
-_USED: Final = ("#", "")
-_PART: Final = ("%", "")
-_WORDS: Final = {
-    "#": "used",
-    "%": "used in part",
-    "·": "free",
-    "x": "free, but withheld",
-    "+": "kept for a pending pod",
-    "?": "unknown ids",
-    "!": "double-booked",
-}
 
 
 @attrs.frozen

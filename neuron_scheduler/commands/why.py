@@ -30,6 +30,7 @@ FITS, WAITS = 0, 1
 EPILOG: Final = (
     "Exit codes: 0: the pod fits or has a node (no pod waits); 1: it waits (some pod waits); 2: there is no answer."
 )
+TYPES: Final = ("pod", "pods", "po")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,9 +147,6 @@ def _exit_code(answer: Answer) -> int:
     if isinstance(answer, Waiting):
         return WAITS if answer.pods else FITS
     return FITS if answer.verdict in (Verdict.FITS, Verdict.BOUND) else WAITS
-
-
-TYPES: Final = ("pod", "pods", "po")
 
 
 def parse_name(text: str) -> tuple[str, str]:

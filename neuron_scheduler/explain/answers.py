@@ -15,6 +15,10 @@ from typing import Any, Final, TypeVar
 import attrs
 import msgspec
 
+T = TypeVar("T")
+_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+_CAPITAL: Final = re.compile(r"([A-Z])")
+
 
 class Verdict(enum.StrEnum):
     """What is true of the pod now."""
@@ -178,7 +182,7 @@ class Explanation:
 
 
 @attrs.frozen
-class Placement:
+class PlannedPod:
     """
     Where one pod would go; the pods before it are there already.
 
@@ -235,7 +239,7 @@ class Fit:
     asked: int = 0
     fitting: int = 0
     pods_per_replica: int = 1
-    placed: tuple[Placement, ...] = ()
+    placed: tuple[PlannedPod, ...] = ()
     total: int = 0
     limit: Limit | None = None
     notes: tuple[str, ...] = ()
@@ -411,12 +415,6 @@ class RecentDecisions:
 
     decisions: tuple[RecentDecision, ...]
     notes: tuple[str, ...] = ()
-
-
-T = TypeVar("T")
-
-_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
-_CAPITAL: Final = re.compile(r"([A-Z])")
 
 
 def to_json(answer: attrs.AttrsInstance) -> Any:

@@ -45,6 +45,7 @@ Sentence = Callable[[Slot, NodeInfo, Sequence[str]], str]
 
 Arithmetic = Callable[[View, Pod], Sentence]
 """Asks the indexes once for all nodes; its result is then asked about each."""
+_TOO_FEW: Final = (*neuron_topology.UNHEALTHY.values(), neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
 
 
 def _of_node(text: Callable[[Pod, NodeInfo, Sequence[str]], str]) -> Arithmetic:
@@ -144,9 +145,6 @@ def other_pods(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
 def _no_domain(key: str, node_info: NodeInfo) -> str:
     has_label = key in node_info.node.labels
     return f"its label {clip(key)} names no UltraServer" if has_label else f"it has no label {clip(key)}"
-
-
-_TOO_FEW: Final = (*neuron_topology.UNHEALTHY.values(), neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
 
 
 def ports(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers import Fit, Limit, Placement
+from neuron_scheduler.explain.answers import Fit, Limit, PlannedPod
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
@@ -42,7 +42,7 @@ def how_many_of(
     yield
     sets = (attrs.evolve(pod_set, template=profile.own(pod_set.template)) for pod_set in workload.pod_sets)
     workload = attrs.evolve(workload, pod_sets=tuple(sets))
-    placer, placed, limit = Placer(fork), list[Placement](), None
+    placer, placed, limit = Placer(fork), list[PlannedPod](), None
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
     for replica, parts in _in_order(workload, bound):
         group = parts[0].template.group
@@ -78,7 +78,7 @@ def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, list[PodSe
 
 def _place_alone(
     placer: Placer, part: PodSet, profile: Profile, replica: int
-) -> Generator[None, None, list[Placement] | Limit]:
+) -> Generator[None, None, list[PlannedPod] | Limit]:
     fork, pod = placer.fork, _copy_of(placer.fork, part.template)
     result = yield from placer.place(pod, profile)
     if isinstance(result, Decision):
@@ -90,7 +90,7 @@ def _place_alone(
 
 def _place_together(
     placer: Placer, parts: Sequence[PodSet], group: PodGroup, profile: Profile, replica: int
-) -> Generator[None, None, list[Placement] | Limit]:
+) -> Generator[None, None, list[PlannedPod] | Limit]:
     fork = placer.fork
     key = attrs.evolve(group.key, name=f"{group.key.name}/{replica}")
     own = attrs.evolve(group, key=key, least=len(parts), expected=len(parts))
@@ -111,9 +111,9 @@ def _copy_of(fork: Cluster, template: Pod, number: int = 0) -> Pod:
     return attrs.evolve(template, uid=name, name=name, node_name="", nominated_node_name="", allocation=NO_LABELS)
 
 
-def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> Placement:
+def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> PlannedPod:
     node_info = fork.node(decision.node_name)
-    return Placement(
+    return PlannedPod(
         replica=replica,
         node_name=decision.node_name,
         instance_type="" if node_info is None else node_info.node.instance_type,

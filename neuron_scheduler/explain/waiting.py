@@ -36,6 +36,7 @@ MOST_LABELS: Final = (MOST_DEVICES + 1) + (8 + 4 + 1)
 
 SizeLabels = tuple[str, str]
 """Values of the labels `unit` and `size`."""
+_EVERY_PLUGIN: Final = frozenset(plugin.name for plugin in PLUGINS)
 
 
 @attrs.frozen
@@ -91,9 +92,6 @@ def size_labels(request: NeuronRequest) -> SizeLabels:
     if total > MOST_CORES:
         return request.unit.value, f"{MOST_CORES + 1}+"
     return request.unit.value, str(total if total <= 8 else 1 << (total - 1).bit_length())
-
-
-_EVERY_PLUGIN: Final = frozenset(plugin.name for plugin in PLUGINS)
 
 
 def waiting_list(

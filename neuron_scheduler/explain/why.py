@@ -50,6 +50,20 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
 
+SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+"""kube-apiserver's message in the condition of a gated pod."""
+DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
+ALONE: Final = "The nodes are those for this pod alone; what would let a whole group in is not tried."
+MOST_NAMED: Final = 5
+MOST_ALIKE: Final = 8
+"""Groups with one reason and instance type; nodes with yet other figures are one group together."""
+AT_ONCE: Final = 64
+"""Nodes that are looked at before other tasks may run."""
+_Kind = tuple[tuple[Refusal, ...], str, bool]
+"""What nodes that may become one group have in common: the refusals, the instance type, and whether space is kept."""
+_Figures = tuple[str, tuple[str, ...]]
+"""The sentence, and the pods for which space is kept."""
+
 
 def explain_pod(
     cluster: Cluster,
@@ -215,12 +229,6 @@ def summary_of(pod: Pod) -> PodSummary:
     )
 
 
-SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
-"""kube-apiserver's message in the condition of a gated pod."""
-DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
-ALONE: Final = "The nodes are those for this pod alone; what would let a whole group in is not tried."
-
-
 def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
     """Yield what a reader must know to read the answer about a pending pod."""
     if profile.scheduler_name not in ("", pod.scheduler_name):
@@ -245,18 +253,6 @@ def ids_held(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple
 def ids_text(ids: tuple[int, ...], pod: Pod) -> str:
     """Return ` (devices 0-3)`; empty without ids."""
     return f" ({ids_in_words(ids, pod.neuron.unit)})" if ids and pod.neuron is not None else ""
-
-
-MOST_NAMED: Final = 5
-MOST_ALIKE: Final = 8
-"""Groups with one reason and instance type; nodes with yet other figures are one group together."""
-AT_ONCE: Final = 64
-"""Nodes that are looked at before other tasks may run."""
-
-_Kind = tuple[tuple[Refusal, ...], str, bool]
-"""What nodes that may become one group have in common: the refusals, the instance type, and whether space is kept."""
-_Figures = tuple[str, tuple[str, ...]]
-"""The sentence, and the pods for which space is kept."""
 
 
 def groups_of(

@@ -25,6 +25,12 @@ API_VERSION: Final = "neuron-scheduler/v1"
 KIND: Final = "NeuronSchedulerConfiguration"
 
 _FLAG: Final = re.compile(r"--([a-z][a-z-]*)")
+PATHS: Final[Mapping[str, str]] = {field.name: path_of(field) for field in settings() if field.name not in OF_A_PROFILE}
+"""Where the file has each field of `Config`, except those in `OF_A_PROFILE`, which are in the profiles."""
+_Paths = Mapping[str, "attrs.Attribute[Any]"]
+_AT_THE_TOP: Final[_Paths] = {PATHS[field.name]: field for field in settings() if field.name in PATHS}
+_IN_A_PROFILE: Final[_Paths] = {camel(field.name): field for field in settings() if field.name in OF_A_PROFILE}
+_IN_REQUESTS: Final[_Paths] = {path_of(field): field for field in settings_of(CapacityRequests)}
 
 
 @attrs.frozen
@@ -84,15 +90,6 @@ def _values(document: object) -> dict[str, Any]:
         profiles = _list("profiles", fields.pop("profiles"))
         of_profiles = {"profiles": tuple(_profile(f"profiles[{i}]", profile) for i, profile in enumerate(profiles))}
     return dict(_settings(fields, "", _AT_THE_TOP)) | of_profiles
-
-
-PATHS: Final[Mapping[str, str]] = {field.name: path_of(field) for field in settings() if field.name not in OF_A_PROFILE}
-"""Where the file has each field of `Config`, except those in `OF_A_PROFILE`, which are in the profiles."""
-
-_Paths = Mapping[str, "attrs.Attribute[Any]"]
-_AT_THE_TOP: Final[_Paths] = {PATHS[field.name]: field for field in settings() if field.name in PATHS}
-_IN_A_PROFILE: Final[_Paths] = {camel(field.name): field for field in settings() if field.name in OF_A_PROFILE}
-_IN_REQUESTS: Final[_Paths] = {path_of(field): field for field in settings_of(CapacityRequests)}
 
 
 def _profile(at: str, value: object) -> ProfileConfig:

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.commands.fit_text import FitText, headline
-from neuron_scheduler.explain.answers import Fit, Limit, Placement
+from neuron_scheduler.explain.answers import Fit, Limit, PlannedPod
 from neuron_scheduler.telemetry.terminal import Paragraphs
 
 LIMIT = Limit(
@@ -19,9 +19,9 @@ ANSWER = Fit(
     asked=4,
     fitting=3,
     placed=(
-        Placement(1, "trn1-a", "trn1.32xlarge", ids=tuple(range(8, 16)), unit="device"),
-        Placement(2, "trn1-b", "trn1.32xlarge", ids=tuple(range(8)), unit="device"),
-        Placement(3, "trn1-b", "trn1.32xlarge", ids=tuple(range(8, 16)), unit="device"),
+        PlannedPod(1, "trn1-a", "trn1.32xlarge", ids=tuple(range(8, 16)), unit="device"),
+        PlannedPod(2, "trn1-b", "trn1.32xlarge", ids=tuple(range(8)), unit="device"),
+        PlannedPod(3, "trn1-b", "trn1.32xlarge", ids=tuple(range(8, 16)), unit="device"),
     ),
     total=3,
     limit=LIMIT,
@@ -47,7 +47,7 @@ def test_any_width(width: int, *, colour: bool) -> None:
 def test_hostile_strings_are_visible() -> None:
     """Names and messages are a cluster's users'."""
     evil = "\033[2J\r\n\u202e"
-    placed = (Placement(1, evil, evil, evil, (1,), "core"),)
+    placed = (PlannedPod(1, evil, evil, evil, (1,), "core"),)
     limit = Limit(evil, evil, 1, evil)
     shown = text(Fit(evil, evil, 4, 1, placed=placed, limit=limit, notes=(evil,)))
     assert shown.replace("\n", "").isprintable()
@@ -88,7 +88,7 @@ def test_what_else_there_is_to_say(fit: Fit, want: str) -> None:
 
 def test_many_nodes_are_cut_short() -> None:
     """Twenty are listed; all with `-o wide`."""
-    placed = tuple(Placement(i, f"n{i}") for i in range(1, 24))
+    placed = tuple(PlannedPod(i, f"n{i}") for i in range(1, 24))
     fit = Fit(asked=23, fitting=23, total=23, placed=placed)
     assert "and 3 more nodes (-o wide lists all)" in text(fit)
     assert "n23" not in text(fit)

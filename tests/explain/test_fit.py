@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.explain.answers import Fit, Placement
+from neuron_scheduler.explain.answers import Fit, PlannedPod
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
@@ -88,7 +88,7 @@ class OneByOne:
         return attrs.evolve(bound, allocation=allocation)
 
 
-def no_overlap(cluster: Cluster, placed: Sequence[Placement]) -> None:
+def no_overlap(cluster: Cluster, placed: Sequence[PlannedPod]) -> None:
     """Assert that no id is given twice, nor one that a pod has already; ids are counted core by core."""
     taken: set[tuple[str, int]] = set()
     for given in placed:

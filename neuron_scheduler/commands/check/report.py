@@ -40,6 +40,20 @@ EXIT_CODES: Final = (
     "Exit codes: 0: everything was checked, and nothing needs action; 1: something needs action, or could not be"
     " checked; 2: nothing could be checked (no API server, no rights, or wrong flags)."
 )
+SCHEMA_VERSION: Final = 1
+NAMED: Final = 5
+"""So many objects of a finding are named; `-o json` has them all."""
+_LABELS: Final = {severity: severity.value.replace("-", " ") for severity in Severity}
+_COLOURS: Final = {
+    Severity.OK: "32",
+    Severity.NOTE: "36",
+    Severity.UNCHECKED: "35",
+    Severity.WARNING: "33",
+    Severity.ERROR: "1;31",
+}
+_MARGIN: Final = 2
+_LABEL: Final = 13  # `not checked` and two blanks
+_NARROW: Final = 64  # on a narrower terminal, text below a finding begins further left
 
 
 @attrs.frozen
@@ -96,9 +110,6 @@ def report_on(snapshot: Snapshot) -> Report:
     return Report(snapshot, tuple((subject, findings) for subject, findings in sections if findings))
 
 
-SCHEMA_VERSION: Final = 1
-
-
 def encode(report: Report) -> str:
     return json.dumps(content(report), indent=2)
 
@@ -130,22 +141,6 @@ def content(report: Report) -> dict[str, Any]:
 
 def _plain(_owner: object, _field: object, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-NAMED: Final = 5
-"""So many objects of a finding are named; `-o json` has them all."""
-
-_LABELS: Final = {severity: severity.value.replace("-", " ") for severity in Severity}
-_COLOURS: Final = {
-    Severity.OK: "32",
-    Severity.NOTE: "36",
-    Severity.UNCHECKED: "35",
-    Severity.WARNING: "33",
-    Severity.ERROR: "1;31",
-}
-_MARGIN: Final = 2
-_LABEL: Final = 13  # `not checked` and two blanks
-_NARROW: Final = 64  # on a narrower terminal, text below a finding begins further left
 
 
 @attrs.frozen

@@ -48,6 +48,13 @@ from neuron_scheduler.neuron.topology import illegal_count, served_counts
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, nodes_that_fit_without_neuron
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedulable, taint_toleration
 
+Part = str | Requirement | tuple[NodeSelectorTerm, ...]
+"""
+What a pod can drop: a key of its node selector, a requirement of the only term of its required node affinity, or all of
+that affinity.
+"""
+WHOLE: Final = "its required node affinity"
+
 
 def find_count(refused: RefusedPod) -> Iterator[Found]:
     request, view, pod = refused.pod.neuron, refused.cluster.view, refused.pod
@@ -138,14 +145,6 @@ def _toleration_fields(taint: Taint) -> dict[str, str]:
     """Return the toleration in the API's fields; JSON is YAML too."""
     value = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
     return {"key": taint.key, **value, "effect": taint.effect.value}
-
-
-Part = str | Requirement | tuple[NodeSelectorTerm, ...]
-"""
-What a pod can drop: a key of its node selector, a requirement of the only term of its required node affinity, or all of
-that affinity.
-"""
-WHOLE: Final = "its required node affinity"
 
 
 def parts(constraints: Constraints) -> tuple[Part, ...]:

@@ -26,6 +26,11 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, decide_on, select_node
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
+T = TypeVar("T")
+_MOST_VALUES: Final = 4
+MOST_TRIED: Final = 32
+_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*", re.ASCII)
+
 
 @attrs.frozen
 class Note:
@@ -35,9 +40,8 @@ class Note:
 
 
 Found = SuggestedChange | Note | None
-T = TypeVar("T")
-_MOST_VALUES: Final = 4
-MOST_TRIED: Final = 32
+
+
 NOT_ALL: Final = Note(f"Only the first {MOST_TRIED} changes of a kind were tried; others may help.")
 
 
@@ -90,9 +94,6 @@ class RefusedPod:
 
 Kind = Callable[[RefusedPod], Iterator[Found]]
 """Searches for a change of one kind; yields None whenever other tasks may run."""
-
-
-_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*", re.ASCII)
 
 
 def taint_text(taint: Taint) -> str:

@@ -43,6 +43,17 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
 _CORDON: Final = node_unschedulable.CORDON.key
+_IN_PIECES: Final = (
+    " They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
+)
+_IF: Final = (
+    ", if its cpu, memory, labels and taints suit the pod. The cluster has no such node, so these were not checked."
+)
+NONE_ALONE: Final = "No single change of the kinds that were tried lets the pod in."
+ASKS_MUCH: Final = "What would let the pod in was not tried: it compares itself with other pods in too many ways."
+NONE_HELPS: Final = "No change of the cluster lets the pod in: the reason is the pod itself."
+Answer = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
+"""The changes, and the notes."""
 
 
 def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
@@ -65,15 +76,6 @@ def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
 def without_cordon(node: Node) -> Node:
     taints = tuple(taint for taint in node.taints if taint.key != _CORDON)
     return attrs.evolve(node, unschedulable=False, taints=taints)
-
-
-_IN_PIECES: Final = (
-    " They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
-)
-
-_IF: Final = (
-    ", if its cpu, memory, labels and taints suit the pod. The cluster has no such node, so these were not checked."
-)
 
 
 def find_new_node(refused: RefusedPod) -> Iterator[Found]:
@@ -120,12 +122,6 @@ KINDS: Final[tuple[Kind, ...]] = (
     find_new_node,
 )
 """In the order of `ChangeKind`."""
-NONE_ALONE: Final = "No single change of the kinds that were tried lets the pod in."
-ASKS_MUCH: Final = "What would let the pod in was not tried: it compares itself with other pods in too many ways."
-NONE_HELPS: Final = "No change of the cluster lets the pod in: the reason is the pod itself."
-
-Answer = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
-"""The changes, and the notes."""
 
 
 def changes(

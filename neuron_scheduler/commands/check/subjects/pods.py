@@ -14,6 +14,11 @@ from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER,
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import count_text, list_of
 
+RESTART: Final = (
+    "Until they end, their nodes get no pods with several devices or cores; set schedulerName in their templates and"
+    " spec.nodeName in none, then restart them"
+)
+
 
 def of_names(snapshot: Snapshot) -> Iterator[Finding]:
     if isinstance(snapshot.pods, Unread):
@@ -62,12 +67,6 @@ def _served_by_others(snapshot: Snapshot) -> set[str]:
     extended = {DEFAULT_SCHEDULER} if EXTENDER in running and AWS_SCHEDULER not in running else set()
     served = {name for d in snapshot.foreign if isinstance(d.serves, tuple) for name in d.serves}
     return served - {DEFAULT_SCHEDULER} | extended
-
-
-RESTART: Final = (
-    "Until they end, their nodes get no pods with several devices or cores; set schedulerName in their templates and"
-    " spec.nodeName in none, then restart them"
-)
 
 
 def of_allocations(snapshot: Snapshot) -> Iterator[Finding]:

@@ -28,6 +28,18 @@ PURPOSES: Final = {
     NAME: "nobody is warned of pods without our scheduler name",
 }
 Spec = Mapping[str, Any]
+FREE: Final = ("writers", "names")
+"""Variables whose lists the person who installs the policy may change."""
+_PARTS: Final = ("failurePolicy", "paramKind", "matchConstraints", "matchConditions", "variables", "validations")
+_DIGESTS: Final = {
+    "neuron-scheduler-allocations": "21795faf6eb3 74234e98afe7 9a63cbfac96b 2c297c57661b 44dbcfebacfb 57f714eb94bd",
+    "neuron-scheduler-leader": "21795faf6eb3 8516e108a361 d86cf12d9285 6a4686f4b271 4f53cda18c2b f12e1c233a1a",
+    "neuron-scheduler-node-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 b6095c99abf7 4f53cda18c2b e7e922e7ff34",
+    "neuron-scheduler-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 d0f5c1851f66 4f53cda18c2b d5fd12db32c6",
+}
+EXPECTED: Final = {name: dict(zip(_PARTS, text.split(), strict=True)) for name, text in _DIGESTS.items()}
+"""A digest of each part of each policy."""
+_STRING: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -102,21 +114,6 @@ def _expected_binding(snapshot: Snapshot, name: str) -> Spec:
         "matchResources": None,
         "paramRef": lease if name == LEADER else None,
     }
-
-
-FREE: Final = ("writers", "names")
-"""Variables whose lists the person who installs the policy may change."""
-_PARTS: Final = ("failurePolicy", "paramKind", "matchConstraints", "matchConditions", "variables", "validations")
-_DIGESTS: Final = {
-    "neuron-scheduler-allocations": "21795faf6eb3 74234e98afe7 9a63cbfac96b 2c297c57661b 44dbcfebacfb 57f714eb94bd",
-    "neuron-scheduler-leader": "21795faf6eb3 8516e108a361 d86cf12d9285 6a4686f4b271 4f53cda18c2b f12e1c233a1a",
-    "neuron-scheduler-node-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 b6095c99abf7 4f53cda18c2b e7e922e7ff34",
-    "neuron-scheduler-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 d0f5c1851f66 4f53cda18c2b d5fd12db32c6",
-}
-EXPECTED: Final = {name: dict(zip(_PARTS, text.split(), strict=True)) for name, text in _DIGESTS.items()}
-"""A digest of each part of each policy."""
-
-_STRING: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 def digests(spec: Spec, account: str) -> dict[str, str]:

@@ -18,6 +18,8 @@ from neuron_scheduler.model.resources import NEURON_NAMES
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MODES: Final = ("run", "extender")
+Specs = Mapping[str, Mapping[str, Any]]
+"""The `spec` of each admission policy, or binding, by its name."""
 
 
 @attrs.frozen
@@ -125,10 +127,6 @@ class Lease:
 def has_neuron_request(pod: Pod) -> bool:
     """Return whether a pod asks for Neuron; one that asks the autoscaler for a machine is for no scheduler."""
     return pod.namespace != CAPACITY and any(pod.requests.get(name) for name in NEURON_NAMES)
-
-
-Specs = Mapping[str, Mapping[str, Any]]
-"""The `spec` of each admission policy, or binding, by its name."""
 
 
 @attrs.frozen(kw_only=True)
