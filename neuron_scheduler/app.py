@@ -31,7 +31,7 @@ from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.kube.watch.discovery import served_pod_groups
-from neuron_scheduler.kube.watch.informer import STALE, unsynced
+from neuron_scheduler.kube.watch.informer import STALE, sync_problem
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
@@ -91,8 +91,8 @@ async def build(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
     metrics = Metrics(names, config.leader_elect_resource_name, connection.server)
     async with Client(
         connection=connection,
-        on_request=metrics.requested,
-        on_answer=metrics.request_took,
+        on_request=metrics.count_request,
+        on_answer=metrics.observe_request,
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         bind_concurrency=config.bind_concurrency,
@@ -195,7 +195,7 @@ class App:
             for resource in await served_pod_groups(self.client):
                 if resource.group in watched:
                     continue
-                lacking = await reviews.missing(self.client, reviews.watching([resource]))
+                lacking = await reviews.missing_rights(self.client, reviews.rights_to_watch([resource]))
                 if not lacking:
                     watched.add(resource.group)
                     services.start_soon(pod_group_informer(self.parts, self.client, self.metrics, resource).run)
@@ -218,7 +218,7 @@ class App:
         services.start_soon(election.run)
         await election.tried.wait()
         self._watch.look()
-        return election.leading
+        return election.is_leading
 
     async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
         """On the first signal wait for Bindings; on the second, or after the grace period, stop waiting."""
@@ -248,11 +248,11 @@ class App:
 
     async def _leave(self, election: LeaderElector) -> None:
         binder = self.parts.binder
-        if election.leading and not binder.resolved:
+        if election.is_leading and not binder.is_resolved:
             log.warning(
-                "Lease is not released and will expire: the outcome of a Binding is unknown", bindings=binder.unknown
+                "Lease is not released and will expire: the outcome of a Binding is unknown", bindings=binder.in_doubt
             )
-        await election.leave(release=binder.resolved)
+        await election.leave(release=binder.is_resolved)
 
     @asynccontextmanager
     async def _serve(self) -> AsyncIterator[None]:
@@ -264,7 +264,7 @@ class App:
             cert_file=config.tls_cert_file,
             key_file=config.tls_private_key_file,
         )
-        live = {"scheduling": self._watch.stalled}
+        live = {"scheduling": self._watch.find_stall}
         if election is not None:
             live["leaderElection"] = lease_watchdog(
                 renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
@@ -279,7 +279,7 @@ class App:
                 access=self._access(),
                 pages={} if decisions is None else pages_of(config, self.parts, self.client, decisions),
             ),
-            nullcontext() if extender is None else extender.serving(health(live, ready), lambda: self._stopping),
+            nullcontext() if extender is None else extender.serve(health(live, ready), lambda: self._stopping),
         ):
             yield
 
@@ -289,17 +289,17 @@ class App:
         return Access(reviews=UserReviews(self.client), clock=time.monotonic)
 
     def _sync_problem(self) -> str | None:
-        return unsynced(self.parts.informers)
+        return sync_problem(self.parts.informers)
 
     def _watch_problem(self) -> str | None:
-        stale = [i.described for i in self.parts.informers if i.stale]
+        stale = [i.description for i in self.parts.informers if i.is_stale]
         return f"neither listed nor watched for {STALE:g} s: {', '.join(stale)}" if stale else None
 
     async def _check_capacity_rights(self) -> None:
         """Say which rights are missing for capacity requests; pods are scheduled without them."""
         if not self.config.capacity_requests:
             return
-        lacking = await reviews.missing(self.client, reviews.ASKING)
+        lacking = await reviews.missing_rights(self.client, reviews.ASKING)
         if lacking:
             log.error(
                 "The API server does not allow capacity requests; pods are scheduled all the same",
@@ -309,9 +309,9 @@ class App:
 
     def _rights(self) -> tuple[reviews.Right, ...]:
         config = self.config
-        needed = reviews.scheduling(informer.resource for informer in self.parts.informers)
+        needed = reviews.rights_to_schedule(informer.resource for informer in self.parts.informers)
         if self.parts.election is not None:
-            needed += reviews.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
+            needed += reviews.rights_to_lead(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
         reviewing = config.authorize_metrics or config.answer_questions
         return needed + reviews.REVIEWING if reviewing else needed
 
@@ -342,9 +342,9 @@ class ProcessState:
         waiting = self._waiting or steps.run(waiting_pods(parts.queue))
         devices = inventory.devices(cluster, waiting=waiting.block_sizes)
         return State(
-            leader=parts.election.leading if parts.election is not None else True,
+            leader=parts.election.is_leading if parts.election is not None else True,
             watch_synced={informer.resource.name: int(informer.synced.is_set()) for informer in parts.informers},
-            watch_stale={informer.resource.name: int(informer.stale) for informer in parts.informers},
+            watch_stale={informer.resource.name: int(informer.is_stale) for informer in parts.informers},
             pending_pods={place: parts.queue.count(place) for place in WAITING},
             unschedulable_pods=parts.queue.refused_by_plugin(),
             cache_size={
@@ -362,7 +362,7 @@ class ProcessState:
             binds_in_flight=parts.binder.in_flight,
             waiting_for_volumes=parts.volumes.waiting,
             waiting_for_allocate=parts.scheduling_loop.binding_cycle.fence.waiting_count,
-            binds_unknown=parts.binder.unknown,
+            binds_unknown=parts.binder.in_doubt,
             free_devices=devices.free,
             used_devices=devices.used,
             withheld_devices=devices.withheld,
@@ -371,10 +371,10 @@ class ProcessState:
             would_fit=devices.fits,
             stranded_devices=devices.stranded,
             set_aside_devices=devices.set_aside,
-            nodes_set_aside=parts.rejections.set_aside,
+            nodes_set_aside=parts.rejections.set_aside_count,
             terms_left_out=cluster.view.terms_left_out,
             capacity_requests={} if parts.capacity is None else parts.capacity.counts(),
-            log_lines_dropped=logs.dropped(),
+            log_lines_dropped=logs.dropped_lines(),
             tasks=len(asyncio.all_tasks()),
         )
 
@@ -392,10 +392,10 @@ def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRi
         budgets=parts.cluster.budgets.all,
         profiles=ServedProfiles(parts.scheduling_loop.attempts.profiles, extender_profile()),
         decisions=decisions,
-        unsynced=lambda: unsynced(parts.informers),
-        leads=lambda: election is None or election.leading,
+        unsynced=lambda: sync_problem(parts.informers),
+        leads=lambda: election is None or election.is_leading,
         clock=time.monotonic,
-        capacity_request_of=lambda pod: None if capacity is None else capacity.said(pod),
+        capacity_request_of=lambda pod: None if capacity is None else capacity.request_sentence(pod),
     )
     answers = question_pages(sources, UserReviews(client), public=config.serve_page)
     return answers | page_files() if config.serve_page else answers

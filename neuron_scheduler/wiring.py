@@ -21,7 +21,7 @@ from neuron_scheduler.controllers.pod_attempt import Listener, PodAttempts
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
-from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop, WakeUp
+from neuron_scheduler.controllers.scheduling_loop import LoopBell, SchedulingLoop
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.controllers.watch_handler import WatchHandler
@@ -32,7 +32,7 @@ from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import pods_through
 from neuron_scheduler.kube.objects.watched import OTHER_KINDS
 from neuron_scheduler.kube.pod_reads import PodFailures
-from neuron_scheduler.kube.watch.informer import Informer, unsynced
+from neuron_scheduler.kube.watch.informer import Informer, sync_problem
 from neuron_scheduler.kube.watch.object_store import T
 from neuron_scheduler.kube.writes.binder import Binder
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
@@ -98,7 +98,7 @@ class Parts:
 
 
 def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener) -> Parts:
-    clock, errors, profiles = time.monotonic, UnexpectedErrors(metrics.unexpected), profiles_of(config)
+    clock, errors, profiles = time.monotonic, UnexpectedErrors(metrics.count_unexpected_error), profiles_of(config)
     extender_port = _extender_port(config) if config.extender_bind_address else None
     election = _election(config, client, extender_port) if config.leader_elect else None
     may_bind = partial(bool, True) if election is None else election.may_bind
@@ -107,12 +107,12 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     others = tuple(_informer(client, metrics, resource) for resource in OTHER_KINDS)
     pods = _informer(client, metrics, pods_through(own_pods(profiles.values())))
 
-    wake_up, cluster = WakeUp(), Cluster()
+    wake_up, cluster = LoopBell(), Cluster()
     queue = SchedulingQueue(
         initial_backoff=config.pod_initial_backoff_seconds,
         max_backoff=config.pod_max_backoff_seconds,
         max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
-        on_entered=metrics.queued,
+        on_entered=metrics.count_incoming_pod,
         row=cluster.node,
         groups=GroupWaits(cluster.groups),
         on_change=wake_up.ring,
@@ -120,19 +120,19 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     recorder = EventRecorder(
         client=client,
         controllers=tuple(profiles) or (_EXTENDER,),
-        on_dropped=metrics.event_dropped,
-        on_retry=metrics.retried,
+        on_dropped=metrics.count_dropped_event,
+        on_retry=metrics.count_retry,
         errors=errors,
     )
-    conditions = ConditionWriter(client=client, known=pods.get, on_retry=metrics.retried, errors=errors)
-    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=clock, leads=may_bind)
+    conditions = ConditionWriter(client=client, pod_by_key=pods.get, on_retry=metrics.count_retry, errors=errors)
+    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=clock, is_leading=may_bind)
     binder = Binder(
         client=client,
         may_send=may_bind,
         timeout=config.bind_timeout,
         errors=errors,
         lease=f"{config.leader_elect_resource_namespace}/{config.leader_elect_resource_name}" if election else "",
-        on_stale=metrics.fence_stale,
+        on_stale=metrics.count_stale_fence,
     )
     volumes = VolumeBinder(
         cluster=cluster,
@@ -176,7 +176,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     preemption_executor = PreemptionExecutor(
         cluster=cluster,
         queue=queue,
-        evictor=Evictor(client=client, may_send=may_bind, timeout=config.bind_timeout, on_retry=metrics.retried),
+        evictor=Evictor(client=client, may_send=may_bind, timeout=config.bind_timeout, on_retry=metrics.count_retry),
         reporter=reporter,
         metrics=metrics,
         pod_list=pod_list,
@@ -217,7 +217,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
             warmup=warmup,
             clock=clock,
             on_ready=wake_up.ring,
-            on_crash=attempts.crashed,
+            on_crash=attempts.handle_crash,
         ),
         binding_cycle=binding_cycle,
         preemption_executor=preemption_executor,
@@ -237,8 +237,8 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     if extender_port is not None:
         from neuron_scheduler.extender.build import extender_of
 
-        not_listed = partial(unsynced, (nodes, *others, pods))
-        extender = extender_of(extender_port, loop, election, known=pods.get, unsynced=not_listed)
+        not_listed = partial(sync_problem, (nodes, *others, pods))
+        extender = extender_of(extender_port, loop, election, pod_by_key=pods.get, unsynced=not_listed)
 
     queue_observer = QueueObserver(cluster=cluster, queue=queue, scheduler_names=profiles.keys(), clock=clock)
     watch_log = WatchLog(cluster=cluster, reporter=reporter, metrics=metrics)
@@ -260,7 +260,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     )
     for informer in (nodes, *others):
         informer.add_event_handler(WatchHandler(informer.resource, cluster, observers, metrics))
-    pods.add_event_handler(WatchHandler(pods.resource, cluster, observers, metrics), listing=observers.listing)
+    pods.add_event_handler(WatchHandler(pods.resource, cluster, observers, metrics), listing=observers.list_context)
     return Parts(
         cluster=cluster,
         queue=queue,
@@ -313,4 +313,6 @@ def pod_group_informer(
 
 
 def _informer(client: Client, metrics: Metrics, resource: Resource[T]) -> Informer[T]:
-    return Informer(client=client, resource=resource, on_failure=metrics.watch_failed, on_unhandled=metrics.unhandled)
+    return Informer(
+        client=client, resource=resource, on_failure=metrics.count_watch_failure, on_unhandled=metrics.count_unhandled
+    )

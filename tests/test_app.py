@@ -293,7 +293,7 @@ async def test_a_follower_is_live() -> None:
         tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
             await running.app.parts.pods.synced.wait()
-        assert running.app._watch.stalled() is None
+        assert running.app._watch.find_stall() is None
         running.signal()
         assert await running.end() == ""
 

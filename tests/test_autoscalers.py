@@ -110,7 +110,9 @@ def server() -> Server:
 @pytest.fixture
 def reporter(server: Server) -> PodReporter:
     """Return a reporter that writes to the server."""
-    return PodReporter(recorder=cast(Any, server), conditions=cast(Any, server), clock=lambda: 0.0, leads=lambda: True)
+    return PodReporter(
+        recorder=cast(Any, server), conditions=cast(Any, server), clock=lambda: 0.0, is_leading=lambda: True
+    )
 
 
 def on_types(*names: str) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def test_refusals(
 ) -> None:
     """`Unschedulable` where a new node could help (docs/decisions/0004), `SchedulerError` where none could."""
     refused = refusal(cluster_of(*cluster), pending)
-    reporter.unschedulable(pending, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
+    reporter.report_unschedulable(pending, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
     assert server.seen == (bought, bought)
     (condition,) = server.pod["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable" if bought else "SchedulerError")
@@ -169,23 +171,23 @@ def test_refusals(
 
 def test_an_error_buys_nothing(server: Server, reporter: PodReporter) -> None:
     """A Binding that the API server refused is tried again; it is not a lack of nodes."""
-    reporter.failed(pod(), "admission webhook denied the request")
+    reporter.report_failure(pod(), "admission webhook denied the request")
     assert server.seen == (False, False)
 
 
 def test_a_nominated_node_is_waited_for(server: Server, reporter: PodReporter) -> None:
     """While victims leave for the pod Karpenter adds nothing; once the nomination is lost, it does."""
     pending = pod(devices=8)
-    reporter.unschedulable(
+    reporter.report_unschedulable(
         pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=Nominate("a")
     )
     assert server.seen == (False, True)  # Cluster Autoscaler sees it, and takes the space on that node into account
-    reporter.nomination_lost(pending)
+    reporter.clear_nomination(pending)
     assert server.seen == (True, True)
-    reporter.unschedulable(
+    reporter.report_unschedulable(
         pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=Nominate("a")
     )
-    reporter.unschedulable(
+    reporter.report_unschedulable(
         pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=CLEAR
     )
     assert server.seen == (True, True)

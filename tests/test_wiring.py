@@ -14,7 +14,7 @@ from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.informer import unsynced
+from neuron_scheduler.kube.watch.informer import sync_problem
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.pod import Pod
@@ -60,10 +60,10 @@ async def test_what_is_not_listed_yet() -> None:
         informer.synced.set()
     budgets.problem = "the API server does not serve it; serve it"
     missing = f"{budgets.resource.path} (the API server does not serve it; serve it), /api/v1/pods"
-    assert unsynced(parts.informers) == f"not listed yet: {missing}"
+    assert sync_problem(parts.informers) == f"not listed yet: {missing}"
     for informer in parts.informers:
         informer.synced.set()
-    assert unsynced(parts.informers) is None
+    assert sync_problem(parts.informers) is None
 
 
 @pytest.mark.parametrize(

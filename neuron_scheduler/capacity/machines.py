@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
 
-from neuron_scheduler.capacity.placeholders import asks, is_placeholder, manifest, need_of
+from neuron_scheduler.capacity.placeholders import is_asking, is_placeholder, manifest, need_of
 from neuron_scheduler.capacity.planning.need import MachineNeed
 from neuron_scheduler.capacity.writer import PlaceholderWriter
 from neuron_scheduler.cluster.changes import Change, Kinds, NodeChanged, PodBound, PodGone, PodPending
@@ -77,18 +77,18 @@ class MachineRequest:
     manifest: Mapping[str, Any] | None = None
     uid: str = ""
     created: float = float("inf")
-    asks: bool = False
+    is_asking: bool = False
     gone: bool = False
     pods: frozenset[str] = frozenset()
     node_name: str = ""
     ended: bool = False
 
     @property
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         """Whether the placeholder is to be there."""
         return not (self.ended or self.node_name)
 
-    def seen(self, placeholder: Pod) -> None:
+    def note_placeholder(self, placeholder: Pod) -> None:
         """Note which object the placeholder is."""
         self.uid, self.created = placeholder.uid, placeholder.created
 
@@ -148,12 +148,12 @@ class MachineRequests:
         await self._turns.serve(self._settle)
 
     @property
-    def coming(self) -> dict[str, MachineNeed]:
+    def unmet_needs(self) -> dict[str, MachineNeed]:
         """The machines that are still to come, or do not take pods yet, by the names of their requests."""
         return {request.name: request.need for request in self._present() if self._ready_node(request) is None}
 
     @property
-    def served(self) -> frozenset[str]:
+    def served_uids(self) -> frozenset[str]:
         """The uids of the pods whose machine takes pods: they are about to be tried there."""
         ready = (request for request in self._present() if self._ready_node(request) is not None)
         return frozenset[str]().union(*(request.pods for request in ready))
@@ -190,12 +190,12 @@ class MachineRequests:
         )
         for pod in need.pods:
             note = f"Asked the autoscaler for 1 {need.instance_type}"
-            self.reporter.about_capacity(pod, "NeuronCapacityRequested", note, type="Normal")
+            self.reporter.report_capacity(pod, "NeuronCapacityRequested", note, type="Normal")
 
     def end(self, request: MachineRequest, outcome: Outcome) -> None:
         """End a request: its placeholder is deleted."""
         self._drop(request)
-        self.metrics.capacity_request_ended(outcome)
+        self.metrics.count_capacity_request(outcome)
         log.info(
             "Request for a machine has ended", machine=request.need.instance_type, name=request.name, outcome=outcome
         )
@@ -222,7 +222,10 @@ class MachineRequests:
             elif self.clock() - request.since >= bound:
                 came = f"node {request.node_name} has joined" if request.node_name else "no node has joined"
                 self._give_up(request, f"it has not served its pods within {span(bound)}: {came} for it", first=bound)
-        view, types = self.cluster.view, {request.need.instance_type for request in self._present() if request.wanted}
+        view, types = (
+            self.cluster.view,
+            {request.need.instance_type for request in self._present() if request.is_wanted},
+        )
         for slot in slots_of(view.label_postings(INSTANCE_TYPE_LABEL).any_of(types)):
             self._look_at(view.row(slot))
 
@@ -241,7 +244,7 @@ class MachineRequests:
         request = None if placeholder is None else self.requests.get(placeholder.name)
         if request is not None and request.uid == uid:
             request.gone = True
-            if request.wanted:
+            if request.is_wanted:
                 self._give_up(request, "what asked for it was deleted", first=FIRST_PAUSE)
             self._forget_if_over(request)
 
@@ -251,7 +254,7 @@ class MachineRequests:
         if _is_used(node_info) or any(request.node_name == node.name for request in self._present()):
             return
         for request in self._present():
-            if request.wanted and request.created <= node.created and request.need.is_met_by(node):
+            if request.is_wanted and request.created <= node.created and request.need.is_met_by(node):
                 request.node_name = node.name
                 self._turn(request)
                 log.info("Machine that was asked for has come", name=request.name, node=node.name)
@@ -275,8 +278,8 @@ class MachineRequests:
         if request is None:
             self._adopt(pod)
             return
-        request.seen(pod)
-        if pod.node_name and request.wanted:
+        request.note_placeholder(pod)
+        if pod.node_name and request.is_wanted:
             self._give_up(request, "what asked for it was bound to a node", first=FIRST_PAUSE)
 
     def _adopt(self, pod: Pod) -> None:
@@ -293,9 +296,9 @@ class MachineRequests:
                 )
             return
         request = self.requests[pod.name] = self._new(pod.name, need)
-        request.seen(pod)
-        if scheduler_name in self.policies and asks(pod):
-            request.asks = True
+        request.note_placeholder(pod)
+        if scheduler_name in self.policies and is_asking(pod):
+            request.is_asking = True
             log.info("Took over a request for a machine", machine=need.instance_type, name=request.name)
             return
         log.info("Removing a placeholder that is not needed", pod=pod.key)
@@ -333,10 +336,10 @@ class MachineRequests:
         log.warning("Gave up a machine that was asked for", machine=machine, name=request.name, err=reason)
         message = f"Gave up the {machine} that the autoscaler was asked for: {reason}"
         for pod in self._pause(request, reason, first=first):
-            self.reporter.about_capacity(pod, "NeuronCapacityGivenUp", message)
+            self.reporter.report_capacity(pod, "NeuronCapacityGivenUp", message)
         self.end(request, "given_up")
 
-    def _refused(self, request: MachineRequest, message: str) -> None:
+    def _end_refused(self, request: MachineRequest, message: str) -> None:
         """End a request that the API server refuses: its pods wait, and their owners are told."""
         message = message.replace(request.name, "...")
         if self._told(request.need.owner.scheduler_name, message):
@@ -348,7 +351,7 @@ class MachineRequests:
             )
         note = f"The autoscaler cannot be asked for a machine for this pod: {message}"
         for pod in self._pause(request, f"the API server refused it: {message}", first=FIRST_PAUSE, refused=True):
-            self.reporter.about_capacity(pod, "NeuronCapacityRefused", note)
+            self.reporter.report_capacity(pod, "NeuronCapacityRefused", note)
         self._drop(request)
 
     # The task
@@ -356,21 +359,21 @@ class MachineRequests:
     async def _settle(self, name: str) -> None:
         """Make the API server agree about one placeholder."""
         request = self.requests.get(name)
-        if request is None or request.gone or (request.wanted and request.asks):
+        if request is None or request.gone or (request.is_wanted and request.is_asking):
             return
         try:
-            await (self._create(request) if request.wanted else self._delete(request))
+            await (self._create(request) if request.is_wanted else self._delete(request))
         except Exception as error:  # noqa: BLE001 - it is one request's error
             if not request.gone:
-                self._failed(request, error)
+                self._handle_failure(request, error)
 
     async def _create(self, request: MachineRequest) -> None:
         """Create a placeholder, unless it is there, and let autoscalers see it."""
         if not request.uid and request.manifest is not None:
-            request.seen(await self.writer.create(request.name, request.manifest))
-        if request.wanted and not request.gone:
+            request.note_placeholder(await self.writer.create(request.name, request.manifest))
+        if request.is_wanted and not request.gone:
             await self.writer.mark(request.name, request.uid)
-            request.asks = True
+            request.is_asking = True
 
     async def _delete(self, request: MachineRequest) -> None:
         """Delete a placeholder. The watch shows one whose uid is not known yet: as long, no autoscaler sees it."""
@@ -380,12 +383,12 @@ class MachineRequests:
         request.gone = True
         self._forget_if_over(request)
 
-    def _failed(self, request: MachineRequest, error: Exception) -> None:
+    def _handle_failure(self, request: MachineRequest, error: Exception) -> None:
         """Give up what the API server refuses for good; all else is tried again later."""
         if not isinstance(error, (ApiError, FencedError, UnreachableError)):
             self.errors.report(error, task="capacity request", pod=request.name)
-        if request.wanted and isinstance(error, ApiError) and error.refused and error.status not in (401, 409):
-            self._refused(request, error.message or str(error))
+        if request.is_wanted and isinstance(error, ApiError) and error.is_refusal and error.status not in (401, 409):
+            self._end_refused(request, error.message or str(error))
             return
         if self._told(request.name, str(error)):
             log.warning("Request for a machine cannot be written, trying again", name=request.name, err=str(error))

@@ -9,7 +9,7 @@ decides: type, zones and amounts. Which pods it is for, the next plan says.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from neuron_scheduler.capacity.planning.need import MachineNeed, Owner
+from neuron_scheduler.capacity.planning.need import LimitOwner, MachineNeed
 from neuron_scheduler.model.annotations import CAPACITY_REQUEST_PODS
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -86,7 +86,7 @@ def is_placeholder(pod: Pod) -> bool:
 def need_of(placeholder: Pod) -> MachineNeed:
     """Return what a placeholder asks for; of what cannot be recognised, type or silicon is empty."""
     return MachineNeed(
-        owner=Owner(placeholder.labels.get(REQUESTED_BY, ""), placeholder.labels.get(FOR_NAMESPACE, "")),
+        owner=LimitOwner(placeholder.labels.get(REQUESTED_BY, ""), placeholder.labels.get(FOR_NAMESPACE, "")),
         instance_type=next(iter(_values(placeholder, INSTANCE_TYPE_LABEL)), ""),
         silicon={name: placeholder.requests[name] for name in NEURON_NAMES if placeholder.requests.get(name)},
         host={name: amount for name, amount in placeholder.requests.items() if name not in NEURON_NAMES},
@@ -96,7 +96,7 @@ def need_of(placeholder: Pod) -> MachineNeed:
     )
 
 
-def asks(placeholder: Pod) -> bool:
+def is_asking(placeholder: Pod) -> bool:
     """Return whether an autoscaler sees a placeholder: it is complete, not about to go, and nobody has bound it."""
     need = need_of(placeholder)
     is_complete = placeholder.scheduled is not None and need.instance_type and need.silicon

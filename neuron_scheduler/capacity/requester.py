@@ -15,8 +15,8 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.capacity.machines import MachineRequests
-from neuron_scheduler.capacity.planning.need import MachineNeed, Owner
-from neuron_scheduler.capacity.planning.plan import Plan, WaitingPod, planned
+from neuron_scheduler.capacity.planning.need import LimitOwner, MachineNeed
+from neuron_scheduler.capacity.planning.plan import MachinePlan, UnplacedPod, plan_machines
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -43,7 +43,7 @@ NOT_ASKED: Final = "The autoscaler is not asked for a machine: {}."
 log = logs.logger(__name__)
 
 
-def admitted(
+def check_limits(
     needs: Sequence[MachineNeed],
     outstanding: Iterable[MachineNeed],
     limits: Mapping[str, CapacityRequests],
@@ -59,10 +59,10 @@ def admitted(
             deleted yet.
         limits: the settings of each profile that asks for machines, by its scheduler name.
     """
-    machines, devices = Counter[Owner](), Counter[Owner]()
+    machines, devices = Counter[LimitOwner](), Counter[LimitOwner]()
 
     def count(need: MachineNeed) -> None:
-        for whose in (need.owner, Owner(need.owner.scheduler_name)):
+        for whose in (need.owner, LimitOwner(need.owner.scheduler_name)):
             machines[whose] += 1
             devices[whose] += need.devices
 
@@ -70,18 +70,20 @@ def admitted(
         count(need)
     answers: list[tuple[MachineNeed, str]] = []
     for need in needs:
-        reason = _exceeded(need, limits[need.owner.scheduler_name], machines, devices)
+        reason = _exceeded_limit(need, limits[need.owner.scheduler_name], machines, devices)
         answers.append((need, reason))
         if not reason:
             count(need)
     return answers
 
 
-def _exceeded(need: MachineNeed, limits: CapacityRequests, machines: Counter[Owner], devices: Counter[Owner]) -> str:
+def _exceeded_limit(
+    need: MachineNeed, limits: CapacityRequests, machines: Counter[LimitOwner], devices: Counter[LimitOwner]
+) -> str:
     """Return which limit a further machine would exceed, in a clause; empty if it exceeds none."""
     own = need.owner
     for whose, where, suffix, most_machines, most_devices in (
-        (Owner(own.scheduler_name), "", "", limits.max_machines, limits.max_devices),
+        (LimitOwner(own.scheduler_name), "", "", limits.max_machines, limits.max_devices),
         (
             own,
             f" in namespace {own.namespace}",
@@ -134,7 +136,7 @@ class CapacityRequester:
                     self.machines.errors.report(error, task="capacity round", pod="")
                 await anyio.sleep(max(look, REST * (self.machines.clock() - started)))
 
-    def said(self, pod: Pod) -> str | None:
+    def request_sentence(self, pod: Pod) -> str | None:
         """
         Return in one sentence whether a machine is asked for a waiting pod, or why not.
 
@@ -154,19 +156,19 @@ class CapacityRequester:
     async def round(self) -> None:
         """Look at what has come, plan, and ask."""
         self.machines.look()
-        waiting = await self._waiting()
-        coming = self.machines.coming
+        waiting = await self._unplaced_pods()
+        coming = self.machines.unmet_needs
         if not coming and not any(pod.may_ask for pod in waiting):
             self._limited, self._reasons = 0, {}
             return
-        steps = planned(self.machines.cluster, waiting, coming, lambda pod: self.profiles[pod.scheduler_name])
+        steps = plan_machines(self.machines.cluster, waiting, coming, lambda pod: self.profiles[pod.scheduler_name])
         plan = await run_in_turns(steps, self.machines.clock)
         await self._report_limits(self._apply(plan))
 
-    async def _waiting(self) -> Sequence[WaitingPod]:
+    async def _unplaced_pods(self) -> Sequence[UnplacedPod]:
         """Return all pods that wait, the most urgent first."""
-        machines, waiting = self.machines, list[WaitingPod]()
-        now, served = machines.clock(), machines.served
+        machines, waiting = self.machines, list[UnplacedPod]()
+        now, served = machines.clock(), machines.served_uids
         for position, queued in enumerate(sorted(machines.queue.pods(), key=_urgency), start=1):
             if queued.place is not Place.GATED and queued.first_active is not None:
                 policy = machines.policies.get(queued.pod.scheduler_name)
@@ -175,19 +177,19 @@ class CapacityRequester:
                 is_ripe = policy is not None and waited >= policy.wait
                 may_ask = is_free and is_ripe and machines.queue.cause_of(queued) in MAY_BE_SERVED
                 overdue = policy is not None and waited >= policy.give_up
-                waiting.append(WaitingPod(queued.pod, may_ask=may_ask, overdue=overdue))
+                waiting.append(UnplacedPod(queued.pod, may_ask=may_ask, overdue=overdue))
             if position % _PODS_A_STEP == 0:
                 await anyio.lowlevel.checkpoint()
         return waiting
 
-    def _apply(self, plan: Plan) -> list[tuple[MachineNeed, str]]:
+    def _apply(self, plan: MachinePlan) -> list[tuple[MachineNeed, str]]:
         """
         Carry a plan out, as far as limits allow; no event can come in between.
 
         Returns the needs that a limit keeps from being asked for, with a clause that names it.
         """
         machines = self.machines
-        for name in machines.coming:
+        for name in machines.unmet_needs:
             request = machines.requests[name]
             request.pods = frozenset(filter(self._waits, plan.serving.get(name, request.pods)))
             if not request.pods:
@@ -195,7 +197,7 @@ class CapacityRequester:
         still = [(need, tuple(pod for pod in need.pods if self._waits(pod.uid))) for need in plan.needs]
         needs = [attrs.evolve(need, pods=pods) for need, pods in still if pods]
         outstanding = [request.need for request in machines.requests.values()]
-        answers = admitted(needs, outstanding, machines.policies)
+        answers = check_limits(needs, outstanding, machines.policies)
         limited = [(need, reason) for need, reason in answers if reason]
         self._limited = len(limited)
         self._reasons = {**plan.hopeless, **{pod.uid: reason for need, reason in limited for pod in need.pods}}
@@ -220,7 +222,7 @@ class CapacityRequester:
                 )
             for pod in untold:
                 note = f"The autoscaler is not asked for a machine for this pod: {reason}"
-                self.machines.reporter.about_capacity(pod, "NeuronCapacityLimited", note)
+                self.machines.reporter.report_capacity(pod, "NeuronCapacityLimited", note)
             await anyio.lowlevel.checkpoint()
 
 

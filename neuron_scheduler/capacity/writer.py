@@ -46,7 +46,7 @@ class PlaceholderWriter:
         try:
             body = await self._write("POST", PODS, manifest)
         except ApiError as error:
-            if not (error.refused and (error.status, error.reason) == (409, "AlreadyExists")):
+            if not (error.is_refusal and (error.status, error.reason) == (409, "AlreadyExists")):
                 raise
             body = (await self.client.request("GET", f"{PODS}/{name}", timeout=self.timeout)).body
         pod = POD.decode(body).value
@@ -85,13 +85,13 @@ class PlaceholderWriter:
         try:
             await self.mark(name, uid, reason=SCHEDULER_ERROR, message=DELETED)
         except ApiError as error:
-            if not error.refused:
+            if not error.is_refusal:
                 raise
         try:
             await self._write("DELETE", f"{PODS}/{name}", options)
         except ApiError as error:
-            another = error.refused and error.status == 409 and "uid in " in error.message.lower()
-            if not (another or error.gone("pods", name)):
+            another = error.is_refusal and error.status == 409 and "uid in " in error.message.lower()
+            if not (another or error.is_gone("pods", name)):
                 raise
 
     async def _write(self, method: str, path: str, body: Mapping[str, Any], *, content_type: str = JSON) -> bytes:

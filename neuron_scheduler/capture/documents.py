@@ -17,7 +17,7 @@ import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Encoded
-from neuron_scheduler.kube.objects.json_scanner import decoded_at_once
+from neuron_scheduler.kube.objects.json_scanner import decode_at_once
 from neuron_scheduler.kube.objects.yaml_text import json_documents
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
@@ -79,7 +79,7 @@ def objects(source: str, text: Text) -> Iterator[tuple[Kind, Encoded]]:
     documents: Iterable[Text] = (text,) if first[1] == b"{" else _yaml(source, bytes(text))
     for document in documents:
         try:
-            found = decoded_at_once(document, _DOCUMENTS)
+            found = decode_at_once(document, _DOCUMENTS)
         except msgspec.ValidationError as error:
             raise ConfigurationError(f"{source} is no object and no list of objects: {error}") from error
         except (ValueError, RecursionError) as error:
@@ -103,7 +103,7 @@ def _yaml(source: str, text: bytes) -> Iterator[bytes]:
 def _kind(item: Encoded) -> Kind | None:
     """Return the kind of an object in a list; None if it does not say it, as in the API server's own lists."""
     try:
-        found = decoded_at_once(item, _DOCUMENTS)
+        found = decode_at_once(item, _DOCUMENTS)
     except (ValueError, RecursionError):
         return None
     return found.known_kind if found.kind else None

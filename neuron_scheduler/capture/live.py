@@ -68,16 +68,16 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
         if resource in POD_GROUPS:
             collection.cluster.groups.watched.add(Dialect(resource.group))
     except ApiError as error:
-        if error.unauthorized:
+        if error.is_unauthorized:
             raise ConfigurationError(UNKNOWN_USER) from error
         if resource in NEEDED:
-            if not error.forbidden:
+            if not error.is_forbidden:
                 raise
             raise ConfigurationError(
                 f"you may not list {resource.name} in the whole cluster (403), and what is free depends on all nodes"
                 " and pods; ask the running scheduler with --ask, which answers within your rights"
             ) from error
-        reason = "the right is missing" if error.forbidden else str(error)
+        reason = "the right is missing" if error.is_forbidden else str(error)
         collection.note(_left_out(resource, reason))
     except UnreachableError as error:
         if resource in NEEDED:

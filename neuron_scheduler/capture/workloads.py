@@ -16,7 +16,7 @@ import msgspec
 from neuron_scheduler.capture.documents import Text, objects
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Encoded, Malformed
-from neuron_scheduler.kube.objects.json_scanner import decoded_at_once
+from neuron_scheduler.kube.objects.json_scanner import decode_at_once
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import NO_LABELS
@@ -208,7 +208,7 @@ def read_workload(source: str, text: Text, *, namespace: str = "default", replic
     kind, encoded = only_workload(source, text)
     shape, start = _KINDS[kind]
     try:
-        workload = decoded_at_once(encoded, msgspec.json.Decoder(shape))
+        workload = decode_at_once(encoded, msgspec.json.Decoder(shape))
         started, parts = start(workload)
         return _workload_of(kind, workload, namespace, started if replicas is None else replicas, parts)
     except (ValueError, RecursionError) as error:

@@ -41,15 +41,15 @@ class FitText:
         if fit.limit is not None:
             title = "What limits the rest" if fit.fitting < fit.asked else "Why no more fit"
             yield from self.paragraphs.section(f"{title} ({fit.limit.cause.replace('_', ' ')})")
-            yield from self.paragraphs.indented(fit.limit.message)
+            yield from self.paragraphs.indent(fit.limit.message)
         yield from self.paragraphs.notes(fit.notes)
 
     def _headline(self, fit: Fit) -> Iterator[str]:
-        lines = list(self.paragraphs.wrapped(headline(fit)))
+        lines = list(self.paragraphs.wrap(headline(fit)))
         colour = GREEN if fit.fitting >= max(fit.asked, 1) else YELLOW if fit.fitting else RED
-        yield from (self.paragraphs.coloured(line, colour) for line in lines)
+        yield from (self.paragraphs.in_colour(line, colour) for line in lines)
         for line in _remarks(fit):
-            yield from self.paragraphs.wrapped(line)
+            yield from self.paragraphs.wrap(line)
 
     def _nodes(self, fit: Fit) -> Iterator[str]:
         by_node: dict[str, list[PlannedPod]] = {}
@@ -63,10 +63,10 @@ class FitText:
             first = f"{INDENT}{name.ljust(widths[0])}  {instance_type.ljust(widths[1])}  "
             if len(first) > self.paragraphs.width // 2:
                 first = f"{INDENT}{name}  "
-            yield from self.paragraphs.wrapped(_ids_text(pods), first=first, rest=INDENT * 2)
+            yield from self.paragraphs.wrap(_ids_text(pods), first=first, rest=INDENT * 2)
         hidden = len(by_node) - len(shown)
         if hidden:
-            yield from self.paragraphs.indented(f"and {count_text(hidden, 'more node')} (-o wide lists all)")
+            yield from self.paragraphs.indent(f"and {count_text(hidden, 'more node')} (-o wide lists all)")
 
 
 def headline(fit: Fit) -> str:

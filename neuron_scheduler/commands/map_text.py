@@ -303,14 +303,14 @@ class MapText:
         else:
             parts = ["a character is a device", *(["# used", "% used in part"] if CoreState.HELD in used else [])]
         yield ""
-        yield from self.paragraphs.wrapped("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
+        yield from self.paragraphs.wrap("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
 
     def _render(self, line: Segments, width: int = 0) -> str:
-        text = "".join(self.paragraphs.coloured(part, code) if code and part else part for part, code in line)
+        text = "".join(self.paragraphs.in_colour(part, code) if code and part else part for part, code in line)
         return text + " " * (width - length(line))
 
     def _heading(self, text: str) -> Iterator[str]:
-        return (self.paragraphs.bold(line) for line in self.paragraphs.wrapped(text, rest=_GAP))
+        return (self.paragraphs.bold(line) for line in self.paragraphs.wrap(text, rest=_GAP))
 
 
 def group_machines(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:

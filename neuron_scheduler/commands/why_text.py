@@ -70,14 +70,14 @@ class WhyText:
         waits_not = explanation.verdict is Verdict.WAITS and explanation.node_name  # asked about another node
         yield from self._title(explanation.pod, Verdict.BOUND if waits_not else explanation.verdict)
         yield ""
-        yield from self.paragraphs.wrapped(explanation.message)
+        yield from self.paragraphs.wrap(explanation.message)
         meaning = CAUSES.get(explanation.cause, "")
         if meaning:
             yield ""
-            yield from self.paragraphs.wrapped(f"{_words(explanation.cause).capitalize()}: {meaning}")
+            yield from self.paragraphs.wrap(f"{_words(explanation.cause).capitalize()}: {meaning}")
         if explanation.capacity_request:
             yield ""
-            yield from self.paragraphs.wrapped(explanation.capacity_request)
+            yield from self.paragraphs.wrap(explanation.capacity_request)
         if explanation.groups:
             alone = ", for this pod alone" if explanation.pod.group else ""
             yield from self.paragraphs.section(f"Nodes by reason ({count_text(explanation.nodes, 'node')}{alone})")
@@ -100,7 +100,7 @@ class WhyText:
         }
         state, colour = states[verdict]
         title = f"{pod.namespace}/{pod.name} {state} ({', '.join(about)})"
-        yield from (self.paragraphs.coloured(line, colour) for line in self.paragraphs.wrapped(title))
+        yield from (self.paragraphs.in_colour(line, colour) for line in self.paragraphs.wrap(title))
 
     def _groups(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
         by_reason: dict[tuple[str, ...], list[NodeGroup]] = {}
@@ -111,9 +111,7 @@ class WhyText:
             yield from self._reason(of_reason)
         left = sum(group.nodes for of_reason in [*by_reason.values()][len(shown) :] for group in of_reason)
         if left:
-            yield from self.paragraphs.indented(
-                f"{count_text(left, 'more node')} for other reasons (-o wide shows all)"
-            )
+            yield from self.paragraphs.indent(f"{count_text(left, 'more node')} for other reasons (-o wide shows all)")
 
     def _reason(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
         first, count = groups[0], sum(group.nodes for group in groups)
@@ -129,7 +127,7 @@ class WhyText:
             yield from self._group(group)
         left = sum(group.nodes for group in groups[len(shown) :])
         if left:
-            yield from self.paragraphs.indented(
+            yield from self.paragraphs.indent(
                 f"{count_text(left, 'more node')} with other figures (-o wide shows all)", 2
             )
 
@@ -138,14 +136,14 @@ class WhyText:
         more = group.nodes - len(names)
         listed = f"{', '.join(map(clip, names))}{f' and {more} more' if more else ''}"
         kind = f" ({clip(group.instance_type)})" if group.instance_type else ""
-        yield from self.paragraphs.wrapped(f"{listed}{kind}", first=INDENT * 2, rest=INDENT * 3)
+        yield from self.paragraphs.wrap(f"{listed}{kind}", first=INDENT * 2, rest=INDENT * 3)
         if group.arithmetic:
-            yield from self.paragraphs.indented(group.arithmetic, 3)
+            yield from self.paragraphs.indent(group.arithmetic, 3)
 
     def _change(self, change: SuggestedChange) -> Iterator[str]:
-        yield from self.paragraphs.wrapped(change.sentence, first=f"{INDENT}- ", rest=INDENT * 2)
+        yield from self.paragraphs.wrap(change.sentence, first=f"{INDENT}- ", rest=INDENT * 2)
         for pod in change.pods:
-            yield from self.paragraphs.wrapped(self._leaving_text(pod), first=INDENT * 2, rest=INDENT * 3)
+            yield from self.paragraphs.wrap(self._leaving_text(pod), first=INDENT * 2, rest=INDENT * 3)
         if change.command:
             yield f"{INDENT * 2}$ {printable(change.command)}"
 
@@ -160,7 +158,7 @@ class WhyText:
         return f"{_pod(pod)} ({', '.join(about)})"
 
     def _colour(self, text: str, code: str) -> Iterator[str]:
-        return (self.paragraphs.coloured(line, code) for line in self.paragraphs.indented(text))
+        return (self.paragraphs.in_colour(line, code) for line in self.paragraphs.indent(text))
 
 
 def _pod(pod: LeavingPod) -> str:

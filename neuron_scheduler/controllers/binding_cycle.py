@@ -97,7 +97,7 @@ class BindingCycle:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[None]:
         """Commit decisions inside the block; after it, wait until every Binding that was sent has its outcome."""
         async with anyio.create_task_group() as retries:
             for _ in range(_RETRIES_AT_ONCE):
@@ -183,8 +183,8 @@ class BindingCycle:
             found = obstacle(self.cluster, commitment, self.errors)
             self._conclude(commitment, await self._bind(commitment) if found is None else found)
             return
-        self.metrics.retried("binding")
-        self._conclude(commitment, await self.binder.again(binding))
+        self.metrics.count_retry("binding")
+        self._conclude(commitment, await self.binder.try_again(binding))
 
     async def _bind(self, commitment: Commitment) -> BindOutcome | InDoubt:
         pod, annotations = commitment.requester.pod, commitment.annotations
@@ -193,8 +193,8 @@ class BindingCycle:
             if AWS_NEURON_IDS in annotations:
                 annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
             lines = commitment.requester.lines
-            if lines.steps.enabled:
-                extension_log.executing(self.cluster, pod, commitment.decision, annotations, lines)
+            if lines.steps.is_enabled:
+                extension_log.write_bind_start(self.cluster, pod, commitment.decision, annotations, lines)
             return await self.binder.bind(pod, commitment.node_name, annotations)
         except Exception as error:  # noqa: BLE001 - nothing was sent: after that the binder raises no exception
             return refused_by(error, commitment, self.errors, task="binding")
@@ -234,7 +234,7 @@ class BindingCycle:
             inDoubt=len(self._doubts),
             err=binding.problem,
         )
-        self.reporter.in_doubt(
+        self.reporter.report_doubt(
             pod,
             f"Binding to {node_name} has no definite outcome after {tries} tries; it is sent again, and the pod keeps "
             f"its place: {binding.problem}",
@@ -277,8 +277,8 @@ class BindingCycle:
             **ids,
         )
         lines = commitment.requester.lines
-        if lines.steps.enabled:
-            extension_log.executed(self.cluster, pod, decision, lines)
+        if lines.steps.is_enabled:
+            extension_log.write_bind_end(self.cluster, pod, decision, lines)
 
     def _forget(self, commitment: Commitment) -> None:
         """Free what was assumed, and notify the queue: other pods may be waiting for it."""

@@ -48,7 +48,7 @@ _OTHER_NAMES: Final = {Unit.CORE: NEURON_DEVICE_ALIAS, Unit.DEVICE: NEURON_CORE}
 """The resource of the other unit, under the name that AWS's extension writes."""
 
 
-def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> None:
+def write_filter(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> None:
     """
     Write which nodes the pod fits and why it does not fit the others, for an attempt that is not assumed yet.
 
@@ -74,7 +74,7 @@ def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> 
         _write_names(_filters, pod.name, _names(view, fitting), reasons)
 
 
-def answered(pod: Pod, passing: Collection[str], failed: Mapping[str, str]) -> None:
+def write_filter_answer(pod: Pod, passing: Collection[str], failed: Mapping[str, str]) -> None:
     """
     Write the answer to kube-scheduler's question which nodes a pod fits, at the default verbosity.
 
@@ -83,7 +83,7 @@ def answered(pod: Pod, passing: Collection[str], failed: Mapping[str, str]) -> N
         passing: the names of the nodes that it fits; more than `MOST_NAMED` nodes in the question are counted.
         failed: the reason of each other node, by name.
     """
-    if not _answers.enabled:
+    if not _answers.is_enabled:
         return
     if len(passing) + len(failed) > MOST_NAMED:
         _write_counts(_answers, pod.name, len(passing), Counter(failed.values()))
@@ -115,7 +115,7 @@ def _write(lines: logs.Logger, pod_name: str, fits: Iterable[str], filtered_node
     lines.info("Finished Processing Filter Request...")
 
 
-def executing(
+def write_bind_start(
     cluster: Cluster, pod: Pod, decision: Decision, annotations: Mapping[str, str], lines: Lines = OF_OUR_QUEUE
 ) -> None:
     """Write that a Binding is about to be sent, with the ids in it and the usage map without them."""
@@ -140,7 +140,7 @@ def executing(
     )
 
 
-def executed(cluster: Cluster, pod: Pod, decision: Decision, lines: Lines = OF_OUR_QUEUE) -> None:
+def write_bind_end(cluster: Cluster, pod: Pod, decision: Decision, lines: Lines = OF_OUR_QUEUE) -> None:
     """Write which ids a bound pod got, with the usage maps of its node without it and with it."""
     steps, maps = lines.steps, lines.maps
     if pod.neuron is None or decision.placement is None:
@@ -195,7 +195,7 @@ class _Usage:
 def _usage(cluster: Cluster, node_name: str, lines: Lines) -> _Usage | None:
     """Return the usage of a node; None if usage maps are not logged."""
     node_info = cluster.node(node_name)
-    if not lines.maps.enabled or node_info is None or node_info.machine is None:
+    if not lines.maps.is_enabled or node_info is None or node_info.machine is None:
         return None
     return _Usage(node_info.machine, node_info.free_cores)
 

@@ -64,7 +64,7 @@ class GroupAttempts:
             queued,
             *await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock),
         ]
-        await self.attempts.list_ended()
+        await self.attempts.wait_for_list()
         started, commitments = self.clock(), list[Commitment]()
         try:
             members = [member for member in members if self.queue.holds(member)]
@@ -77,12 +77,12 @@ class GroupAttempts:
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock)
             else:
                 refused = found.fit_error(gang)
-                await run_in_turns(self._group_unschedulable(members, gang, refused, started), self.clock)
+                await run_in_turns(self._put_group_back(members, gang, refused, started), self.clock)
         except ChangedError:
-            await run_in_turns(self._group_failed(members), self.clock)
+            await run_in_turns(self._retry_group(members), self.clock)
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
-                self.attempts.crashed(member, error)
+                self.attempts.handle_crash(member, error)
         if not commitments:
             self.queue.groups.charge(key.namespace, self.clock() - started, self.clock())
         return commitments
@@ -96,7 +96,7 @@ class GroupAttempts:
         if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
             yield from self._give_back(plan)
             raise ChangedError
-        self.attempts.metrics.decided(self.clock() - started)
+        self.attempts.metrics.observe_decision(self.clock() - started)
         commitments = list[Commitment]()
         try:
             for taken in plan.taken:
@@ -108,11 +108,11 @@ class GroupAttempts:
             yield from self._give_back(plan)
             raise
         for pod, refused in plan.left_out:
-            self.attempts.unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
+            self.attempts.handle_unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
             yield
         return commitments
 
-    def _group_failed(self, members: list[QueuedPod]) -> Generator[None, None, None]:
+    def _retry_group(self, members: list[QueuedPod]) -> Generator[None, None, None]:
         for member in members:
             self.queue.put_back_failed(member, self.clock())
             yield
@@ -127,7 +127,7 @@ class GroupAttempts:
         changed = member.pod is not pod and matters_for_scheduling(pod, member.pod)
         return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
 
-    def _group_unschedulable(
+    def _put_group_back(
         self, members: list[QueuedPod], gang: Gang, refused: FitError, started: float
     ) -> Generator[None, None, None]:
         """Put a refused group back, as one line, and report why; a group evicts nobody."""
@@ -141,8 +141,10 @@ class GroupAttempts:
             self.queue.put_back_refused(member, refused.plugins, now, together=True, cause=refused.cause)
             for listener in self.attempts.listeners:
                 listener(pod, refused)
-            self.attempts.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
-            self.attempts.reporter.unschedulable(pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
+            self.attempts.metrics.count_attempt("unschedulable", pod.scheduler_name, now - started)
+            self.attempts.reporter.report_unschedulable(
+                pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help
+            )
             yield
 
     def _keep_nothing(self, pod: Pod) -> None:
@@ -167,5 +169,5 @@ class GroupAttempts:
                     self.fence.recheck(pod.uid)
                     self._keep_nothing(pod)
                     if is_to_be_said:
-                        self.attempts.reporter.waiting_for_group(pod, text)
+                        self.attempts.reporter.report_group_wait(pod, text)
                 yield

@@ -116,7 +116,7 @@ class LeaderElector:
         self._watch_trouble = logs.Trouble(log, "", self.clock, verbosity=2, pairs=pairs)
 
     @property
-    def leading(self) -> bool:
+    def is_leading(self) -> bool:
         """Whether we hold the Lease, as far as we know."""
         return self._renewed_at is not None
 
@@ -174,7 +174,7 @@ class LeaderElector:
             pass
         self.acquired.set()
         self.tried.set()
-        self._trouble.over()
+        self._trouble.report_end()
         log.info("Successfully acquired lease", lease=self.leases.key, identity=self.identity)
 
     async def _attempt(self) -> bool:
@@ -185,13 +185,13 @@ class LeaderElector:
             self._seen_free = False  # a write fails if what the watch has shown is out of date
             if self._expires_in() <= 0:
                 return await self._take()
-            self._trouble.over()
+            self._trouble.report_end()
             self.tried.set()
             await self._wait_until_free()
         except ApiError as error:
-            self._trouble.met("Could not take the lease, retrying", error, kind=error.status)
+            self._trouble.report("Could not take the lease, retrying", error, kind=error.status)
         except UnreachableError as error:
-            self._trouble.met("Could not reach the lease, retrying", error)
+            self._trouble.report("Could not reach the lease, retrying", error)
         else:
             return False
         self.tried.set()
@@ -235,7 +235,7 @@ class LeaderElector:
                 version = "" if self._record is None else self._record.resource_version
                 await self.leases.watch(version, seen, seconds=WATCH_SECONDS)
             except (ApiError, UnreachableError) as error:
-                self._watch_trouble.met("Watch of the lease broke off", error)
+                self._watch_trouble.report("Watch of the lease broke off", error)
             await anyio.sleep(self._retry_pause())  # a server that hangs up at once
 
     def _retry_pause(self) -> float:
@@ -302,7 +302,7 @@ class LeaderElector:
         sent_at = self.clock()
         try:
             with anyio.fail_after(left):
-                record = await self._renewed()
+                record = await self._write_renewal()
         except (ApiError, UnreachableError, TimeoutError) as error:
             self._failure = f"no answer within {left:.1f} s" if isinstance(error, TimeoutError) else sentence(error)
             log.warning("Could not renew the lease, retrying", err=self._failure, lease=self.leases.key)
@@ -310,7 +310,7 @@ class LeaderElector:
         self._failure = _FROZEN
         self._record, self._renewed_at = record, sent_at
 
-    async def _renewed(self) -> Record:
+    async def _write_renewal(self) -> Record:
         """Write the Lease; after a conflict read it first: our own write may have succeeded without an answer."""
         limit = max(self.renew_deadline / 2, self.retry_period)
         try:

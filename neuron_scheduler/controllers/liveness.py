@@ -48,12 +48,12 @@ class LeaderWatch:
         while missed < LOOKS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
             self.look()
             await anyio.sleep(PERIOD)
-            missed = missed + 1 if self.stalled() else 0
-        raise StalledError(self.stalled() or "the scheduling loop was stuck")
+            missed = missed + 1 if self.find_stall() else 0
+        raise StalledError(self.find_stall() or "the scheduling loop was stuck")
 
     def look(self) -> None:
         """Record when the Lease became ours: maybe before the pods are listed."""
-        if self.election is not None and self.election.leading:
+        if self.election is not None and self.election.is_leading:
             self.lead()
 
     def lead(self) -> None:
@@ -61,7 +61,7 @@ class LeaderWatch:
         if self._leads_since is None:
             self._leads_since = anyio.current_time()
 
-    def stalled(self) -> str | None:
+    def find_stall(self) -> str | None:
         """Return what is wrong with a leader that does not schedule, None if it does."""
         if self._leads_since is None or self.stopping():
             return None

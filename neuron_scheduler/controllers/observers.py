@@ -72,7 +72,7 @@ class Observers:
                     self.errors.report(error, task=type(observer).__name__, pod="")
 
     @contextmanager
-    def listing(self) -> Iterator[None]:
+    def list_context(self) -> Iterator[None]:
         """
         Put off `SpaceChanged` and `PodDoubted` until the end of the block, in which a list of pods is handed over.
 

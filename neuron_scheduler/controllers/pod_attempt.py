@@ -88,10 +88,10 @@ class QueuedAttempt:
         attempts, queued, pod = self._attempts, self.queued, commitment.pod
         now = attempts.clock()
         attempts.queue.remove(pod.uid)
-        attempts.metrics.attempted("scheduled", pod.scheduler_name, now - commitment.started)
+        attempts.metrics.count_attempt("scheduled", pod.scheduler_name, now - commitment.started)
         first = queued.since if queued.first_active is None else queued.first_active
-        attempts.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
-        attempts.reporter.scheduled(pod, commitment.node_name, commitment.decision.placement)
+        attempts.metrics.count_scheduled_pod(attempts=queued.attempts, seconds=now - first)
+        attempts.reporter.report_scheduled(pod, commitment.node_name, commitment.decision.placement)
 
     def on_gone(self) -> None:
         """Take the pod out of the queue."""
@@ -101,7 +101,7 @@ class QueuedAttempt:
         """Put the pod back, and report why."""
         attempts, pod = self._attempts, commitment.pod
         now = attempts.clock()
-        attempts.metrics.attempted("error", pod.scheduler_name, now - commitment.started)
+        attempts.metrics.count_attempt("error", pod.scheduler_name, now - commitment.started)
         log.error("Error scheduling pod; retrying", pod=pod.key, err=refusal.message)
         if attempts.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
             if refusal.until_changed:  # it may never change, so nothing is kept for it
@@ -109,7 +109,7 @@ class QueuedAttempt:
             else:
                 self._keep(commitment)
                 attempts.queue.put_back_failed(self.queued, now)
-            attempts.reporter.failed(pod, refusal.message)
+            attempts.reporter.report_failure(pod, refusal.message)
 
     def on_fenced(self, commitment: Commitment) -> None:
         """Put the pod back; it is tried again after a backoff."""
@@ -127,7 +127,7 @@ class QueuedAttempt:
 
     def on_crashed(self, error: Exception) -> None:
         """Handle the exception as the pod's error."""
-        self._attempts.crashed(self.queued, error)
+        self._attempts.handle_crash(self.queued, error)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -174,27 +174,29 @@ class PodAttempts:
         Other tasks may run before that step, if indexes are missing, and after it, if no node takes the pod.
         """
         profile = self.profiles[queued.pod.scheduler_name]
-        if not await self._warmed_up(queued, profile):
+        if not await self._warm_up_for(queued, profile):
             return None
         pod, started = queued.pod, self.clock()
-        if _attempts.enabled:
+        if _attempts.is_enabled:
             _attempts.info("Attempting to schedule pod", pod=pod.key)
         if pod.nominated_node_name:
             self.preemption_executor.adopt(queued, profile)
         selected = select_node(self.cluster, pod, profile)
-        decision = selected if isinstance(selected, Decision) else await self._explained(queued, profile, selected)
+        decision = selected if isinstance(selected, Decision) else await self._explain(queued, profile, selected)
         if decision is None:
             return None
         pod = queued.pod  # it may have changed before it was decided
         decided = self.clock()
-        self.metrics.decided(decided - started)
+        self.metrics.observe_decision(decided - started)
         chosen = "" if isinstance(decision, FitError) else decision.node_name
-        if OF_OUR_QUEUE.steps.enabled:
-            extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: it shows what is free
+        if OF_OUR_QUEUE.steps.is_enabled:
+            extension_log.write_filter(
+                self.cluster, pod, profile, chosen
+            )  # before the assumption: it shows what is free
         for listener in self.listeners:
             listener(pod, decision)
         if isinstance(decision, FitError):
-            await self._refused(queued, decision, profile, started)
+            await self._handle_refusal(queued, decision, profile, started)
             return None
         return self.commitment(queued, take_with_volumes(self.cluster, pod, decision), started)
 
@@ -204,7 +206,7 @@ class PodAttempts:
         annotations = self.assumptions.binding_annotations(taken)
         return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, taken.decision, started, taken.volumes)
 
-    async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
+    async def _warm_up_for(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""
         waited = False
         for _ in self.warmup.prepare(self.cluster, queued.pod, profile):
@@ -212,13 +214,13 @@ class PodAttempts:
             await anyio.lowlevel.checkpoint()
         return not waited or self.queue.holds(queued)
 
-    async def _explained(self, queued: QueuedPod, profile: Profile, no_node: NoNode) -> Decision | FitError | None:
+    async def _explain(self, queued: QueuedPod, profile: Profile, no_node: NoNode) -> Decision | FitError | None:
         """
         Return why no node takes the pod, or a new decision if other tasks have run since; None if the pod is gone.
 
         In the middle of a list, pods that are gone count beside those that came: no pod is preempted for that.
         """
-        waited = await self.list_ended()
+        waited = await self.wait_for_list()
         for _ in self.warmup.prepare_refusal(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
@@ -226,7 +228,7 @@ class PodAttempts:
             return fit_error(self.cluster, queued.pod, profile, no_node)
         return schedule_pod(self.cluster, queued.pod, profile) if self.queue.holds(queued) else None
 
-    async def list_ended(self) -> bool:
+    async def wait_for_list(self) -> bool:
         """Wait for the end of a list of pods, but not for long; return whether there was anything to wait for."""
         waited, until = False, self.clock() + LONGEST_LIST
         while self.pod_list.is_open and self.clock() < until:
@@ -234,14 +236,14 @@ class PodAttempts:
             await anyio.sleep(_LOOK_AT_LIST)
         return waited
 
-    async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
+    async def _handle_refusal(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
         """Preempt other pods if that helps, and handle the refusal."""
         after = PostFilter()
         if refused.nodes:
             after = await self.preemption_executor.post_filter(queued, refused, profile)
-        self.unschedulable(queued, attrs.evolve(refused, preemption=after.text), after, started)
+        self.handle_unschedulable(queued, attrs.evolve(refused, preemption=after.text), after, started)
 
-    def unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
+    def handle_unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
         """
         Put a pod back that no node takes now, and report why; `after` says what preemption has done for it.
 
@@ -261,13 +263,13 @@ class PodAttempts:
             cause=refused.cause,
             against_preemption=after.plugins,
         )
-        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+        self.metrics.count_attempt("unschedulable", pod.scheduler_name, now - started)
         log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
-        self.reporter.unschedulable(
+        self.reporter.report_unschedulable(
             pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
         )
 
-    def crashed(self, queued: QueuedPod, error: Exception) -> None:
+    def handle_crash(self, queued: QueuedPod, error: Exception) -> None:
         """
         Handle an exception in an attempt, or in applying its outcome, as the pod's error.
 
@@ -281,8 +283,8 @@ class PodAttempts:
         for step in (
             partial(self.cluster.forget, pod.uid),
             partial(self.queue.put_back_failed, queued, now),
-            partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
-            partial(self.reporter.failed, pod, message),
+            partial(self.metrics.count_attempt, "error", pod.scheduler_name, 0.0),
+            partial(self.reporter.report_failure, pod, message),
         ):
             try:
                 step()

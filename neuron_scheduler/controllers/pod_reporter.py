@@ -42,7 +42,7 @@ class PodReporter:
     Reports, and remembers the last report about each waiting pod: its content without numbers, its text and its time.
 
     Attributes:
-        leads: whether this replica is the leader; only the leader reports what all replicas observe.
+        is_leading: whether this replica is the leader; only the leader reports what all replicas observe.
     """
 
     OBSERVES: ClassVar[Kinds] = (PodGone,)
@@ -50,14 +50,14 @@ class PodReporter:
     recorder: EventRecorder
     conditions: ConditionWriter
     clock: Callable[[], float]
-    leads: Callable[[], bool]
+    is_leading: Callable[[], bool]
     _last: dict[str, tuple[tuple[str, tuple[str, ...]], str, float]] = attrs.field(factory=dict, init=False)
     _observed: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._observed = TokenBucket(self.clock, OBSERVED_PER_SECOND, OBSERVED_AT_ONCE)
 
-    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
+    def report_scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Report that the pod is bound, and with which ids; the API server has set the condition itself."""
         self._last.pop(pod.uid, None)
         self.recorder.record(
@@ -68,12 +68,12 @@ class PodReporter:
             note=f"Successfully assigned {pod.key} to {node_name}{_with_ids(pod, placement)}",
         )
 
-    def allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
+    def report_allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
         """Report which ids a pod got that kube-scheduler has decided; kube-scheduler reports that it is bound."""
         note = f"Allocated Neuron {_ids(pod, placement)} on {node_name}"
         self.recorder.record(pod, type="Normal", reason="NeuronAllocated", action="Binding", note=note)
 
-    def unschedulable(
+    def report_unschedulable(
         self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange = KEEP
     ) -> None:
         """
@@ -81,13 +81,13 @@ class PodReporter:
 
         `new_node_cannot_help` keeps autoscalers from adding nodes for the pod.
         """
-        self._refused(pod, message, SCHEDULER_ERROR if new_node_cannot_help else UNSCHEDULABLE, nomination)
+        self._report_refusal(pod, message, SCHEDULER_ERROR if new_node_cannot_help else UNSCHEDULABLE, nomination)
 
-    def failed(self, pod: Pod, message: str) -> None:
+    def report_failure(self, pod: Pod, message: str) -> None:
         """Report that an attempt ended in an error and is repeated; the pod loses its nomination."""
-        self._refused(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
+        self._report_refusal(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
 
-    def waiting_for_group(self, pod: Pod, message: str) -> None:
+    def report_group_wait(self, pod: Pod, message: str) -> None:
         """Report, if it is news, that too few members of the pod's group exist; no autoscaler is to buy for it."""
         last = self.conditions.last(pod)
         if last is not None and last.message == message:
@@ -96,24 +96,24 @@ class PodReporter:
         if self._is_news(pod, WAITING_FOR_GROUP, message):
             self.recorder.record(pod, type="Normal", reason=WAITING_FOR_GROUP, action="Scheduling", note=message)
 
-    def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
+    def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Report to a pod's owner that it is evicted for another pod."""
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         self.recorder.record(
             victim, type="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
         )
 
-    def nomination_lost(self, pod: Pod) -> None:
+    def clear_nomination(self, pod: Pod) -> None:
         """Remove the nominated node from the pod's status: another pod gets its space."""
         self.conditions.clear_nomination(pod)
 
-    def double_booked(self, pod: Pod, rival: Pod) -> None:
+    def report_double_booking(self, pod: Pod, rival: Pod) -> None:
         """
         Warn that another pod claims the same cores; each of them counts as held until both pods are gone.
 
         Whoever may read the Event may not be allowed to see a pod of another namespace: the log names it.
         """
-        if self.leads() and self._observed.take_now():
+        if self.is_leading() and self._observed.take_now():
             near = pod.namespace == rival.namespace
             other = rival.key if near else "a pod of another namespace"
             note = f"Neuron cores of this pod are also claimed by {other}; delete one of the two"
@@ -126,20 +126,20 @@ class PodReporter:
                 related=rival if near else None,
             )
 
-    def allocation_unknown(self, pod: Pod, problem: str, advice: str) -> None:
+    def report_unknown_allocation(self, pod: Pod, problem: str, advice: str) -> None:
         """Warn that the devices of a bound pod are unknown, and what that means for other pods."""
-        if self.leads() and self._observed.take_now():
+        if self.is_leading() and self._observed.take_now():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
                 f" pod that asks for more than one device or core, but fewer than all; {advice}"
             )
             self.recorder.record(pod, type="Warning", reason="NeuronAllocationUnknown", action="Observing", note=note)
 
-    def in_doubt(self, pod: Pod, message: str) -> None:
+    def report_doubt(self, pod: Pod, message: str) -> None:
         """Warn that the Binding is in doubt; the condition stays as it is, because the pod may be bound."""
         self.recorder.record(pod, type="Warning", reason="FailedBinding", action="Binding", note=message)
 
-    def about_capacity(self, pod: Pod, reason: str, note: str, *, type: str = "Warning") -> None:  # noqa: A002 - the field's name
+    def report_capacity(self, pod: Pod, reason: str, note: str, *, type: str = "Warning") -> None:  # noqa: A002 - the field's name
         """Report that an autoscaler is asked for a machine for the pod, or why it is not asked any more."""
         self.recorder.record(pod, type=type, reason=reason, action="Scheduling", note=note)
 
@@ -153,7 +153,7 @@ class PodReporter:
             self._last.pop(change.pod.uid, None)
             self.conditions.forget(change.pod.uid)
 
-    def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
+    def _report_refusal(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
         self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
         if self._is_news(pod, reason, message):
             self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)

@@ -153,7 +153,7 @@ class PreemptionExecutor:
                 self.recheck(node_name)
             case NodeChanged(lost=lost) | NodeGone(lost=lost):
                 for pod in lost:
-                    self.nomination_lost(pod)
+                    self.handle_lost_nomination(pod)
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """
@@ -178,13 +178,13 @@ class PreemptionExecutor:
         node_info = self.cluster.node(node_name)
         if node_info is None or not node_info.nominations or self.pod_list.defers(SpaceChanged(node_name)):
             return
-        lost = lost_nominations(node_info, self._waiting)
+        lost = lost_nominations(node_info, self._queued_pod)
         for pod in lost:
-            self.nomination_lost(pod)
+            self.handle_lost_nomination(pod)
         if lost:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, *lost)  # other pods may fit into a part of the space
 
-    def nomination_lost(self, pod: Pod) -> None:
+    def handle_lost_nomination(self, pod: Pod) -> None:
         """Try a pod again that has lost its nomination, to another pod or with the node; only its owner writes that."""
         node_name = self.cluster.clear_nomination(pod.uid) or ""
         queued = self.queue.get(pod.uid)
@@ -192,14 +192,20 @@ class PreemptionExecutor:
             return  # kube-scheduler tries it again
         queued.given_up = node_name
         log.info("Pod has lost its nominated node; trying it again", v=2, pod=pod.key, node=node_name)
-        self.reporter.nomination_lost(pod)
+        self.reporter.clear_nomination(pod)
         self.queue.activate(pod.uid, self.clock())
 
     async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
         """Search for victims and begin to evict them; returns before they have ended."""
-        self.metrics.preemption_attempted()
+        self.metrics.count_preemption_attempt()
         self.queue.keep_events(queued)
-        steps = search(self.cluster, _nominated(queued), profile, refused=refused, budgets=self.cluster.budgets.all())
+        steps = search(
+            self.cluster,
+            _without_given_up_nomination(queued),
+            profile,
+            refused=refused,
+            budgets=self.cluster.budgets.all(),
+        )
         result = await run_in_turns(steps, self.clock)
         pod = queued.pod  # it may ask for more than when the search began
         if isinstance(result, Preemption):
@@ -210,10 +216,10 @@ class PreemptionExecutor:
             queued.missed = True  # the result is outdated: search again after the backoff
             return PostFilter()
         change = self._drop_nomination(queued) if result.gives_up else KEEP
-        alone = _nominated(queued).nominated_node_name != ""
+        alone = _without_given_up_nomination(queued).nominated_node_name != ""
         return PostFilter(result.text, nomination=change, plugins=result.plugins, alone=alone)
 
-    def _waiting(self, uid: str) -> Pod | None:
+    def _queued_pod(self, uid: str) -> Pod | None:
         """Return the present state of a pod of our queue."""
         queued = self.queue.get(uid)
         return None if queued is None else queued.pod
@@ -222,7 +228,7 @@ class PreemptionExecutor:
         """Nominate the node and start the evictions; no event can come in between."""
         losers = self._nominated_of_lower_priority(pod, node_name)
         for loser in losers:
-            self.nomination_lost(loser)
+            self.handle_lost_nomination(loser)
         if self.cluster.clear_nomination(pod.uid) is not None or losers:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, *losers)  # other pods may fit into their space
         self.cluster.nominate(node_name, nomination)
@@ -264,35 +270,35 @@ class PreemptionExecutor:
             is_needed = partial(self._is_needed, asked, pod)
             victim = _Victim(asked, Eviction(pod, asked.pod.scheduler_name, is_needed))
             if not is_needed():
-                self._spared(victim)
+                self._spare(victim)
                 continue
             try:
                 # A pod that is not on its node yet need not be deleted (upstream: `WaitingPod.Preempt`).
                 if self.fence.give_up(pod.uid):
                     victim.eviction.evicted = True
             except Exception as error:  # noqa: BLE001 - it is one victim's error
-                self._crashed(victim, error)
+                self._report_crash(victim, error)
             if victim.eviction.evicted is None:
                 self._victims.add(victim, pod.namespace, self.clock())
             else:
-                self._ended(victim)
+                self._finish(victim)
 
     async def _evict(self, victim: _Victim) -> None:
         """Evict a victim, or put it back until its next try is due."""
         if not victim.eviction.is_needed():
-            self._spared(victim)
+            self._spare(victim)
             return
         pause = 0.0
         try:
             pause = await self.evictor.proceed(victim.eviction)
         except Exception as error:  # noqa: BLE001 - it is one victim's error
-            self._crashed(victim, error)
+            self._report_crash(victim, error)
         if victim.eviction.evicted is None:
             self._victims.add(victim, victim.pod.namespace, self.clock() + pause)
         elif victim.eviction.needless:
-            self._spared(victim)
+            self._spare(victim)
         else:
-            self._ended(victim)
+            self._finish(victim)
 
     def _is_needed(self, asked: _Round, victim: Pod) -> bool:
         """
@@ -309,33 +315,33 @@ class PreemptionExecutor:
         pod_info = self.cluster.pod_info(victim.uid)
         return pod_info is None or pod_info.pod.terminating
 
-    def _spared(self, victim: _Victim) -> None:
+    def _spare(self, victim: _Victim) -> None:
         """Leave a victim alone that need not be evicted; it may leave because of a DELETE that had no answer."""
         if victim.eviction.in_doubt and self._is_leaving(victim.pod):
             self._report(victim)
-        self._done(victim.round)
+        self._count_down(victim.round)
 
-    def _crashed(self, victim: _Victim, error: Exception) -> None:
+    def _report_crash(self, victim: _Victim, error: Exception) -> None:
         victim.eviction.evicted = False
         self.errors.report(error, task="preemption", pod=victim.pod.key)
 
-    def _ended(self, victim: _Victim) -> None:
+    def _finish(self, victim: _Victim) -> None:
         """Report an eviction, or note that it has failed; a pod that had gone by itself is not reported."""
         if victim.eviction.evicted and not victim.eviction.gone:
             self._report(victim)
         victim.round.failed |= not victim.eviction.evicted
-        self._done(victim.round)
+        self._count_down(victim.round)
 
     def _report(self, victim: _Victim) -> None:
         asked = victim.round
         asked.evicted += 1
         log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=asked.pod.key, node=asked.node_name)
         try:
-            self.reporter.preempted(victim.pod, asked.pod, asked.node_name)
+            self.reporter.report_preemption(victim.pod, asked.pod, asked.node_name)
         except Exception as error:  # noqa: BLE001 - the pod is evicted all the same
             self.errors.report(error, task="preemption", pod=victim.pod.key)
 
-    def _done(self, asked: _Round) -> None:
+    def _count_down(self, asked: _Round) -> None:
         """Count a victim; after the last one the pod waits for their end, or for a backoff if one has failed."""
         asked.left -= 1
         if not asked.left:
@@ -345,7 +351,7 @@ class PreemptionExecutor:
         pod = asked.pod
         try:
             if asked.evicted:
-                self.metrics.preempted(asked.evicted)
+                self.metrics.observe_victims(asked.evicted)
             nominated = self.cluster.nomination(pod.uid) if asked.failed else None
             if nominated is not None:
                 self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
@@ -354,7 +360,7 @@ class PreemptionExecutor:
         self.queue.release(pod.uid, self.clock(), failed=asked.failed)
 
 
-def _nominated(queued: QueuedPod) -> Pod:
+def _without_given_up_nomination(queued: QueuedPod) -> Pod:
     """Return a pod without the nominated node that has been given up, as its status will say."""
     given_up = queued.given_up and queued.pod.nominated_node_name == queued.given_up
     return attrs.evolve(queued.pod, nominated_node_name="") if given_up else queued.pod

@@ -105,7 +105,7 @@ class Rejections:
         self._lines = TokenBucket(self.clock, LINES_PER_SECOND, LINES_AT_ONCE)
 
     @property
-    def set_aside(self) -> int:
+    def set_aside_count(self) -> int:
         """How many nodes are set aside."""
         return len(self._until)
 
@@ -125,7 +125,7 @@ class Rejections:
         if version and self._reads.take_now() and not self._departed.full():
             self._departed.put_nowait((pod_info, version))
         else:
-            self.metrics.rejection_unread()
+            self.metrics.count_unread_rejection()
 
     async def run(self) -> None:
         """Ask about pods that have left, and use nodes as before when their time is over, until cancelled."""
@@ -150,16 +150,16 @@ class Rejections:
             try:
                 failure = await self.failures.read(pod, version)
                 if failure is not None and (reason := rejection(failure)):
-                    self._rejected(pod_info, failure, reason)
+                    self._handle_rejection(pod_info, failure, reason)
             except (ApiError, UnreachableError) as error:
-                self.metrics.rejection_unread()
+                self.metrics.count_unread_rejection()
                 log.v(2).info("Cannot find out how a pod ended", pod=pod.key, node=pod.node_name, err=error)
             except Exception as error:  # noqa: BLE001 - it is one pod's error
                 self.errors.report(error, task="rejection", pod=pod.key)
 
-    def _rejected(self, pod_info: PodInfo, failure: Failure, reason: str) -> None:
+    def _handle_rejection(self, pod_info: PodInfo, failure: Failure, reason: str) -> None:
         pod, seconds = pod_info.pod, 0.0
-        self.metrics.rejected(reason)
+        self.metrics.count_rejection(reason)
         node_info = self.cluster.node(pod.node_name)
         if reason != OTHER and node_info is not None:
             seconds = LASTING

@@ -30,7 +30,7 @@ _PAUSE: Final = 0.1
 
 
 @attrs.define(eq=False)
-class WakeUp:
+class LoopBell:
     """Wakes the idle loop."""
 
     _event: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -70,7 +70,7 @@ class SchedulingLoop:
     preemption_executor: PreemptionExecutor
     clock: Callable[[], float]
     may_bind: Callable[[], bool]
-    wake_up: WakeUp
+    wake_up: LoopBell
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
 
@@ -84,7 +84,7 @@ class SchedulingLoop:
         self.looked_at = self.clock()
         async with (
             anyio.create_task_group() as preempting,
-            self.binding_cycle.running(),
+            self.binding_cycle.run(),
             anyio.create_task_group() as preparing,
         ):
             await preempting.start(self.preemption_executor.run)
@@ -121,7 +121,7 @@ class SchedulingLoop:
             elif (commitment := await self.attempts.attempt(queued)) is not None:
                 return [commitment]
         except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's
-            self.attempts.crashed(queued, error)
+            self.attempts.handle_crash(queued, error)
         return []
 
     async def _idle(self, now: float) -> None:

@@ -83,28 +83,28 @@ class VolumeBinder:
         After a cancellation the writes stay; the next attempt for the pod finds them.
         """
         started = self.clock()
-        outcome = await self._written_and_bound(pod, plan)
+        outcome = await self._write_and_wait(pod, plan)
         if outcome is None or isinstance(outcome, Refused):
-            self.metrics.volumes_bound(pod.scheduler_name, self.clock() - started, failed=outcome is not None)
+            self.metrics.observe_volume_binding(pod.scheduler_name, self.clock() - started, failed=outcome is not None)
         return outcome
 
-    async def _written_and_bound(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
+    async def _write_and_wait(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
         versions, timeout = await self._write(plan), self.timeouts[pod.scheduler_name]
         if not isinstance(versions, dict):
             return versions
-        claims = self._unbound(plan)
+        claims = self._unbound_claims(plan)
         log.info("Waiting for volumes to be bound", v=2, pod=pod.key, node=plan.node_name, claims=claims)
         with anyio.move_on_after(timeout):
             self.waiting += 1
             try:
-                return await self._bound(pod, plan, versions)
+                return await self._wait_until_bound(pod, plan, versions)
             except _UnbindableError as error:
-                return _refused(f"binding volumes: {error}")
+                return _refusal(f"binding volumes: {error}")
             finally:
                 self.waiting -= 1
-        return _refused(f"binding volumes: not bound within {timeout:g} s: {', '.join(self._unbound(plan))}")
+        return _refusal(f"binding volumes: not bound within {timeout:g} s: {', '.join(self._unbound_claims(plan))}")
 
-    def _unbound(self, plan: VolumePlan) -> list[str]:
+    def _unbound_claims(self, plan: VolumePlan) -> list[str]:
         """Return the names of the claims that are waited for."""
         stored = self.cluster.volumes.stored_claims
         claims = (*(kept.claim for kept in plan.keep), *plan.provision)
@@ -122,17 +122,17 @@ class VolumeBinder:
                 case Written(resource_version=version):
                     versions[name] = int(version or 0)
                 case Failed(message=message):
-                    return _refused(message)
+                    return _refusal(message)
                 case HeldBack():
                     return Fenced()
         return versions
 
-    async def _bound(self, pod: Pod, plan: VolumePlan, versions: Mapping[str, int]) -> BindOutcome | None:
+    async def _wait_until_bound(self, pod: Pod, plan: VolumePlan, versions: Mapping[str, int]) -> BindOutcome | None:
         """Check the volumes at each change of what is waited for, until they are bound or cannot be bound."""
         while True:
             if self.cluster.node_of(pod.uid) is None:
                 return Gone()
-            needed = self._missing(plan, versions)
+            needed = self._awaited_names(plan, versions)
             if not needed:
                 log.info("All PVCs for pod are bound", v=2, pod=pod.key, node=plan.node_name)
                 return None
@@ -150,7 +150,7 @@ class VolumeBinder:
                 if not self._wakes[name]:
                     del self._wakes[name]
 
-    def _missing(self, plan: VolumePlan, versions: Mapping[str, int]) -> set[str]:
+    def _awaited_names(self, plan: VolumePlan, versions: Mapping[str, int]) -> set[str]:
         """
         Return the names of what must change first, nothing if all is bound (`checkBindings`).
 
@@ -160,11 +160,11 @@ class VolumeBinder:
         if self.cluster.node(plan.node_name) is None:
             raise _UnbindableError(f'node "{plan.node_name}" not found')
         return set().union(
-            *(self._kept(plan, kept, versions[kept.volume.name]) for kept in plan.keep),
-            *(self._provisioned(plan, claim, versions[claim.key]) for claim in plan.provision),
+            *(self._awaited_of_kept(plan, kept, versions[kept.volume.name]) for kept in plan.keep),
+            *(self._awaited_of_provisioned(plan, claim, versions[claim.key]) for claim in plan.provision),
         )
 
-    def _kept(self, plan: VolumePlan, kept: KeptVolume, version: int) -> set[str]:
+    def _awaited_of_kept(self, plan: VolumePlan, kept: KeptVolume, version: int) -> set[str]:
         """Return the names of what must change before a claim is bound to the volume that is kept for it."""
         volumes, name, key = self.cluster.volumes, kept.volume.name, kept.claim.key
         volume, claim = volumes.stored_volumes.get(name), volumes.stored_claims.get(key)
@@ -183,7 +183,7 @@ class VolumeBinder:
             )
         return set() if claim.is_fully_bound else {name, key}
 
-    def _provisioned(self, plan: VolumePlan, decided: PersistentVolumeClaim, version: int) -> set[str]:
+    def _awaited_of_provisioned(self, plan: VolumePlan, decided: PersistentVolumeClaim, version: int) -> set[str]:
         """Return the names of what must change before the claim is bound to a provisioned volume."""
         claim = self.cluster.volumes.stored_claims.get(decided.key)
         if claim is None or claim.uid != decided.uid:
@@ -204,5 +204,5 @@ class VolumeBinder:
             raise _UnbindableError(f'pv "{volume.name}" node affinity doesn\'t match node "{plan.node_name}"')
 
 
-def _refused(message: str) -> Refused:
+def _refusal(message: str) -> Refused:
     return Refused(0, PREFIX + message, retryable=True)

@@ -47,7 +47,7 @@ class WatchHandler(Generic[T]):
 
     def on_malformed(self, malformed: Malformed, /) -> None:
         """Count and log an object that cannot be read; a pod on a node becomes an unknown holder."""
-        self.metrics.malformed(self.resource.name)
+        self.metrics.count_malformed(self.resource.name)
         if self._warned(malformed.key):
             _warn(malformed)
         if malformed.node_name and malformed.uid:

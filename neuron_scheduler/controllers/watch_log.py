@@ -65,9 +65,9 @@ class WatchLog:
                 continue
             for uid, pod_info in node_info.pod_infos.items():
                 if pod_info.cores is None:
-                    self.reporter.allocation_unknown(pod_info.pod, pod_info.problem, ADVICE)
+                    self.reporter.report_unknown_allocation(pod_info.pod, pod_info.problem, ADVICE)
                 for rival in node_info.conflicts(uid)[:1] if node_info.neuron_usage.double_booked else ():
-                    self.reporter.double_booked(pod_info.pod, rival)
+                    self.reporter.report_double_booking(pod_info.pod, rival)
 
     def _report_unknown(self, pod_info: PodInfo) -> None:
         """Report what is unknown about a pod's devices; an unreadable pod has its line in the log already."""
@@ -75,7 +75,7 @@ class WatchLog:
         if not pod_info.problem or not self._unknown(pod.uid, is_unknown):
             return
         if is_unknown:
-            self.reporter.allocation_unknown(pod, pod_info.problem, ADVICE)
+            self.reporter.report_unknown_allocation(pod, pod_info.problem, ADVICE)
         if is_unknown and not pod_info.unreadable:
             log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=pod_info.problem, effect=EFFECT, hint=ADVICE)
         elif not is_unknown:
@@ -87,12 +87,12 @@ class WatchLog:
         if rivals:
             more = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
             log.error("Pods claim the same Neuron cores", pod=pod.key, other=rivals[0].key + more, node=pod.node_name)
-            self.reporter.double_booked(pod, rivals[0])
-            self.reporter.double_booked(rivals[0], pod)
+            self.reporter.report_double_booking(pod, rivals[0])
+            self.reporter.report_double_booking(rivals[0], pod)
 
     def _doubt(self, node: Node) -> None:
         if node.refusal:
-            self.metrics.malformed("nodes")
+            self.metrics.count_malformed("nodes")
         doubt = node.refusal or doubts(node)
         if not doubt:
             self._doubts.forget(node.name)

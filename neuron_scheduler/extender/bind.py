@@ -82,7 +82,7 @@ class BindCall:
         """Answer that the pod is bound; kube-scheduler writes the Event of that, and we that of the devices."""
         self._end("")
         if commitment.decision.placement is not None:
-            self.verb.reporter.allocated(commitment.pod, self.node_name, commitment.decision.placement)
+            self.verb.reporter.report_allocated(commitment.pod, self.node_name, commitment.decision.placement)
 
     def on_gone(self) -> None:
         """Answer that the pod does not wait for a node any more."""
@@ -105,7 +105,7 @@ class BindCall:
 
     def _end(self, problem: str) -> None:
         self.problem = problem
-        self.verb.ended(self.uid)
+        self.verb.forget(self.uid)
         self.outcome.set()
 
 
@@ -141,23 +141,23 @@ class Bind:
 
     Attributes:
         profile: judges the chosen node.
-        known: returns a pod as the watch last showed it, by its key.
+        pod_by_key: returns a pod as the watch last showed it, by its key.
         may_bind: False once the Lease may be lost.
         own_names: the scheduler names of the pods in our own queue.
         clock: seconds that never jump.
-        counted: called with `bound` or `failed` for each call that is answered.
+        on_answer: called with `bound` or `failed` for each call that is answered.
     """
 
     cluster: Cluster
     profile: Profile
     assumptions: Assumptions
     cycle: BindingCycle
-    known: Callable[[str], Pod | None]
+    pod_by_key: Callable[[str], Pod | None]
     reporter: PodReporter
     may_bind: Callable[[], bool]
     own_names: Container[str]
     clock: Callable[[], float]
-    counted: Callable[[str], None]
+    on_answer: Callable[[str], None]
     errors: UnexpectedErrors
     longest_call: float = LONGEST_CALL
     longest_unseen: float = LONGEST_UNSEEN
@@ -169,7 +169,7 @@ class Bind:
         self._lines = TokenBucket(self.clock, LINES_PER_SECOND, LINES_AT_ONCE)
 
     @property
-    def leads(self) -> bool:
+    def may_lead(self) -> bool:
         """Whether this replica may decide and bind now; otherwise the leader is to be asked."""
         return self.cycle.open and self.may_bind()
 
@@ -178,7 +178,7 @@ class Bind:
         """How many pods have a Binding without an outcome."""
         return len(self._calls)
 
-    def abandoned(self, uid: str) -> bool:
+    def is_abandoned(self, uid: str) -> bool:
         """Return whether a pod's Binding has no outcome and no call waits for it; kube-scheduler has forgotten it."""
         call = self._calls.get(uid)
         return call is not None and not call.callers
@@ -196,9 +196,9 @@ class Bind:
         except Exception as error:  # noqa: BLE001 - it is one pod's error; nothing is assumed, or its outcome comes
             answer = self.errors.report(error, task="bind verb", pod=_key(args))
         else:
-            self.counted("bound")
+            self.on_answer("bound")
             return ""
-        self.counted("failed")
+        self.on_answer("failed")
         if self._lines.take_now():
             log.error(
                 "Could not bind pod for kube-scheduler", pod=_key(args), node=args.node[:LONGEST_NAME], err=answer
@@ -207,10 +207,10 @@ class Bind:
 
     async def _bind(self, args: ExtenderBindingArgs) -> None:
         started = anyio.current_time()
-        await run_in_turns(self._warmup.prepare(self.cluster, await self._shown(args), self.profile), self.clock)
+        await run_in_turns(self._warmup.prepare(self.cluster, await self._wait_for_pod(args), self.profile), self.clock)
         call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
         if call is None:
-            pod = self._known(args)
+            pod = self._watched_pod(args)
             if pod is None:
                 raise _RefusedError(f"pod {_key(args)} not found: it is gone")
             call = self._begin(pod, args.node)
@@ -219,7 +219,7 @@ class Bind:
         if call is not None:
             await self._wait_for(call, started)
 
-    async def _shown(self, args: ExtenderBindingArgs) -> Pod:
+    async def _wait_for_pod(self, args: ExtenderBindingArgs) -> Pod:
         """
         Return the pod once the watch has shown it: kube-scheduler's watch may be ahead of ours.
 
@@ -227,7 +227,7 @@ class Bind:
         free.
         """
         wait_until = self.clock() + self.longest_unseen
-        while (pod := self._known(args)) is None:
+        while (pod := self._watched_pod(args)) is None:
             if self.clock() >= wait_until:
                 raise _RefusedError(
                     f"the watch has not shown pod {_key(args)} with uid {args.pod_uid[:64]!a}; try again later"
@@ -235,19 +235,19 @@ class Bind:
             await anyio.sleep(_PAUSE)
         return pod
 
-    def _known(self, args: ExtenderBindingArgs) -> Pod | None:
+    def _watched_pod(self, args: ExtenderBindingArgs) -> Pod | None:
         """Return the pod as the watch shows it now."""
-        known = self.known(_key(args))
+        known = self.pod_by_key(_key(args))
         return known if known is not None and known.uid == args.pod_uid else None
 
     def newest(self, pod: Pod) -> Pod:
         """Return what we judge of a pod as the watch shows it now, or as it was last."""
-        known = self.known(pod.key)
+        known = self.pod_by_key(pod.key)
         return without_other_resources(known if known is not None and known.uid == pod.uid else pod)
 
     def _begin(self, pod: Pod, node_name: str) -> BindCall | None:
         """Choose the ids, assume them, and hand the Binding over; None if the pod is bound to the node already."""
-        if not self.leads:
+        if not self.may_lead:
             raise _RefusedError(NOT_LEADING)
         if self.cycle.backlog >= MOST_BACKLOG:
             raise _RefusedError("too many Bindings wait for the API server; try again later")
@@ -293,7 +293,7 @@ class Bind:
         self.cycle.push(Commitment(call, without_other_resources(pod), annotations, decision, started))
         return call
 
-    def ended(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """Forget a call whose Binding has an outcome."""
         self._calls.pop(uid, None)
 

@@ -49,7 +49,7 @@ class Extender:
     metrics: Metrics
 
     @asynccontextmanager
-    async def serving(self, health: Mapping[str, WebPage], stopping: Callable[[], bool]) -> AsyncIterator[None]:
+    async def serve(self, health: Mapping[str, WebPage], stopping: Callable[[], bool]) -> AsyncIterator[None]:
         """Answer inside the block."""
         port, certificate = self.port, None
         if port.cert_file:
@@ -69,22 +69,22 @@ def extender_of(
     loop: SchedulingLoop,
     election: LeaderElector | None,
     *,
-    known: Callable[[str], Pod | None],
+    pod_by_key: Callable[[str], Pod | None],
     unsynced: Callable[[], str | None],
 ) -> Extender:
-    """Return the extender; `known` and `unsynced` are as in `Bind` and `Verbs`."""
+    """Return the extender; `pod_by_key` and `unsynced` are as in `Bind` and `Verbs`."""
     attempts = loop.attempts
     bind = Bind(
         cluster=loop.cluster,
         profile=extender_profile(),
         assumptions=attempts.assumptions,
         cycle=loop.binding_cycle,
-        known=known,
+        pod_by_key=pod_by_key,
         reporter=attempts.reporter,
         may_bind=loop.may_bind,
         own_names=attempts.profiles.keys(),
         clock=loop.clock,
-        counted=attempts.metrics.extender_bound,
+        on_answer=attempts.metrics.count_extender_binding,
         errors=attempts.errors,
     )
     preempt = Preempt(
@@ -92,7 +92,7 @@ def extender_of(
         profile=preemption_profile(),
         beside=bind.profile,
         own_names=bind.own_names,
-        abandoned=bind.abandoned,
+        is_abandoned=bind.is_abandoned,
         clock=loop.clock,
     )
     verbs = Verbs(
@@ -128,8 +128,8 @@ def _forward(port: ExtenderPort, election: LeaderElector) -> Forward:
 
 
 def _role(bind: Bind, loop: SchedulingLoop, election: LeaderElector | None) -> Role:
-    if bind.leads:
+    if bind.may_lead:
         return Role.LEADS
-    if election is not None and not election.leading:
+    if election is not None and not election.is_leading:
         return Role.FOLLOWS
     return Role.STOPS if loop.stopping else Role.TAKES_OVER

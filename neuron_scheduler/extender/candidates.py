@@ -43,7 +43,7 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: list[str])
     if pod_refusal is not None:
         return ExtenderFilterResult([], {}, dict.fromkeys(names, pod_refusal.reason))
     slots = _slots(cluster, names)
-    among = _known(cluster, slots)
+    among = _known_slots(cluster, slots)
     with cluster.without_nomination(pod.uid):
         refusals = refusals_among(cluster, pod, profile, among)
     size = cluster.view.live.bit_length()
@@ -76,7 +76,7 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
         return [0] * len(names)
     slots, plan = _slots(cluster, names), profile.steps_for(pod)
     with cluster.without_nomination(pod.uid):
-        rest = nodes_that_fit(cluster, pod, plan, _known(cluster, slots))
+        rest = nodes_that_fit(cluster, pod, plan, _known_slots(cluster, slots))
         overlay = nominated_overlay(cluster, pod.priority)
         view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
         scores: dict[Slot | None, int] = {}
@@ -97,5 +97,5 @@ def _slots(cluster: Cluster, names: Sequence[str]) -> list[Slot | None]:
     return [slot_of(name) for name in names]
 
 
-def _known(cluster: Cluster, slots: Sequence[Slot | None]) -> NodeSet:
+def _known_slots(cluster: Cluster, slots: Sequence[Slot | None]) -> NodeSet:
     return from_slots((slot for slot in slots if slot is not None), cluster.view.live.bit_length())

@@ -19,7 +19,7 @@ import attrs
 from neuron_scheduler.extender.bind import LONGEST_CALL
 from neuron_scheduler.extender.protocol import FORWARDED
 from neuron_scheduler.kube.http.client import JSON
-from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.http1 import KeptConnections
 from neuron_scheduler.kube.http.pools import Pool, open_socket
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry import logs
@@ -55,18 +55,18 @@ class Forward:
     timeout: float = TIMEOUT
     _tls: Tls | None = attrs.field(init=False)
     _url: str = attrs.field(default="", init=False)
-    _connections: Connections | None = attrs.field(default=None, init=False)
+    _connections: KeptConnections | None = attrs.field(default=None, init=False)
 
     @_tls.default
-    def _trusting(self) -> Tls | None:
+    def _make_tls(self) -> Tls | None:
         if not self.cert_file:
             return None
         return Tls(
-            time.monotonic, ca_file=self._trusted, cert_file=self.cert_file, key_file=self.key_file, check_name=False
+            time.monotonic, ca_file=self._authority, cert_file=self.cert_file, key_file=self.key_file, check_name=False
         )
 
     @property
-    def _trusted(self) -> str:
+    def _authority(self) -> str:
         return self.client_ca_file or self.cert_file
 
     async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
@@ -77,18 +77,18 @@ class Forward:
         """
         url = self.leader()
         if not url:
-            return _refused(_NO_LEADER)
+            return _refusal(_NO_LEADER)
         try:
             server = urlsplit(url)
             answer = await self._to(url, server).exchange(
-                self._encoded(server, verb, body),
+                self._encode(server, verb, body),
                 context=self._context(server),
                 server_name=None,
                 permit=None,
                 timeout=self.timeout,
             )
         except Exception as error:  # noqa: BLE001 - a hostile answer can raise anything; it is one request's error
-            return _refused(f"the leader's extender at {url[:100]!a} gives no answer: {self._reason(error)}")
+            return _refusal(f"the leader's extender at {url[:100]!a} gives no answer: {self._reason(error)}")
         return answer.status, answer.body
 
     def close(self) -> None:
@@ -96,12 +96,14 @@ class Forward:
         if self._connections is not None:
             self._connections.close()
 
-    def _to(self, url: str, server: SplitResult) -> Connections:
+    def _to(self, url: str, server: SplitResult) -> KeptConnections:
         """Return the connections to a leader; those to the leader before it are closed when they are free."""
         if self._connections is None or url != self._url:
             self.close()
             self._url = url
-            self._connections = Connections(server=server, limit=MOST_CONNECTIONS, open_socket=open_socket(Pool.API))
+            self._connections = KeptConnections(
+                server=server, limit=MOST_CONNECTIONS, open_socket=open_socket(Pool.API)
+            )
         return self._connections
 
     def _context(self, server: SplitResult) -> ssl.SSLContext | None:
@@ -115,12 +117,12 @@ class Forward:
         if isinstance(error, TimeoutError):
             return f"none came within {self.timeout:g} s"
         if isinstance(error, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted by {self._trusted}: {error.verify_message}"
+            return f"its certificate is not trusted by {self._authority}: {error.verify_message}"
         if isinstance(error, ConnectionError | ssl.SSLError) and self._tls is not None:
             return f"{error}; with --extender-client-ca-file, {self.cert_file} must be valid for clients, too"
         return str(error) or type(error).__name__
 
-    def _encoded(self, server: SplitResult, verb: str, body: bytes) -> bytes:
+    def _encode(self, server: SplitResult, verb: str, body: bytes) -> bytes:
         head = (
             f"POST /{verb} HTTP/1.1\r\nHost: {server.netloc}\r\nContent-Type: {JSON}\r\nAccept-Encoding: identity\r\n"
             f"{FORWARDED}: {self.identity or 'unknown'}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -145,5 +147,5 @@ def own_url(host: str, port: int, *, pod_ip: str, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{f'[{reached}]' if ':' in reached else reached}:{port}"
 
 
-def _refused(text: str) -> tuple[int, bytes]:
+def _refusal(text: str) -> tuple[int, bytes]:
     return 503, f"{text}\n".encode()

@@ -48,7 +48,7 @@ MOST: Final = 1000
 
 
 @attrs.frozen
-class Room:
+class NominatedRoom:
     """
     The node where room is made for a pod.
 
@@ -110,7 +110,7 @@ class EarlierAnswers:
         if len(self._answers) > MOST:
             del self._answers[next(iter(self._answers))]
 
-    def room_for(self, pod: Pod, proposed: Container[str]) -> Room | None:
+    def room_for(self, pod: Pod, proposed: Container[str]) -> NominatedRoom | None:
         """
         Return where room is made for a pod already; None if it needs other victims.
 
@@ -133,7 +133,7 @@ class EarlierAnswers:
             there = frozenset(victim.uid for victim in victims)
             answer = attrs.evolve(answer, victims=there, seen_at=self.clock())
             self._answers[pod.uid] = answer
-        return Room(answer.node_name, staying) if self.clock() - answer.seen_at <= UNSEEN else None
+        return NominatedRoom(answer.node_name, staying) if self.clock() - answer.seen_at <= UNSEEN else None
 
     def _adopt(self, pod: Pod) -> None:
         """Remember the answer that must have led to the pod's nomination, if it has one."""
@@ -172,7 +172,7 @@ class Preempt:
         profile: all filters, for victims other than those proposed (`preemption_profile`).
         beside: the filters that kube-scheduler does not have (`extender_profile`).
         own_names: the scheduler names of the pods in our own queue.
-        abandoned: whether the pod with this uid has a Binding without an outcome for which no call waits.
+        is_abandoned: whether the pod with this uid has a Binding without an outcome for which no call waits.
         clock: seconds that never jump.
     """
 
@@ -180,7 +180,7 @@ class Preempt:
     profile: Profile
     beside: Profile
     own_names: Container[str]
-    abandoned: Callable[[str], bool]
+    is_abandoned: Callable[[str], bool]
     clock: Callable[[], float]
     _earlier: EarlierAnswers = attrs.field(init=False)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
@@ -195,7 +195,7 @@ class Preempt:
         Raises:
             MalformedRequestError: the request has no pod or no nodes, or they cannot be read.
         """
-        pod, proposed = _pod_of(args), _proposed(args)
+        pod, proposed = _pod_of(args), _victims_by_node(args)
         answer = dict[str, MetaVictims]()
         if not (pod.refusal or pod.never_preempts or self.cluster.node_of(pod.uid)):
             await run_in_turns(self._warmup.prepare(self.cluster, pod, self.profile), self.clock)
@@ -222,7 +222,7 @@ class Preempt:
         self._earlier.remember(pod, best, candidates[best].pods)
         return {best: _meta(candidates[best])}
 
-    def _once_more(self, pod: Pod, room: Room, proposed: Container[str]) -> dict[str, MetaVictims]:
+    def _once_more(self, pod: Pod, room: NominatedRoom, proposed: Container[str]) -> dict[str, MetaVictims]:
         """Return those victims of an earlier answer that have not been deleted, if kube-scheduler knows them."""
         unknown = self._unknown_to_kube_scheduler(room.node_name)
         staying = tuple(victim for victim in room.staying if victim.uid not in unknown)
@@ -265,7 +265,8 @@ class Preempt:
         return frozenset(
             uid
             for uid, pod_info in pod_infos.items()
-            if self.cluster.is_assumed(uid) and (pod_info.pod.scheduler_name in self.own_names or self.abandoned(uid))
+            if self.cluster.is_assumed(uid)
+            and (pod_info.pod.scheduler_name in self.own_names or self.is_abandoned(uid))
         )
 
 
@@ -278,7 +279,7 @@ def _pod_of(args: ExtenderPreemptionArgs) -> Pod:
     return value
 
 
-def _proposed(args: ExtenderPreemptionArgs) -> dict[str, frozenset[str]]:
+def _victims_by_node(args: ExtenderPreemptionArgs) -> dict[str, frozenset[str]]:
     """Return the uids of the victims that kube-scheduler proposes, by node."""
     if args.node_name_to_meta_victims is None:
         raise MalformedRequestError(f"it has no NodeNameToMetaVictims; {NAMES_ONLY}")

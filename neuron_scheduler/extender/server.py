@@ -15,7 +15,7 @@ import attrs
 from aiohttp import web
 
 from neuron_scheduler.extender.protocol import FORWARDED, NAMES_ONLY
-from neuron_scheduler.extender.verbs import VERBS, Answer, Verbs, sentence
+from neuron_scheduler.extender.verbs import VERBS, VerbAnswer, Verbs, sentence
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions
@@ -64,7 +64,7 @@ class ExtenderServer:
 
     def listen(self, listening: socket.socket, certificate: Certificate | None = None) -> Connections:
         """Answer on a socket until the connections are closed; without a certificate there is no TLS."""
-        reactions = Reactions(answer=self._answer, unreadable=self._unreadable, on_drop=self._dropped)
+        reactions = Reactions(answer=self._answer, unreadable=self._on_unreadable, on_drop=self._on_drop)
         return Connections(listening=listening, reactions=reactions, limits=LIMITS, certificate=certificate)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -76,7 +76,7 @@ class ExtenderServer:
         verb = path if path in VERBS else _NO_VERB
         code = CLIENT_GONE
         try:
-            answer = self._misdirected(request, verb) or await self._answered(request, verb)
+            answer = self._refuse_misdirected(request, verb) or await self._read_and_answer(request, verb)
             response = await self._send(request, verb, answer)
             code = response.status
         except ConnectionError:  # the client has gone while the answer was written
@@ -87,10 +87,10 @@ class ExtenderServer:
         else:
             return response
         finally:
-            self.metrics.extender_requested(verb, str(code))
+            self.metrics.count_extender_request(verb, str(code))
             self.metrics.extender_seconds(verb).observe(self.clock() - started)
 
-    async def _answered(self, request: web.BaseRequest, verb: str) -> Answer:
+    async def _read_and_answer(self, request: web.BaseRequest, verb: str) -> VerbAnswer:
         """Read the body, and return the answer, which refuses one that is too large or does not arrive."""
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -103,7 +103,7 @@ class ExtenderServer:
             return sentence(400, f"the body cannot be read: {error}")
         return await self.verbs.answer(verb, body, forwarded=FORWARDED in request.headers)
 
-    async def _send(self, request: web.BaseRequest, verb: str, answer: Answer) -> web.StreamResponse:
+    async def _send(self, request: web.BaseRequest, verb: str, answer: VerbAnswer) -> web.StreamResponse:
         """Send an answer, for which a slow client has some time; log it if it is a refusal."""
         if answer.status != 200:
             self._log(verb, answer, request)
@@ -117,11 +117,11 @@ class ExtenderServer:
                 await response.prepare(request)
                 await response.write_eof()
         except TimeoutError:
-            self.metrics.connection_dropped("slow")
+            self.metrics.count_dropped_connection("slow")
             request.protocol.force_close()
         return response
 
-    def _misdirected(self, request: web.BaseRequest, verb: str) -> Answer | None:
+    def _refuse_misdirected(self, request: web.BaseRequest, verb: str) -> VerbAnswer | None:
         """Return the answer to a request that is for no verb, or not as the verb needs it."""
         if verb == _NO_VERB:
             paths = ", ".join([*(f"/{verb}" for verb in VERBS), *self.health])
@@ -130,7 +130,7 @@ class ExtenderServer:
             return sentence(405, f"/{verb} takes POST only")
         return None
 
-    def _log(self, verb: str, answer: Answer, request: web.BaseRequest) -> None:
+    def _log(self, verb: str, answer: VerbAnswer, request: web.BaseRequest) -> None:
         if self._lines.take_now():
             log.warning(
                 "Cannot serve a request to the extender",
@@ -140,12 +140,12 @@ class ExtenderServer:
                 err=answer.body.decode(errors="replace").strip()[:_LONGEST],
             )
 
-    def _unreadable(self, error: BaseException | None, message: str) -> web.StreamResponse:
+    def _on_unreadable(self, error: BaseException | None, message: str) -> web.StreamResponse:
         """Answer what is not HTTP/1.1; an exception of our own is a defect."""
         ours = isinstance(error, Exception) and not message
         status, text = (500, "internal error; see the log") if ours else (400, "not a request of HTTP/1.1")
         if not ours:
-            self.metrics.extender_requested(_NO_VERB, str(status))
+            self.metrics.count_extender_request(_NO_VERB, str(status))
         if isinstance(error, ConnectionError):
             pass  # the client has gone
         elif ours and self._lines.take_now():
@@ -154,7 +154,7 @@ class ExtenderServer:
             log.warning("Cannot serve a request to the extender", code=status, err=f"{text}: {message}"[:_LONGEST])
         return web.Response(status=status, text=f"{text}\n")
 
-    def _dropped(self, how: str, why: str, peer: str) -> None:
-        self.metrics.connection_dropped(how)
+    def _on_drop(self, how: str, why: str, peer: str) -> None:
+        self.metrics.count_dropped_connection(how)
         if self._lines.take_now():
             log.warning("Refused a connection to the extender", client=peer, err=why[:_LONGEST])

@@ -70,16 +70,16 @@ class Role(Enum):
 
 
 @attrs.frozen
-class Answer:
+class VerbAnswer:
     """What is answered: JSON with status 200, with any other a sentence."""
 
     status: int
     body: bytes
 
 
-def sentence(status: int, text: str) -> Answer:
+def sentence(status: int, text: str) -> VerbAnswer:
     """Return the answer to a request that cannot be served."""
-    return Answer(status, f"{text}\n".encode())
+    return VerbAnswer(status, f"{text}\n".encode())
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -115,7 +115,7 @@ class Verbs:
     def __attrs_post_init__(self) -> None:
         self._waits = TokenBucket(self.clock, WAITS_PER_SECOND, WAITS_AT_ONCE)
 
-    async def answer(self, verb: str, body: bytes, *, forwarded: bool = False) -> Answer:
+    async def answer(self, verb: str, body: bytes, *, forwarded: bool = False) -> VerbAnswer:
         """
         Return the answer to a request.
 
@@ -136,34 +136,34 @@ class Verbs:
         except Exception as error:  # noqa: BLE001 - it is one request's error; kube-scheduler tries the pod again
             return sentence(500, self.errors.report(error, task=f"extender {verb}", pod=""))
 
-    async def _answer_as_leader(self, verb: str, body: bytes, *, forwarded: bool) -> Answer:
+    async def _answer_as_leader(self, verb: str, body: bytes, *, forwarded: bool) -> VerbAnswer:
         role = self.role()
         if role is Role.FOLLOWS and not forwarded and self.forward is not None:
-            return Answer(*await self.forward.send(verb, body))
+            return VerbAnswer(*await self.forward.send(verb, body))
         if role is not Role.LEADS:
             return sentence(503, role.value)
         if verb == BIND:
             error = await self.bind.bind(decode(body, ExtenderBindingArgs))
-            return Answer(200, encode(ExtenderBindingResult(error=error)))
+            return VerbAnswer(200, encode(ExtenderBindingResult(error=error)))
         async with self._one_preemption:
-            return Answer(200, encode(await self.preempt.preempt(decode(body, ExtenderPreemptionArgs))))
+            return VerbAnswer(200, encode(await self.preempt.preempt(decode(body, ExtenderPreemptionArgs))))
 
-    async def _answer_from_cache(self, verb: str, args: ExtenderArgs) -> Answer:
+    async def _answer_from_cache(self, verb: str, args: ExtenderArgs) -> VerbAnswer:
         pod, complaint = _pod_of(args)
         names = _names(args)
         if pod is None:
-            return _unreadable(verb, names, complaint)
+            return _answer_unreadable(verb, names, complaint)
         if concerns_us(pod):
             for warm_up in (self._warmup.prepare, self._warmup.prepare_refusal):
                 await run_in_turns(warm_up(self.cluster, pod, self.profile), self.clock)
         if verb == PRIORITIZE:
             scores = prioritize_nodes(self.cluster, pod, self.profile, names)
             hosts = [HostPriority(host=name, score=score) for name, score in zip(names, scores, strict=True)]
-            return Answer(200, encode(hosts))
-        return Answer(200, encode(await self._filtered(pod, names)))
+            return VerbAnswer(200, encode(hosts))
+        return VerbAnswer(200, encode(await self._filter(pod, names)))
 
-    async def _filtered(self, pod: Pod, names: list[str]) -> ExtenderFilterResult:
-        if _attempts.enabled:
+    async def _filter(self, pod: Pod, names: list[str]) -> ExtenderFilterResult:
+        if _attempts.is_enabled:
             _attempts.info("Filtering nodes for kube-scheduler", pod=pod.key, nodes=len(names))
         asked_at = self.clock()
         filtered = filter_nodes(self.cluster, pod, self.profile, names)
@@ -171,7 +171,7 @@ class Verbs:
             filtered = filter_nodes(self.cluster, pod, self.profile, names)
         if concerns_us(pod):
             failed = {**filtered.failed_nodes, **filtered.failed_and_unresolvable_nodes}
-            extension_log.answered(pod, filtered.node_names, failed)
+            extension_log.write_filter_answer(pod, filtered.node_names, failed)
         return filtered
 
     async def _has_waited(self, filtered: ExtenderFilterResult, asked_at: float) -> bool:
@@ -198,11 +198,11 @@ class Verbs:
         return True
 
 
-def _unreadable(verb: str, names: list[str], complaint: str) -> Answer:
+def _answer_unreadable(verb: str, names: list[str], complaint: str) -> VerbAnswer:
     """Answer for a pod that no node can take, because it cannot be read."""
     if verb == PRIORITIZE:
-        return Answer(200, encode([HostPriority(host=name, score=0) for name in names]))
-    return Answer(200, encode(ExtenderFilterResult([], {}, dict.fromkeys(names, complaint))))
+        return VerbAnswer(200, encode([HostPriority(host=name, score=0) for name in names]))
+    return VerbAnswer(200, encode(ExtenderFilterResult([], {}, dict.fromkeys(names, complaint))))
 
 
 def _names(args: ExtenderArgs) -> list[str]:

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.objects.json_scanner import decoded
+from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.kube.objects.wire import Identity, Wire
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.errors import UnreachableError
@@ -68,7 +68,7 @@ class PodFailures:
             "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=TIMEOUT
         )
         try:
-            pods = await decoded(answer.body, _PODS)
+            pods = await decode_in_steps(answer.body, _PODS)
         except (ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer cannot be read: {error}") from error
         for item in pods.items or ():

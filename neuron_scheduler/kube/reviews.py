@@ -85,17 +85,17 @@ ASKING: Final = (
 """What asking an autoscaler for machines needs: manifests/components/capacity-requests grants it."""
 
 
-def watching(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
+def rights_to_watch(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
     """Return the rights to list and watch these resources."""
     return tuple(Right(verb, resource.name, resource.group) for resource in watched for verb in ("list", "watch"))
 
 
-def scheduling(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
+def rights_to_schedule(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
     """Return the rights that scheduling needs: to list and watch these resources, to write, and to read back."""
-    return (*watching(watched), *_SINGLE_OBJECTS)
+    return (*rights_to_watch(watched), *_SINGLE_OBJECTS)
 
 
-def leading(namespace: str, name: str) -> tuple[Right, ...]:
+def rights_to_lead(namespace: str, name: str) -> tuple[Right, ...]:
     """Return the rights that holding a Lease needs."""
     group = "coordination.k8s.io"
     return (
@@ -138,7 +138,7 @@ async def require(client: Client, rights: tuple[Right, ...]) -> None:
         ConfigurationError: some are missing, or the server does not know who we are.
     """
     for _ in range(_TRIES):
-        lacking = await missing(client, rights)
+        lacking = await missing_rights(client, rights)
         if not lacking:
             return
         await anyio.sleep(_PAUSE)  # for a moment after its start an API server knows no rights
@@ -152,18 +152,18 @@ async def require(client: Client, rights: tuple[Right, ...]) -> None:
     raise ConfigurationError(f"the API server does not allow this process to {', '.join(lacking)}; {advice}")
 
 
-async def missing(client: Client, rights: tuple[Right, ...]) -> list[str]:
+async def missing_rights(client: Client, rights: tuple[Right, ...]) -> list[str]:
     """Return which of the rights this process does not have; wait for a server that cannot be reached."""
-    return [str(right) for right in rights if not await _allowed(client, right)]
+    return [str(right) for right in rights if not await _is_allowed(client, right)]
 
 
-async def _allowed(client: Client, right: Right) -> bool:
+async def _is_allowed(client: Client, right: Right) -> bool:
     spec = {"resourceAttributes": right.attributes}
     while True:
         try:
-            return (await _reviewed(client, _ACCESS, "SelfSubjectAccessReview", spec, within=_TIMEOUT)).allowed
+            return (await _review(client, _ACCESS, "SelfSubjectAccessReview", spec, within=_TIMEOUT)).allowed
         except ApiError as error:
-            if error.unauthorized:
+            if error.is_unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
             if error.status < 500 and error.status != 429:
                 log.warning("Permissions cannot be checked; continuing without the check", exc=error)
@@ -182,7 +182,7 @@ class UserReviews:
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a bearer token; None if the API server does not accept it."""
-        status = await _reviewed(self.client, _TOKENS, "TokenReview", {"token": token}, within=TIMEOUT)
+        status = await _review(self.client, _TOKENS, "TokenReview", {"token": token}, within=TIMEOUT)
         return status.user if status.authenticated and status.user.username else None
 
     async def may_get(self, user: User, path: str) -> bool:
@@ -199,11 +199,11 @@ class UserReviews:
         return await self._is_allowed({"user": username, "groups": [*groups], "resourceAttributes": attributes})
 
     async def _is_allowed(self, spec: object) -> bool:
-        status = await _reviewed(self.client, _ACCESS, "SubjectAccessReview", spec, within=TIMEOUT)
+        status = await _review(self.client, _ACCESS, "SubjectAccessReview", spec, within=TIMEOUT)
         return status.allowed and not status.denied
 
 
-async def _reviewed(client: Client, group: str, kind: str, spec: object, *, within: float) -> _Status:
+async def _review(client: Client, group: str, kind: str, spec: object, *, within: float) -> _Status:
     """Return the status of a review; an error is ApiError or UnreachableError."""
     body = msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
     answer = await client.request("POST", f"/apis/{group}/{kind.lower()}s", body=body, timeout=within)

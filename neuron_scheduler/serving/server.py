@@ -136,7 +136,7 @@ def _reactions(pages: Mapping[str, WebPage], metrics: Metrics) -> Reactions:
         return response
 
     return Reactions(
-        answer=answer, unreadable=_unreadable, on_drop=lambda how, _why, _peer: metrics.connection_dropped(how)
+        answer=answer, unreadable=_unreadable, on_drop=lambda how, _why, _peer: metrics.count_dropped_connection(how)
     )
 
 
@@ -188,7 +188,7 @@ def metrics_page(
         async with writing:  # who comes while a text is written waits for it
             text = texts.get(content_type)
             if text is None:
-                for _ in metrics.prepared():
+                for _ in metrics.prepare():
                     await anyio.lowlevel.checkpoint()
                 text = texts.put(content_type, metrics.exposition(accept)[0])
         return web.Response(body=text, headers={"Content-Type": content_type})

@@ -75,22 +75,22 @@ class ApiError(NeuronSchedulerError):
         self.is_status = is_status
 
     @property
-    def refused(self) -> bool:
+    def is_refusal(self) -> bool:
         """Whether the API server itself refused the request for good: a 4xx Status other than 429."""
         return self.is_status and 400 <= self.status < 500 and self.status != 429
 
     @property
-    def unauthorized(self) -> bool:
+    def is_unauthorized(self) -> bool:
         """Whether the API server itself does not know who we are."""
         return self.is_status and self.status == 401
 
     @property
-    def forbidden(self) -> bool:
+    def is_forbidden(self) -> bool:
         """Whether the API server itself says that we lack the right."""
         return self.is_status and self.status == 403
 
     @property
-    def throttled(self) -> bool:
+    def is_throttled(self) -> bool:
         """
         Whether the request was turned away in the API server's words: there are too many, or it ends.
 
@@ -100,7 +100,7 @@ class ApiError(NeuronSchedulerError):
         return self.status == 429 and (self.is_status or self.message in TURNED_AWAY)
 
     @property
-    def too_large(self) -> bool:
+    def is_too_large(self) -> bool:
         """
         Whether etcd cannot store the object, because it is too large; the write had no effect.
 
@@ -108,10 +108,10 @@ class ApiError(NeuronSchedulerError):
         """
         return self.is_status and "etcdserver: request is too large" in self.message
 
-    def gone(self, kind: str, name: str, uid: str = "") -> bool:
+    def is_gone(self, kind: str, name: str, uid: str = "") -> bool:
         """Return whether the API server says that this object does not exist; `kind` is the plural, such as `pods`."""
         return (
-            self.refused
+            self.is_refusal
             and (self.status, self.reason, self.kind) == (404, "NotFound", kind)
             and self.name in ("", name)
             and (not uid or self.uid in ("", uid))

@@ -64,21 +64,21 @@ def leaves(exc: BaseException) -> Iterator[BaseException]:
 
 def printable(text: str) -> str:
     """Return a text from the cluster for a person's terminal: control characters are shown as Go's escapes."""
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_show, text))
 
 
-def _shown(character: str) -> str:
-    return character if character.isprintable() else _escaped(character)
+def _show(character: str) -> str:
+    return character if character.isprintable() else _escape(character)
 
 
 def _quote(text: str) -> str:
     """Return the text as Go's `strconv.Quote` writes it: one line, printable characters as they are."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return '"' + "".join(map(_escaped, text)) + '"'
+    return '"' + "".join(map(_escape, text)) + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if (known := _ESCAPES.get(character)) is not None:
         return known
     if character.isprintable():

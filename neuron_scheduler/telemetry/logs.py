@@ -51,7 +51,7 @@ class Logger:
         return Logger(self._log, min(verbosity, MOST_VERBOSE))
 
     @property
-    def enabled(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether `info` writes anything: ask before computing expensive pairs."""
         return self._log.isEnabledFor(logging.INFO - self._verbosity)
 
@@ -133,17 +133,17 @@ class Trouble:
     pairs: Mapping[str, Any] = attrs.field(factory=dict)
     _written_at: dict[Hashable, float] = attrs.field(factory=dict, init=False)
 
-    def met(self, message: str, error: Exception | None = None, *, kind: Hashable = None) -> None:
+    def report(self, message: str, error: Exception | None = None, *, kind: Hashable = None) -> None:
         """Write a failure, unless one with this message and kind was written in the last ten minutes."""
         now = self.clock()
         if now - self._written_at.get((message, kind), -math.inf) < REMIND:
             return
         self._written_at[message, kind] = now
         level = logging.WARNING if self.verbosity is None else logging.INFO - self.verbosity
-        if self.verbosity is None or self.log.v(self.verbosity).enabled:
+        if self.verbosity is None or self.log.v(self.verbosity).is_enabled:
             self.log._write(level, message, _with_error(dict(self.pairs), error))  # noqa: SLF001 - names the caller's line
 
-    def over(self) -> None:
+    def report_end(self) -> None:
         """Write the recovery if a failure has been written."""
         if self._written_at:
             self._written_at.clear()
@@ -169,13 +169,13 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
     form = json_line if logging_format == "json" else klog_line
     _output = _Output(sys.stderr if stream is None else stream, form)
     if isinstance(sys.stderr, UnblockedStderr):
-        sys.stderr.dropped_line = partial(_dropped, form)
+        sys.stderr.dropped_line = partial(_dropped_line, form)
     logging.basicConfig(level=logging.WARNING, handlers=[_output], force=True)
     logging.getLogger(ROOT).setLevel(logging.INFO - min(verbosity, MOST_VERBOSE))
     logging.captureWarnings(capture=True)
 
 
-def dropped() -> int:
+def dropped_lines() -> int:
     """Return how many lines could not be written to stderr."""
     return sys.stderr.dropped if isinstance(sys.stderr, UnblockedStderr) else 0
 
@@ -194,7 +194,7 @@ def _place(path: str, line: int) -> str:
     return f"{os.path.basename(path)}:{line}"  # noqa: PTH119 - as `logging` does
 
 
-def _dropped(form: _Form, lines: int) -> str:
+def _dropped_line(form: _Form, lines: int) -> str:
     """Return the line that reports how many lines could not be written to stderr."""
     return form(
         logging.WARNING, time.time(), "stderr.py", "Dropped log lines: stderr did not take them", {"lines": lines}

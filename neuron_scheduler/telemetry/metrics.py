@@ -92,7 +92,7 @@ class Metrics:
     lease_name: str = "my-scheduler"
     api_host: str = ""
     _state: Callable[[], State] = State
-    _prepared: Callable[[], Iterable[None]] = tuple
+    _prepare: Callable[[], Iterable[None]] = tuple
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
 
     _attempts: Callable[[str, str], Counter] = counters(
@@ -105,13 +105,13 @@ class Metrics:
         "profile",
         buckets=exponential(0.001, 2, 15),
     )
-    decided: Callable[[float], None] = histogram(
+    observe_decision: Callable[[float], None] = histogram(
         "scheduler_scheduling_algorithm_duration_seconds",
         "Scheduling algorithm latency in seconds.",
         exponential(0.001, 2, 15),
     )
     """Count one decision, whatever its outcome, and its seconds."""
-    _attempts_of_pod: Callable[[int], None] = histogram(
+    _observe_attempts_of_pod: Callable[[int], None] = histogram(
         "scheduler_pod_scheduling_attempts",
         "Number of attempts to successfully schedule a pod.",
         exponential(1, 2, 5),
@@ -122,14 +122,14 @@ class Metrics:
         "attempts",
         buckets=exponential(0.01, 2, 20),
     )
-    queued: Callable[[str, str], None] = counter(
+    count_incoming_pod: Callable[[str, str], None] = counter(
         "scheduler_queue_incoming_pods", "Pods added to the scheduling queues, by event and queue.", "queue", "event"
     )
     """Count a pod that enters a queue because of an event (`PodAdd`, `ScheduleAttemptFailure`, `NodeAdd`, ...)."""
-    preemption_attempted: Callable[[], None] = counter(
+    count_preemption_attempt: Callable[[], None] = counter(
         "scheduler_preemption_attempts", "Attempts to find pods to preempt for a pod that fits nowhere."
     )
-    preempted: Callable[[int], None] = histogram(
+    observe_victims: Callable[[int], None] = histogram(
         "scheduler_preemption_victims", "Number of pods that were evicted for one pod.", exponential(1, 2, 7)
     )
     _extension_point_seconds: Callable[[str, str, str], Histogram] = histograms(
@@ -144,7 +144,7 @@ class Metrics:
     _volume_errors: Callable[[str], Counter] = counters(
         "scheduler_volume_scheduling_stage_error", "Volume scheduling stage error count.", "operation"
     )
-    _requests: Callable[[str, str, str], None] = counter(
+    _count_request: Callable[[str, str, str], None] = counter(
         "rest_client_requests",
         "HTTP requests to the API server, by status code, method and host.",
         "code",
@@ -158,60 +158,60 @@ class Metrics:
         "host",
         buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     )
-    malformed: Callable[[str], None] = counter(
+    count_malformed: Callable[[str], None] = counter(
         "neuron_scheduler_malformed_objects",
         "Objects from the API server that could not be read in full and were skipped.",
         "resource",
     )
-    watch_failed: Callable[[str], None] = counter(
+    count_watch_failure: Callable[[str], None] = counter(
         "neuron_scheduler_watch_failures",
         "Lists and watches that failed, by resource: a few an hour are usual, a few a minute are not.",
         "resource",
     )
-    unhandled: Callable[[str], None] = counter(
+    count_unhandled: Callable[[str], None] = counter(
         "neuron_scheduler_unhandled_objects",
         "Objects that were skipped because their handling raised an exception, by resource: a bug of the scheduler.",
         "resource",
     )
-    event_dropped: Callable[[], None] = counter(
+    count_dropped_event: Callable[[], None] = counter(
         "neuron_scheduler_events_dropped", "Events not sent because their queue was full."
     )
-    fence_stale: Callable[[], None] = counter(
+    count_stale_fence: Callable[[], None] = counter(
         "neuron_scheduler_stale_fence_refusals",
         "Bindings that the API server refused because of an old state of the Lease, although this replica held it.",
     )
-    connection_dropped: Callable[[str], None] = counter(
+    count_dropped_connection: Callable[[str], None] = counter(
         "neuron_scheduler_connections_dropped",
         "Connections to our own ports that were ended without an answer, by reason: crowded (too many waited), slow"
         " (the client took too long), refused (of the extender: too many, or TLS failed).",
         "reason",
     )
-    retried: Callable[[str], None] = counter(
+    count_retry: Callable[[str], None] = counter(
         "neuron_scheduler_write_retries",
         "Writes that are sent again because their outcome is in doubt or the API server was busy.",
         "write",
     )
     """Count a write that is sent again: `binding`, `condition`, `event` or `eviction`."""
-    unexpected: Callable[[str], None] = counter(
+    count_unexpected_error: Callable[[str], None] = counter(
         "neuron_scheduler_unexpected_errors",
         "Unexpected exceptions in the work on one pod; each is a defect, and the log has its traceback.",
         "task",
     )
-    rejected: Callable[[str], None] = counter(
+    count_rejection: Callable[[str], None] = counter(
         "neuron_scheduler_pods_rejected",
         "Pods that their nodes rejected after they were bound, by the kubelet's reason.",
         "reason",
     )
-    rejection_unread: Callable[[], None] = counter(
+    count_unread_rejection: Callable[[], None] = counter(
         "neuron_scheduler_rejections_unread",
         "Pods that were gone before they started; it is unknown whether their nodes rejected them.",
     )
-    capacity_request_ended: Callable[[str], None] = counter(
+    count_capacity_request: Callable[[str], None] = counter(
         "neuron_scheduler_capacity_requests_ended",
         "Machines that an autoscaler was asked for, by how that ended: served, withdrawn, given_up.",
         "outcome",
     )
-    extender_requested: Callable[[str, str], None] = counter(
+    count_extender_request: Callable[[str, str], None] = counter(
         "neuron_scheduler_extender_requests",
         "Requests of kube-scheduler to the extender, by verb and HTTP status code; 499: the client hung up.",
         "verb",
@@ -224,7 +224,7 @@ class Metrics:
         "verb",
         buckets=exponential(0.001, 2, 14),
     )
-    extender_bound: Callable[[str], None] = counter(
+    count_extender_binding: Callable[[str], None] = counter(
         "neuron_scheduler_extender_bindings",
         "Calls of kube-scheduler's to bind a pod, by result: bound, or failed with a sentence.",
         "result",
@@ -248,39 +248,39 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
-    def ask(self, state: Callable[[], State], prepared: Callable[[], Iterable[None]]) -> None:
+    def ask(self, state: Callable[[], State], prepare: Callable[[], Iterable[None]]) -> None:
         """
         Ask this function for the state at every scrape.
 
-        It must be quick, since the event loop waits for it; what takes longer is for `prepared`, in small steps.
+        It must be quick, since the event loop waits for it; what takes longer is for `prepare`, in small steps.
         """
-        self._state, self._prepared = state, prepared
+        self._state, self._prepare = state, prepare
 
-    def prepared(self) -> Iterator[None]:
+    def prepare(self) -> Iterator[None]:
         """Prepare for an exposition in small steps; yields whenever other tasks may run."""
-        yield from self._prepared()
+        yield from self._prepare()
 
-    def attempted(self, result: str, profile: str, seconds: float) -> None:
+    def count_attempt(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""
         self._attempts(result, profile).inc()
         self._attempt_seconds(result, profile).observe(seconds)
 
-    def scheduled(self, *, attempts: int, seconds: float) -> None:
+    def count_scheduled_pod(self, *, attempts: int, seconds: float) -> None:
         """Count a bound pod: its attempts, and the seconds since it was first queued, without the time it was gated."""
-        self._attempts_of_pod(attempts)
+        self._observe_attempts_of_pod(attempts)
         self._sli_seconds(str(attempts) if attempts < MOST_DISTINCT_ATTEMPTS else "15+").observe(seconds)
 
-    def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
+    def observe_volume_binding(self, profile: str, seconds: float, *, failed: bool) -> None:
         """Count a pod whose volumes were bound before it, or could not be, and the seconds that it took."""
         self._extension_point_seconds("PreBind", "Error" if failed else "Success", profile).observe(seconds)
         if failed:
             self._volume_errors("bind").inc()
 
-    def requested(self, code: str, method: str) -> None:
+    def count_request(self, code: str, method: str) -> None:
         """Count one answer of the API server; `code` is the status, or `<error>` where there was none."""
-        self._requests(code, method, self.api_host)
+        self._count_request(code, method, self.api_host)
 
-    def request_took(self, method: str, seconds: float) -> None:
+    def observe_request(self, method: str, seconds: float) -> None:
         """Count the seconds until the API server answered a request, or failed to."""
         self._request_seconds(method, self.api_host).observe(seconds)
 

@@ -62,7 +62,7 @@ class Paragraphs:
     width: int = NOT_ON_A_TERMINAL
     colour: bool = False
 
-    def wrapped(self, text: str, *, first: str = "", rest: str = "") -> Iterator[str]:
+    def wrap(self, text: str, *, first: str = "", rest: str = "") -> Iterator[str]:
         """Yield the lines of a text, indented by `first` and then by `rest`; control characters are shown."""
         yield from textwrap.wrap(
             printable(text),
@@ -73,27 +73,27 @@ class Paragraphs:
             break_on_hyphens=False,
         )
 
-    def indented(self, text: str, depth: int = 1) -> Iterator[str]:
+    def indent(self, text: str, depth: int = 1) -> Iterator[str]:
         """Yield the lines of a text that is so deep below a heading."""
-        return self.wrapped(text, first=INDENT * depth, rest=INDENT * depth)
+        return self.wrap(text, first=INDENT * depth, rest=INDENT * depth)
 
     def section(self, title: str) -> Iterator[str]:
         """Yield an empty line and a heading."""
         yield ""
-        yield from (self.bold(line) for line in self.wrapped(title))
+        yield from (self.bold(line) for line in self.wrap(title))
 
     def notes(self, sentences: Sequence[str]) -> Iterator[str]:
         """Yield notes, with an empty line before them."""
         if sentences:
             yield ""
         for sentence in sentences:
-            yield from self.wrapped(f"Note: {sentence}", rest=INDENT)
+            yield from self.wrap(f"Note: {sentence}", rest=INDENT)
 
     def bold(self, text: str) -> str:
         """Return a text that stands out; it must be printable."""
-        return self.coloured(text, BOLD)
+        return self.in_colour(text, BOLD)
 
-    def coloured(self, text: str, code: str) -> str:
+    def in_colour(self, text: str, code: str) -> str:
         """Return a text in a colour, as it is where there is none; it must be printable."""
         return f"\033[{code}m{text}\033[0m" if self.colour else text
 

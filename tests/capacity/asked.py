@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from neuron_scheduler.capacity.planning.need import MachineNeed, Owner
+from neuron_scheduler.capacity.planning.need import LimitOwner, MachineNeed
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE
 from tests.support.builders import GI, pod
 
@@ -13,7 +13,7 @@ def asked(**changes: Any) -> MachineNeed:
     """Return the need for a trn1.32xlarge; the changes are fields of it."""
     pods = tuple(pod(uid, uid=uid, namespace="team-a", scheduler_name="my-scheduler") for uid in ("u1", "u2"))
     fields: dict[str, Any] = {
-        "owner": Owner("my-scheduler", "team-a"),
+        "owner": LimitOwner("my-scheduler", "team-a"),
         "instance_type": "trn1.32xlarge",
         "silicon": {NEURON_DEVICE: 16},
         "host": {CPU: 4001, MEMORY: 8 * GI},

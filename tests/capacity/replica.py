@@ -71,11 +71,11 @@ class Scheduler:
         profiles = {"my-scheduler": PROFILE}
         self.rounds = CapacityRequester(machines=self.machines, profiles=profiles, may_ask=lambda: self.leads)
 
-    def about_capacity(self, pod: Pod, reason: str, note: str, **_: Any) -> None:
+    def report_capacity(self, pod: Pod, reason: str, note: str, **_: Any) -> None:
         """Remember an Event."""
         self.told.append((pod.name, reason.removeprefix("NeuronCapacity"), note))
 
-    def capacity_request_ended(self, outcome: str) -> None:
+    def count_capacity_request(self, outcome: str) -> None:
         """Remember it."""
         self.ended.append(outcome)
 

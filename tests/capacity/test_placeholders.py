@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.capacity.placeholders import is_placeholder, manifest, need_of
-from neuron_scheduler.capacity.planning.need import Owner
+from neuron_scheduler.capacity.planning.need import LimitOwner
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -64,7 +64,7 @@ def test_what_decides_is_read_back(zones: tuple[str, ...]) -> None:
     placeholder = read_back(silicon=silicon, host=host, zones=zones)
     need = need_of(placeholder)
     assert (need.silicon, need.host, need.zones) == (silicon, host, zones)
-    assert (need.instance_type, need.owner) == ("trn1.32xlarge", Owner("my-scheduler", "team-a"))
+    assert (need.instance_type, need.owner) == ("trn1.32xlarge", LimitOwner("my-scheduler", "team-a"))
     assert is_placeholder(placeholder)
 
 

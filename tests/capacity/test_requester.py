@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.capacity.machines import MachineRequest
-from neuron_scheduler.capacity.planning.plan import Plan
+from neuron_scheduler.capacity.planning.plan import MachinePlan
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod, PodCondition
@@ -103,7 +103,7 @@ class World(Scheduler):
 
     def said(self, name: str) -> str:
         """Return what is said about a pod of our profile."""
-        return self.rounds.said(pod(name, scheduler_name="my-scheduler")) or ""
+        return self.rounds.request_sentence(pod(name, scheduler_name="my-scheduler")) or ""
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ async def test_pods_that_get_a_place_while_the_plan_is_made(world: World, gone: 
     pods = tuple(queued.pod for queued in world.queue.pods())
     for each in pods[:gone]:
         world.cluster.put_pod(attrs.evolve(each, node_name="a"))
-    world.rounds._apply(Plan(needs=(asked(pods=pods, pattern=pods[0]),), serving={}, hopeless={}))
+    world.rounds._apply(MachinePlan(needs=(asked(pods=pods, pattern=pods[0]),), serving={}, hopeless={}))
     uids = {uid for request in world.machines.requests.values() for uid in request.pods}
     assert uids == {each.uid for each in pods[gone:]}
 

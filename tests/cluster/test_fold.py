@@ -85,7 +85,7 @@ def test_space_that_the_pods_of_a_list_take_is_told_at_its_end() -> None:
     for each in (there, ended):
         world.pods.on_added(each)
     world.told.changes.clear()
-    listing = world.watches.observers.listing
+    listing = world.watches.observers.list_context
     with suppress(TimeoutError), listing():
         world.pods.on_added(pod("new", on="a"))
         raise TimeoutError("the list breaks off")

@@ -111,9 +111,9 @@ class World:
         self._break("bind", pod)
         binding = Binding(pod=pod, path="", body=b"", node_name=node_name, annotations=annotations,
                           backoff=Backoff(lambda: 0.0))  # fmt: skip
-        return await self.again(binding)
+        return await self.try_again(binding)
 
-    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
+    async def try_again(self, binding: Binding) -> BindOutcome | InDoubt:
         """Try again."""
         name = binding.pod.name
         self.tried.append(name)
@@ -174,23 +174,23 @@ class World:
 
     # the herald
 
-    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
+    def report_scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Remember it."""
         assert placement is None or placement.ids
         self._break("scheduled", pod)
         self.reports.append((pod.name, node_name))
 
-    def unschedulable(self, pod: Pod, message: str, **_: Any) -> None:
+    def report_unschedulable(self, pod: Pod, message: str, **_: Any) -> None:
         """Remember it."""
         self._break("unschedulable", pod)
         self.reports.append((pod.name, message))
 
-    def failed(self, pod: Pod, message: str) -> None:
+    def report_failure(self, pod: Pod, message: str) -> None:
         """Remember it."""
         self._break("failed", pod)
         self.reports.append((pod.name, message))
 
-    def in_doubt(self, pod: Pod, message: str) -> None:
+    def report_doubt(self, pod: Pod, message: str) -> None:
         """Remember it."""
         self._break("in_doubt", pod)
         self.reports.append((pod.name, message))

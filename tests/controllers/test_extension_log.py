@@ -39,7 +39,7 @@ def filtered(cluster: Cluster, pending: Pod, verbosity: int = 4) -> list[str]:
     stream = io.StringIO()
     logs.configure(verbosity=verbosity, stream=stream)
     decision = schedule_pod(cluster, pending, PROFILE)
-    extension_log.filtered(cluster, pending, PROFILE, decision.node_name if isinstance(decision, Decision) else "")
+    extension_log.write_filter(cluster, pending, PROFILE, decision.node_name if isinstance(decision, Decision) else "")
     return [line.partition('] "')[2].removesuffix('"') for line in stream.getvalue().splitlines()]
 
 

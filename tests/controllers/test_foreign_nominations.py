@@ -57,7 +57,7 @@ class World:
     def __attrs_post_init__(self) -> None:
         world: Any = self
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "clock": lambda: self.now}
-        errors = UnexpectedErrors(Metrics().unexpected)
+        errors = UnexpectedErrors(Metrics().count_unexpected_error)
         self.kept = ForeignNominations(profile=extender_profile(), own_names={"my-scheduler"}, **shared)
         executor = PreemptionExecutor(
             evictor=world, reporter=world, metrics=Metrics(), pod_list=PodList(), fence=world, errors=errors, **shared

@@ -244,7 +244,7 @@ async def test_a_404_that_is_no_api_servers_does_not_cost_the_lease() -> None:
     pages = [ApiError(404, message="<html>")] * 4
 
     def before(_verb: str) -> None:
-        if pages and leader.leading:
+        if pages and leader.is_leading:
             raise pages.pop()
 
     memory = Memory(before=before)

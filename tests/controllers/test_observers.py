@@ -178,7 +178,7 @@ async def test_space_for_a_pod_of_kube_schedulers_is_kept_on_a_node_that_is_seen
 async def test_a_list_counts_no_pod_beside_the_one_whose_space_it_has(cpu: int, lost: bool) -> None:
     """A list has the new pods first; the space is given up at its end if it is taken then."""
     world = World()
-    with world.parts.observers.listing():
+    with world.parts.observers.list_context():
         world.pods.on_added(pod("new", on="n", cpu=cpu, priority=9))
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
         world.pods.on_deleted(NEIGHBOUR)
@@ -193,7 +193,7 @@ async def test_a_node_that_changes_in_the_middle_of_a_list_is_looked_at_at_its_e
 ) -> None:
     """The watch of nodes goes on meanwhile, and both the pods that came and those that are gone still count."""
     world = World()
-    with world.parts.observers.listing():
+    with world.parts.observers.list_context():
         world.pods.on_added(pod("new", on="n", cpu=6500, priority=9))
         world.change_node(**changes)
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
@@ -205,7 +205,7 @@ async def test_a_node_that_changes_in_the_middle_of_a_list_is_looked_at_at_its_e
 async def test_a_decision_in_the_middle_of_a_list_is_set_against_nominations_at_its_end(cpu: int, lost: bool) -> None:
     """It takes its own space only; that of a pod which is gone does not count against the nomination."""
     world = World()
-    with world.parts.observers.listing():
+    with world.parts.observers.list_context():
         world.pods.on_added(pod("new", on="n", cpu=5500, priority=9))
         decided = pod("decided", scheduler_name="my-scheduler", cpu=cpu, priority=9)
         taken = take(world.parts.cluster, decided, Decision("n", None, 1, 1))
@@ -226,7 +226,7 @@ async def test_a_list_ends_although_a_decision_cannot_be_checked(monkeypatch: py
         raise RuntimeError("a mistake")
 
     monkeypatch.setattr(type(executor), "recheck", recheck)
-    with world.parts.observers.listing():
+    with world.parts.observers.list_context():
         for name in ("n", "m"):
             world.pods.on_added(pod(f"new-{name}", on=name))
     assert seen == ["n", "m"]
@@ -239,14 +239,14 @@ async def test_a_list_withdraws_no_binding_for_a_pod_that_has_ended() -> None:
         site.handler.on_added(there)
         site.add("b", "a", devices=4, cpu=250)
         assert await site.settle() == ["b"]
-        with site.handler.observers.listing():
+        with site.handler.observers.list_context():
             site.handler.on_added(new)
             assert await site.settle() == ["b"]
             assert site.waiting == 1
             site.handler.on_deleted(there)
         await site.settle()
         assert site.waiting == 1
-        with site.handler.observers.listing():
+        with site.handler.observers.list_context():
             site.handler.on_added(there)
         await site.settle()
         assert site.waiting == 0
@@ -270,7 +270,7 @@ async def test_no_pod_is_refused_in_the_middle_of_a_list() -> None:
     async with at_work() as site:
         there = pod("there", on="n", cpu=150_000)
         site.handler.on_added(there)
-        with site.handler.observers.listing():
+        with site.handler.observers.list_context():
             site.add("big", cpu=100_000)
             await site.settle()
             site.handler.on_deleted(there)
@@ -283,7 +283,7 @@ async def test_a_pod_that_goes_and_comes_again_while_its_refusal_waits_is_decide
     async with at_work() as site:
         there = pod("there", on="n", cpu=150_000)
         site.handler.on_added(there)
-        with site.handler.observers.listing():
+        with site.handler.observers.list_context():
             site.add("big", cpu=90_000)
             await site.settle()
             (before,) = [queued.pod for queued in site.queue.pods()]
@@ -299,7 +299,7 @@ async def test_a_pod_that_goes_and_comes_again_while_its_refusal_waits_is_decide
 async def test_a_list_that_takes_long_keeps_no_pod_from_being_refused() -> None:
     """It was broken off, and the next one is late: the pod is told why it waits."""
     async with at_work() as site:
-        with suppress(TimeoutError), site.handler.observers.listing():
+        with suppress(TimeoutError), site.handler.observers.list_context():
             raise TimeoutError
         site.add("big", cpu=10**9)
         await site.settle()

@@ -64,14 +64,16 @@ def reports() -> Reports:
 @pytest.fixture
 def reporter(reports: Reports) -> PodReporter:
     """Return the reporter of a leader."""
-    return PodReporter(recorder=cast(Any, reports), conditions=cast(Any, reports), clock=reports, leads=lambda: True)
+    return PodReporter(
+        recorder=cast(Any, reports), conditions=cast(Any, reports), clock=reports, is_leading=lambda: True
+    )
 
 
 def test_numbers_alone_are_told_every_half_minute(reports: Reports, reporter: PodReporter) -> None:
     """The condition writer has its own limit, so it gets every message; an Event is written after the pause."""
     for at in (0, 10, 29.9, 30, 59, 61):
         reports.now = at
-        reporter.unschedulable(pod(), FULL.format(n=1 + int(at)), new_node_cannot_help=False)
+        reporter.report_unschedulable(pod(), FULL.format(n=1 + int(at)), new_node_cannot_help=False)
     assert [note for _, note in reports.events] == [FULL.format(n=n) for n in (1, 31, 62)]
     assert len(reports.conditions) == 6
 
@@ -80,18 +82,18 @@ def test_the_same_message_is_told_every_five_minutes(reports: Reports, reporter:
     """Each refusal would be an Event of its own, and there may be thousands of pods."""
     for at in (0, 30, 299, 300, 400):
         reports.now = at
-        reporter.unschedulable(pod(), FULL.format(n=1), new_node_cannot_help=False)
+        reporter.report_unschedulable(pod(), FULL.format(n=1), new_node_cannot_help=False)
     assert len(reports.events) == 2
 
 
 def test_a_changed_reason_is_reported_at_once(reports: Reports, reporter: PodReporter) -> None:
     """Another text, another reason, another pod, or a pod that came back gets an Event at once."""
-    reporter.unschedulable(pod("a"), "one", new_node_cannot_help=False)
-    reporter.unschedulable(pod("a"), "two", new_node_cannot_help=False)
-    reporter.unschedulable(pod("a"), "two", new_node_cannot_help=True)
-    reporter.unschedulable(pod("b"), "two", new_node_cannot_help=True)
+    reporter.report_unschedulable(pod("a"), "one", new_node_cannot_help=False)
+    reporter.report_unschedulable(pod("a"), "two", new_node_cannot_help=False)
+    reporter.report_unschedulable(pod("a"), "two", new_node_cannot_help=True)
+    reporter.report_unschedulable(pod("b"), "two", new_node_cannot_help=True)
     reporter.observe(PodGone(pod("b"), None, ""))
-    reporter.unschedulable(pod("b"), "two", new_node_cannot_help=True)
+    reporter.report_unschedulable(pod("b"), "two", new_node_cannot_help=True)
     assert (
         reports.events
         == [("a: FailedScheduling", text) for text in ("one", "two", "two")] + [("b: FailedScheduling", "two")] * 2
@@ -108,8 +110,8 @@ def test_a_changed_reason_is_reported_at_once(reports: Reports, reporter: PodRep
 @pytest.mark.parametrize("leads", [True, False])
 def test_an_unknown_allocation_is_told_by_the_leader(reports: Reports, reporter: PodReporter, leads: bool) -> None:
     """The Event says why, what it means for other pods, and what to do; a replica on standby writes none."""
-    reporter.leads = lambda: leads
-    reporter.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
+    reporter.is_leading = lambda: leads
+    reporter.report_unknown_allocation(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
     note = (
         "The Neuron devices of this pod are unknown: no annotation names its ids. Until it ends, node trn1 gets no pod"
         " that asks for more than one device or core, but fewer than all;"
@@ -135,13 +137,13 @@ def test_a_bound_pod_is_told_its_ids(
 ) -> None:
     """Upstream's sentence to the letter, which tools match, followed by the ids as ranges."""
     placement = None if ids is None else Placement(ids, (ids,), NO_CORES, 1)
-    reporter.scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
+    reporter.report_scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
     assert reports.events == [("p: Scheduled", f"Successfully assigned default/p to trn1-a{given}")]
 
 
 def test_a_binding_in_doubt_is_told_by_an_event_alone(reporter: PodReporter, reports: Reports) -> None:
     """The condition is not written: the pod may be bound, and its condition True."""
-    reporter.in_doubt(pod("p"), "no definite outcome")
+    reporter.report_doubt(pod("p"), "no definite outcome")
     assert reports.events == [("p: FailedBinding", "no definite outcome")]
     assert not reports.conditions
 
@@ -149,17 +151,19 @@ def test_a_binding_in_doubt_is_told_by_an_event_alone(reporter: PodReporter, rep
 def test_a_takeover_does_not_flood_with_what_was_so_before(reports: Reports, reporter: PodReporter) -> None:
     """A new leader may find thousands of pods with unknown ids; they do not delay the Events of its own pods."""
     for number in range(5_000):
-        reporter.allocation_unknown(pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName")
+        reporter.report_unknown_allocation(
+            pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName"
+        )
     assert len(reports.events) == OBSERVED_AT_ONCE
     reports.now = 60.0
-    reporter.allocation_unknown(pod("later", on="trn1"), "no annotation names its ids", "set schedulerName")
+    reporter.report_unknown_allocation(pod("later", on="trn1"), "no annotation names its ids", "set schedulerName")
     assert reports.events[-1][0] == "later: NeuronAllocationUnknown"
 
 
 def test_a_rival_of_another_namespace_is_not_named(reports: Reports, reporter: PodReporter) -> None:
     """Whoever may read the Event may not be allowed to see that pod; one of the same namespace is named."""
-    reporter.double_booked(pod("a"), pod("b"))
-    reporter.double_booked(pod("a"), pod("b", namespace="secret"))
+    reporter.report_double_booking(pod("a"), pod("b"))
+    reporter.report_double_booking(pod("a"), pod("b", namespace="secret"))
     assert [note.partition(" claimed by ")[2] for _, note in reports.events] == [
         "default/b; delete one of the two",
         "a pod of another namespace; delete one of the two",
@@ -169,14 +173,14 @@ def test_a_rival_of_another_namespace_is_not_named(reports: Reports, reporter: P
 
 def test_what_is_said_about_a_machine(reports: Reports, reporter: PodReporter) -> None:
     """It is an Event, and the condition stays as it is."""
-    reporter.about_capacity(pod(), "NeuronCapacityGivenUp", "a sentence")
+    reporter.report_capacity(pod(), "NeuronCapacityGivenUp", "a sentence")
     assert (reports.events, reports.conditions) == ([("p: NeuronCapacityGivenUp", "a sentence")], [])
 
 
 def test_a_pod_that_waits_for_its_group_is_not_called_unschedulable(reporter: PodReporter, reports: Reports) -> None:
     """No autoscaler buys for it; there is one Event, though the number of members changes."""
     for count in (2, 3):
-        reporter.waiting_for_group(pod("p"), f"{count} of 4 members of group default/train exist; ...")
+        reporter.report_group_wait(pod("p"), f"{count} of 4 members of group default/train exist; ...")
     assert [what for what, _ in reports.conditions] == ["p: WaitingForGroup"] * 2
     assert reports.conditions[-1][1].startswith("3 of 4")
     assert [what for what, _ in reports.events] == ["p: WaitingForGroup"]
@@ -188,9 +192,11 @@ def test_what_is_said_of_a_group_is_said_again_only_after_something_else(
     """The group is looked at every second; a member that was refused in between says that it waits for the others."""
     text = "3 of 4 members of group default/train exist; ..."
     for _ in range(3):
-        reporter.waiting_for_group(pod("p"), text)
+        reporter.report_group_wait(pod("p"), text)
         reports.now += 1000.0
     assert (len(reports.conditions), len(reports.events)) == (1, 1)
-    reporter.unschedulable(pod("p"), "3 of 4 members of group default/train fit at once.", new_node_cannot_help=False)
-    reporter.waiting_for_group(pod("p"), text)
+    reporter.report_unschedulable(
+        pod("p"), "3 of 4 members of group default/train fit at once.", new_node_cannot_help=False
+    )
+    reporter.report_group_wait(pod("p"), text)
     assert reports.conditions[-1] == ("p: WaitingForGroup", text)

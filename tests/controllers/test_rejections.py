@@ -52,7 +52,7 @@ class World:
             scheduler_names={"my-scheduler"},
             clock=lambda: self.now,
             may_ask=lambda: self.leads,
-            errors=UnexpectedErrors(self.metrics.unexpected),
+            errors=UnexpectedErrors(self.metrics.count_unexpected_error),
         )
 
     async def read(self, pod: Pod, version: str) -> Failure | None:
@@ -111,7 +111,7 @@ async def test_a_rejection_sets_node_and_ids_aside_for_five_minutes(caplog: pyte
         assert world.asked == [("p", "41")]
         assert world.aside() == ROW
         assert world.aside("b") is None
-        assert world.rejections.set_aside == 1
+        assert world.rejections.set_aside_count == 1
         assert world.counted() == {"UnexpectedAdmissionError": 1}
         (record,) = caplog.records
         assert record.message == "Pod was rejected by its node"
@@ -127,7 +127,7 @@ async def test_a_rejection_sets_node_and_ids_aside_for_five_minutes(caplog: pyte
         assert world.aside() is not None
         world.now += 0.1
         assert world.aside() is None
-        assert world.rejections.set_aside == 0
+        assert world.rejections.set_aside_count == 0
 
 
 @pytest.mark.parametrize(

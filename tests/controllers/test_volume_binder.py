@@ -51,7 +51,7 @@ class FakeMetrics:
 
     counted: list[tuple[str, float, bool]] = attrs.field(factory=list)
 
-    def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
+    def observe_volume_binding(self, profile: str, seconds: float, *, failed: bool) -> None:
         """Remember it."""
         self.counted.append((profile, seconds, failed))
 

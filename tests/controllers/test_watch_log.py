@@ -45,10 +45,10 @@ def test_cores_of_a_pod_that_a_list_no_longer_has_are_not_claimed_twice(world: W
     world.nodes.on_added(node("b", "trn1.32xlarge", created=1))
     gone = pod("gone", devices=1, on="b", ids=(3,))
     world.pods.on_added(gone)
-    with suppress(TimeoutError), world.watches.observers.listing():
+    with suppress(TimeoutError), world.watches.observers.list_context():
         world.pods.on_added(pod("successor", devices=1, on="b", ids=(3,)))
         raise TimeoutError("the list breaks off")
-    with world.watches.observers.listing():
+    with world.watches.observers.list_context():
         for name in ("one", "other"):
             world.pods.on_added(pod(name, devices=1, on="b", ids=(5,)))
         world.pods.on_deleted(gone)

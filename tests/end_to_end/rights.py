@@ -14,7 +14,7 @@ import yaml
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
-from neuron_scheduler.kube.reviews import Right, leading, scheduling, watching
+from neuron_scheduler.kube.reviews import Right, rights_to_lead, rights_to_schedule, rights_to_watch
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
@@ -46,14 +46,14 @@ def needed() -> tuple[Right, ...]:
     """Return the rights that the process asks for at its start, in their order."""
     parts = wire(Config(), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
     return (
-        *scheduling(informer.resource for informer in parts.informers),
-        *leading("kube-system", "my-scheduler"),
+        *rights_to_schedule(informer.resource for informer in parts.informers),
+        *rights_to_lead("kube-system", "my-scheduler"),
     )
 
 
 def optional() -> set[Right]:
     """Return the rights that it uses where the API server serves PodGroups."""
-    return set(watching(POD_GROUPS))
+    return set(rights_to_watch(POD_GROUPS))
 
 
 async def grant(api: RestClient, items: Iterable[Object] | None = None) -> None:

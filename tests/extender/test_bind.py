@@ -143,7 +143,7 @@ async def test_a_pod_that_goes_before_it_is_decided() -> None:
             road.lose("p")
             yield
 
-        road.verb._warmup = mock.Mock(of=lost)
+        road.verb._warmup = mock.Mock(prepare=lost)
         assert await road.verb.bind(call("p")) == "pod default/p not found: it is gone"
         assert_nothing_is_held(road)
 
@@ -213,14 +213,14 @@ async def test_not_the_leader() -> None:
     """Nothing is decided without the Lease, nor before the loop runs, nor after it has been stopped."""
     road = Road()
     road.foreign("p", devices=1)
-    assert not road.verb.leads
+    assert not road.verb.may_lead
     assert await road.verb.bind(call("p")) == NOT_LEADING
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(road.scheduler.run)
         await turns()
-        assert road.verb.leads
+        assert road.verb.may_lead
         road.leads = False
-        assert not road.verb.leads
+        assert not road.verb.may_lead
         assert await road.verb.bind(call("p")) == NOT_LEADING
         road.leads = True
         road.scheduler.stop()

@@ -112,13 +112,13 @@ async def test_a_client_that_hangs_up_after_the_binding_was_sent_loses_nothing()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(answer.of, road, "p")
             await until(lambda: road.count("p") > 1)
-            assert not road.verb.abandoned("uid-p")
+            assert not road.verb.is_abandoned("uid-p")
             answer.scope.cancel()
         assert (road.held(), road.verb.under_way) == (8, 1)
-        assert road.verb.abandoned("uid-p")
+        assert road.verb.is_abandoned("uid-p")
         road.outcomes["p"] = Refused(403, "no", retryable=False)
         await until(lambda: road.verb.under_way == 0)
-        assert not road.verb.abandoned("uid-p")
+        assert not road.verb.is_abandoned("uid-p")
         assert_nothing_is_held(road)
 
 

@@ -64,9 +64,9 @@ class Chaos(Road):
         """Try once."""
         backoff = Backoff(lambda: 0.0)
         binding = Binding(pod=pod, path="", body=b"", node_name=node_name, annotations=annotations, backoff=backoff)
-        return await self.again(binding)
+        return await self.try_again(binding)
 
-    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
+    async def try_again(self, binding: Binding) -> BindOutcome | InDoubt:
         """Commit, refuse, or leave the outcome unknown."""
         for _ in range(self.dice.randint(0, 8)):
             await anyio.lowlevel.checkpoint()

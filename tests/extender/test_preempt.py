@@ -48,7 +48,7 @@ def verb(
         profile=preemption_profile(),
         beside=extender_profile(),
         own_names=own_names,
-        abandoned=lambda uid: uid in abandoned,
+        is_abandoned=lambda uid: uid in abandoned,
         clock=clock,
     )
 

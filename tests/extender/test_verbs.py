@@ -25,8 +25,8 @@ from neuron_scheduler.extender.verbs import (
     WAIT,
     WAITS_AT_ONCE,
     WAITS_PER_SECOND,
-    Answer,
     Role,
+    VerbAnswer,
     Verbs,
 )
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
@@ -122,7 +122,7 @@ class Replica:
     async def ask(self, verb: str, request: Any, **options: Any) -> tuple[int, Any]:
         """Return status and answer, as JSON if it is."""
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
-        answer: Answer = await self.verbs.answer(verb, body, **options)
+        answer: VerbAnswer = await self.verbs.answer(verb, body, **options)
         text = answer.body.decode()
         return answer.status, json.loads(text) if answer.status == 200 else text
 

@@ -116,11 +116,11 @@ def every_event() -> str:
     """Return what a replica on standby answers that has counted every event which the story does not have."""
 
     def count(metrics: Metrics) -> None:
-        metrics.unexpected("scheduling")
-        metrics.unhandled("pods")
-        metrics.rejected("UnexpectedAdmissionError")
-        metrics.fence_stale()
-        metrics.capacity_request_ended("given_up")
+        metrics.count_unexpected_error("scheduling")
+        metrics.count_unhandled("pods")
+        metrics.count_rejection("UnexpectedAdmissionError")
+        metrics.count_stale_fence()
+        metrics.count_capacity_request("given_up")
 
     return counted(
         count, State(leader=False, capacity_requests=dict.fromkeys(("open", "arriving", "limited", "refused"), 0))

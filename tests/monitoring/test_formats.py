@@ -22,9 +22,9 @@ def busy() -> Metrics:
         lambda: State(leader=True, unknown_holders_by_node={"(others)": 2, 'a"\\\n': 1}, log_lines_dropped=3),
         tuple,
     )
-    metrics.request_took("POST", 0.02)
-    metrics.malformed("pods")
-    metrics.attempted("scheduled", 'q"', 0.1)
+    metrics.observe_request("POST", 0.02)
+    metrics.count_malformed("pods")
+    metrics.count_attempt("scheduled", 'q"', 0.1)
     return metrics
 
 

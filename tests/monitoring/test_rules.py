@@ -65,11 +65,11 @@ SCENES: dict[str, tuple[Callable[[Story], list[Scrape]], set[str]]] = {
         {"NeuronSchedulerWatchIsStale"},
     ),
     "a defect": (
-        lambda _: after(counted(), counted(lambda metrics: metrics.unexpected("scheduling"))),
+        lambda _: after(counted(), counted(lambda metrics: metrics.count_unexpected_error("scheduling"))),
         {"NeuronSchedulerHasUnexpectedErrors"},
     ),
     "a defect in a handler": (
-        lambda _: after(counted(), counted(lambda metrics: metrics.unhandled("pods"))),
+        lambda _: after(counted(), counted(lambda metrics: metrics.count_unhandled("pods"))),
         {"NeuronSchedulerSkipsEvents"},
     ),
     "lost log lines": (
@@ -77,7 +77,7 @@ SCENES: dict[str, tuple[Callable[[Story], list[Scrape]], set[str]]] = {
         {"NeuronSchedulerDropsLogLines"},
     ),
     "a rejected pod": (
-        lambda _: after(counted(), counted(lambda metrics: metrics.rejected("UnexpectedAdmissionError"))),
+        lambda _: after(counted(), counted(lambda metrics: metrics.count_rejection("UnexpectedAdmissionError"))),
         {"NeuronNodesRejectPods"},
     ),
     "machines that cannot be asked for": (
@@ -87,16 +87,16 @@ SCENES: dict[str, tuple[Callable[[Story], list[Scrape]], set[str]]] = {
     "machines that are asked for": (
         lambda _: after(
             counted(state=State(leader=True, capacity_requests={"open": 2, "refused": 0})),
-            counted(lambda metrics: metrics.capacity_request_ended("served")),
+            counted(lambda metrics: metrics.count_capacity_request("served")),
         ),
         set(),
     ),
     "a machine that does not come": (
-        lambda _: after(counted(), counted(lambda metrics: metrics.capacity_request_ended("given_up"))),
+        lambda _: after(counted(), counted(lambda metrics: metrics.count_capacity_request("given_up"))),
         {"NeuronMachinesDoNotCome"},
     ),
     "a stale fence": (
-        lambda _: after(counted(), counted(lambda metrics: metrics.fence_stale())),
+        lambda _: after(counted(), counted(lambda metrics: metrics.count_stale_fence())),
         {"NeuronSchedulerFenceIsStale"},
     ),
 }
@@ -121,7 +121,7 @@ def test_every_alert_has_a_scene() -> None:
 
 def test_an_alert_ends_with_its_cause(tmp_path: Path) -> None:
     """What has happened once is not told for ever."""
-    first = counted(lambda metrics: metrics.unexpected("scheduling"))
+    first = counted(lambda metrics: metrics.count_unexpected_error("scheduling"))
     scrapes = [Scrape(counted()), Scrape(first, at=300)]
     assert evaluated(scrapes, end=600, folder=tmp_path).firing == {"NeuronSchedulerHasUnexpectedErrors"}
     assert evaluated(scrapes, end=2 * HOUR, folder=tmp_path).firing == set()

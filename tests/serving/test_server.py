@@ -127,7 +127,7 @@ async def test_a_text_is_kept_for_a_second() -> None:
     opened = [await text(f"application/openmetrics-text; version={version}") for version in ("1.0.0", "1.0.1", "x")]
     assert opened[0].endswith(b"# EOF\n")
     assert len({*opened}) == 1
-    metrics.attempted("scheduled", "p", 0.1)
+    metrics.count_attempt("scheduled", "p", 0.1)
     assert ({await text()}, prepared) == (plain, 2)
     now += server.AGE
     assert await text() not in plain

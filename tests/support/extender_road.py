@@ -68,18 +68,18 @@ class Road(World):
             profile=extender_profile(),
             assumptions=self.scheduler.attempts.assumptions,
             cycle=self.scheduler.binding_cycle,
-            known=self.store.get,
+            pod_by_key=self.store.get,
             reporter=road,
             may_bind=lambda: self.leads,
             own_names={"my-scheduler"},
             clock=lambda: self.now,
-            counted=self.counted.append,
+            on_answer=self.counted.append,
             errors=UnexpectedErrors(self._surprised),
         )
 
     # What the parts call
 
-    def allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
+    def report_allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
         """Remember it."""
         self._break("allocated", pod)
         assert node_name

@@ -57,11 +57,11 @@ class World:
         )
         self.pods, self.nodes = self.watches.of(PODS), self.watches.of(NODES)
 
-    def double_booked(self, pod: Pod, rival: Pod) -> None:
+    def report_double_booking(self, pod: Pod, rival: Pod) -> None:
         """Remember a report."""
         self.conflicts.append((pod.name, rival.name))
 
-    def allocation_unknown(self, pod: Pod, problem: str, _advice: str) -> None:
+    def report_unknown_allocation(self, pod: Pod, problem: str, _advice: str) -> None:
         """Remember a report."""
         self.unknown.append((pod.name, problem))
 

@@ -27,7 +27,7 @@ from neuron_scheduler.controllers.commitment import Assumptions
 from neuron_scheduler.controllers.group_attempt import GroupAttempts
 from neuron_scheduler.controllers.observers import Observers, PodList
 from neuron_scheduler.controllers.pod_attempt import PodAttempts
-from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop, WakeUp
+from neuron_scheduler.controllers.scheduling_loop import LoopBell, SchedulingLoop
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.watch_handler import WatchHandler
 from neuron_scheduler.kube.objects.base import Resource
@@ -79,8 +79,8 @@ def loop_of(
     fenced: bool = True,
 ) -> SchedulingLoop:
     """Return a loop; `parts` stands in for the binder, the volumes and the reporter."""
-    metrics, wake_up, warmup = Metrics(), WakeUp(), IndexWarmup()
-    errors = errors or UnexpectedErrors(metrics.unexpected)
+    metrics, wake_up, warmup = Metrics(), LoopBell(), IndexWarmup()
+    errors = errors or UnexpectedErrors(metrics.count_unexpected_error)
     queue.on_change = wake_up.ring
     shared: dict[str, Any] = {"cluster": cluster, "queue": queue, "clock": clock}
     cycle = BindingCycle(
@@ -94,7 +94,7 @@ def loop_of(
         pod_list=pod_list, warmup=warmup, errors=errors,
     )  # fmt: skip
     side_lane = SideLane(
-        **shared, profiles=profiles, warmup=warmup, on_ready=wake_up.ring, on_crash=attempts.crashed
+        **shared, profiles=profiles, warmup=warmup, on_ready=wake_up.ring, on_crash=attempts.handle_crash
     )  # fmt: skip
     return SchedulingLoop(
         **shared, attempts=attempts, group_attempts=GroupAttempts(**shared, attempts=attempts, fence=cycle.fence),
@@ -126,5 +126,5 @@ def watches_of(
 ) -> Watches:
     """Return what watches are handed to."""
     first = QueueObserver(cluster=cluster, queue=queue, scheduler_names=frozenset(scheduler_names), clock=clock)
-    errors = UnexpectedErrors(Metrics().unexpected)
+    errors = UnexpectedErrors(Metrics().count_unexpected_error)
     return Watches(cluster, Observers((first, *observers), pod_list or PodList(), errors))

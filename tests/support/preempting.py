@@ -74,11 +74,11 @@ class World:
         eviction.evicted = victim.name not in self.refusing
         return 0.0
 
-    def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
+    def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Remember the report to a victim."""
         self.reports.append((victim.name, f"{preemptor.name} on {node_name}"))
 
-    def nomination_lost(self, pod: Pod) -> None:
+    def clear_nomination(self, pod: Pod) -> None:
         """Remember which pod lost its nomination."""
         self.reports.append((pod.name, "nomination lost"))
 
@@ -157,7 +157,7 @@ async def preempting(*pods: Pod, client: Requests | None = None) -> AsyncIterato
         pod_list=PodList(),
         fence=cast(Any, world),
         clock=lambda: world.now,
-        errors=UnexpectedErrors(world.metrics.unexpected),
+        errors=UnexpectedErrors(world.metrics.count_unexpected_error),
     )
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:

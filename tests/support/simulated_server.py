@@ -72,7 +72,8 @@ class World:
             pod_list=pod_list,
             executor=lambda fence: PreemptionExecutor(
                 cluster=self.cluster, queue=self.queue, evictor=fake, reporter=fake, metrics=Metrics(),
-                clock=self.clock, pod_list=pod_list, fence=fence, errors=UnexpectedErrors(Metrics().unexpected),
+                clock=self.clock, pod_list=pod_list, fence=fence,
+                errors=UnexpectedErrors(Metrics().count_unexpected_error),
             ),
         )  # fmt: skip
         watches = watches_of(
@@ -125,31 +126,31 @@ class World:
     async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
         """Never happens."""
 
-    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
+    def report_scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Do nothing."""
 
-    def unschedulable(
+    def report_unschedulable(
         self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange
     ) -> None:
         """Do nothing."""
 
-    def failed(self, pod: Pod, message: str) -> None:
+    def report_failure(self, pod: Pod, message: str) -> None:
         """Do nothing."""
 
     def withdraw(self, uid: str) -> None:
         """Withdraw nothing."""
 
-    def in_doubt(self, pod: Pod, message: str) -> None:
+    def report_doubt(self, pod: Pod, message: str) -> None:
         """Never happens."""
 
-    async def again(self, binding: Binding) -> BindOutcome:
+    async def try_again(self, binding: Binding) -> BindOutcome:
         """Never happens."""
         raise AssertionError(binding)
 
-    def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
+    def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Do nothing."""
 
-    def nomination_lost(self, pod: Pod) -> None:
+    def clear_nomination(self, pod: Pod) -> None:
         """Do nothing."""
 
     # What the watch shows

@@ -122,7 +122,12 @@ def test_verbosity() -> None:
     log.info("also four", v=4)
     log.info("also five", v=5)
     assert [body(line) for line in stream.getvalue().splitlines()] == ['"four"', '"also four"']
-    assert (log.enabled, log.v(4).enabled, log.v(5).enabled, log.v(99).enabled) == (True, True, False, False)
+    assert (log.is_enabled, log.v(4).is_enabled, log.v(5).is_enabled, log.v(99).is_enabled) == (
+        True,
+        True,
+        False,
+        False,
+    )
 
 
 def test_lines_of_libraries() -> None:

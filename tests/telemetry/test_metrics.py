@@ -17,9 +17,9 @@ def samples(metrics: Metrics) -> dict[str, float]:
 def test_an_attempt_is_counted_and_timed() -> None:
     """Results and profile are the labels, upstream's powers of two the buckets."""
     metrics = Metrics(profiles=("p", "q"))
-    metrics.attempted("scheduled", "p", 0.0015)
-    metrics.attempted("unschedulable", "p", 0.5)
-    metrics.decided(0.00001)
+    metrics.count_attempt("scheduled", "p", 0.0015)
+    metrics.count_attempt("unschedulable", "p", 0.5)
+    metrics.observe_decision(0.00001)
     seen = samples(metrics)
     assert seen['scheduler_schedule_attempts_total{profile="p",result="scheduled"}'] == 1
     assert seen['scheduler_schedule_attempts_total{profile="p",result="error"}'] == 0
@@ -33,7 +33,7 @@ def test_an_attempt_is_counted_and_timed() -> None:
 def test_a_scheduled_pod_is_labelled_with_its_attempts(attempts: int, label: str) -> None:
     """From 15 attempts on there is one label, as upstream."""
     metrics = Metrics()
-    metrics.scheduled(attempts=attempts, seconds=3)
+    metrics.count_scheduled_pod(attempts=attempts, seconds=3)
     seen = samples(metrics)
     assert seen[f'scheduler_pod_scheduling_sli_duration_seconds_count{{attempts="{label}"}}'] == 1
     assert seen["scheduler_pod_scheduling_attempts_sum"] == attempts
@@ -42,8 +42,8 @@ def test_a_scheduled_pod_is_labelled_with_its_attempts(attempts: int, label: str
 def test_binding_volumes_is_counted_and_timed() -> None:
     """Binding volumes is the whole of the extension point PreBind."""
     metrics = Metrics()
-    metrics.volumes_bound("p", 0.00015, failed=False)
-    metrics.volumes_bound("p", 600.0, failed=True)
+    metrics.observe_volume_binding("p", 0.00015, failed=False)
+    metrics.observe_volume_binding("p", 600.0, failed=True)
     seen = samples(metrics)
     name, labels = "scheduler_framework_extension_point_duration_seconds", 'extension_point="PreBind"'
     assert seen[f'{name}_bucket{{{labels},le="0.0002",profile="p",status="Success"}}'] == 1
@@ -54,8 +54,8 @@ def test_binding_volumes_is_counted_and_timed() -> None:
 def test_names_of_kube_scheduler() -> None:
     """Labels and buckets of requests are upstream's."""
     metrics = Metrics(api_host="h")
-    metrics.request_took("POST", 0.02)
-    metrics.requested("201", "POST")
+    metrics.observe_request("POST", 0.02)
+    metrics.count_request("201", "POST")
     seen = samples(metrics)
     assert seen['rest_client_requests_total{code="201",host="h",method="POST"}'] == 1
     name = "rest_client_request_duration_seconds_bucket"

@@ -16,7 +16,7 @@ from neuron_scheduler.neuron.catalog import INSTANCE_TYPES
 
 
 @attrs.frozen
-class Owner:
+class LimitOwner:
     """Whose limits a need counts for; `namespace` is empty for the whole profile."""
 
     scheduler_name: str
@@ -42,7 +42,7 @@ class MachineNeed:
             that these allow, of this type and in these zones, takes each of the pods.
     """
 
-    owner: Owner
+    owner: LimitOwner
     instance_type: str
     silicon: Resources
     host: Resources

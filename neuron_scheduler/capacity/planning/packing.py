@@ -1,16 +1,15 @@
 """
 Waiting pods in lines, which of them an autoscaler counts onto existing nodes, and the others packed onto new machines.
 
-Karpenter and Cluster Autoscaler simulate the default filters, with amounts of devices in place of blocks. `hidden` does
-the same with our filters: a pod that asks for no Neuron, but for so much of the resource, passes NeuronTopology. The
-order is Karpenter's (`pkg/controllers/provisioning/scheduling`): descending by cpu and memory. What it takes for
-requirements, such as preferences, is not counted: for a pod with some it may buy a machine of its own.
+Karpenter and Cluster Autoscaler simulate the default filters, with amounts of devices in place of blocks. `hidden_pods`
+does the same with our filters: a pod without `neuron` that requests as many devices passes NeuronTopology. Pods are
+counted in Karpenter's order (`pkg/controllers/provisioning/scheduling`): descending by cpu and memory. Karpenter treats
+preferences as requirements, which is not counted: for a pod with some it may buy a machine of its own.
 
 Packing follows the real rules: each pod is decided and assumed on a fork. Machines are filled one after the other. The
-next one is opened for the first pod that is left: the smallest that takes it and would hold all that are like it, else
-the largest. Requests are packed large ones first, which needs the fewest machines where the sizes divide each other, as
-blocks of a torus do. No other order is tried: for runs of any length on a line it is first-fit-decreasing, with its
-known bound.
+first pod that is left opens the next one: the smallest that would hold all pods like it, else the largest. Large
+requests are packed first, which needs the fewest machines where the sizes divide each other, as blocks of a torus do.
+For runs of any length on a line it is first-fit-decreasing, with its known bound.
 """
 
 from collections import deque
@@ -47,7 +46,7 @@ _CORES_PER_DEVICE: Final = 2
 
 
 @attrs.define(eq=False)
-class Line:
+class PackingLine:
     """
     Pods that the filters cannot tell apart, the most urgent first: one refusal answers for all of them.
 
@@ -76,18 +75,18 @@ class Line:
 
 def lines_of(
     cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]
-) -> Generator[None, None, list[Line]]:
+) -> Generator[None, None, list[PackingLine]]:
     """
     Put pods with Neuron, given in the order of their urgency, into lines; large requests first.
 
     In this order machines are packed: what is left beside large requests still serves small ones.
     """
-    lines: dict[Signature, Line] = {}
+    lines: dict[Signature, PackingLine] = {}
     for position, pod in enumerate(pods, start=1):
         if pod.neuron is not None:
             key = _key_of(cluster, pod, profile_of(pod))
             if key not in lines:
-                lines[key] = Line(key, pod.neuron, profile_of(pod))
+                lines[key] = PackingLine(key, pod.neuron, profile_of(pod))
             lines[key].pods.append(pod)
         if position % _PODS_A_STEP == 0:
             yield
@@ -109,7 +108,7 @@ def is_seen(cluster: Cluster, pod: Pod) -> bool:
     return not has_place
 
 
-def hidden(
+def hidden_pods(
     fork: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]
 ) -> Generator[None, None, frozenset[str]]:
     """
@@ -128,7 +127,7 @@ def hidden(
         elif key not in refused:
             yield from warmup.prepare(fork, plain, profile)
             view = fork.view
-            fitting = _fitting(fork, plain, profile) if refusal_of_pod(view, plain, profile) is None else NO_NODES
+            fitting = _fitting_nodes(fork, plain, profile) if refusal_of_pod(view, plain, profile) is None else NO_NODES
             if fitting:
                 fork.assume(assigned_pod(plain, view.row(view.oldest(fitting)).node.name, NO_LABELS))
                 found.add(pod.uid)
@@ -140,7 +139,7 @@ def hidden(
     return frozenset(found)
 
 
-def _fitting(cluster: Cluster, plain: Pod, profile: Profile) -> NodeSet:
+def _fitting_nodes(cluster: Cluster, plain: Pod, profile: Profile) -> NodeSet:
     """Return the nodes on which a pod fits for an autoscaler; `plain` is content with any devices: no `neuron`."""
     among = cluster.view.live
     for accept in profile.steps_for(plain).accepts:
@@ -185,7 +184,7 @@ _LATE: Final = float(1 << 50)
 
 
 @attrs.frozen(eq=False)
-class Offer:
+class MachineOffer:
     """
     A machine that an autoscaler could add, with all that it would have when it joins.
 
@@ -213,7 +212,7 @@ class Offer:
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
 
 
-def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator[None, None, tuple[Offer, ...]]:
+def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator[None, None, tuple[MachineOffer, ...]]:
     """
     Return what could be added: machines like those of the cluster, and of types that pods name; `also` are more types.
 
@@ -224,15 +223,15 @@ def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator
     for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
         if len(named) < MOST_NAMED:
             named.update(dict.fromkeys(sorted(named_types(constraints))[:MOST_NAMED]))
-    offers: list[Offer] = []
+    offers: list[MachineOffer] = []
     for name in known_types(view):
-        offers += [Offer(fresh) for fresh in fresh_nodes(view, name) if fresh.like or name in named]
+        offers += [MachineOffer(fresh) for fresh in fresh_nodes(view, name) if fresh.like or name in named]
         yield
     return tuple(offers)
 
 
 @attrs.frozen(eq=False)
-class Packed:
+class PackedMachine:
     """
     A machine with its pods, in the order in which it got them.
 
@@ -240,8 +239,8 @@ class Packed:
         alike: the offers of this machine's type of which each takes each of the pods; the first pod takes no others.
     """
 
-    offer: Offer
-    alike: tuple[Offer, ...]
+    offer: MachineOffer
+    alike: tuple[MachineOffer, ...]
     pods: tuple[Pod, ...]
 
 
@@ -256,12 +255,12 @@ class Packing:
     """
 
     fork: Cluster
-    offers: tuple[Offer, ...]
+    offers: tuple[MachineOffer, ...]
     _joined: int = 0
-    _taking: dict[Signature, tuple[Offer, ...]] = attrs.field(factory=dict)
+    _taking: dict[Signature, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
     _placer: Placer = attrs.Factory(lambda self: Placer(self.fork), takes_self=True)
 
-    def place(self, line: Line) -> Generator[None, None, str]:
+    def place(self, line: PackingLine) -> Generator[None, None, str]:
         """Place the first pod of a line where the scheduler would: return the node's name, or empty and leave it."""
         result = yield from self._placer.place(line.pods[0], line.profile)
         if not isinstance(result, Decision):
@@ -269,13 +268,13 @@ class Packing:
         line.pods.popleft()
         return result.node_name
 
-    def taking(self, line: Line, pod: Pod) -> Generator[None, None, tuple[Offer, ...]]:
+    def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
         """Return the offers that take a pod; for pods that ask nothing about others it is found out once for a line."""
         known = self._taking.get(line.key)
         if known is not None:
             return known
         yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
-        found: list[Offer] = []
+        found: list[MachineOffer] = []
         for offer in self.offers:
             if new_node_takes(self.fork, offer.fresh, pod, line.profile):
                 found.append(offer)
@@ -284,17 +283,17 @@ class Packing:
             self._taking[line.key] = tuple(found)
         return tuple(found)
 
-    def join(self, offer: Offer) -> str:
+    def join(self, offer: MachineOffer) -> str:
         """Add a machine, younger than every node that exists; return its name."""
         self._joined += 1
         node = attrs.evolve(offer.fresh.node, created=_LATE + self._joined)
         return join(self.fork, attrs.evolve(offer.fresh, node=node), 1_000_000 + self._joined)
 
-    def place_on(self, line: Line, pod: Pod, node_name: str) -> bool:
+    def place_on(self, line: PackingLine, pod: Pod, node_name: str) -> bool:
         """Place a pod on a machine; return False if that does not take it."""
         return self._placer.place_on(pod, line.profile, node_name)
 
-    def opened(self, lines: Sequence[Line]) -> Generator[None, None, Packed | None]:
+    def open_machine(self, lines: Sequence[PackingLine]) -> Generator[None, None, PackedMachine | None]:
         """
         Add the machine for the first pod of the first line, with those pods of the lines that fit.
 
@@ -302,7 +301,7 @@ class Packing:
         any machine of `alike`, so a pod comes along only if each of them takes it. None if no machine takes the first.
         """
         first = lines[0]
-        taking = yield from self.taking(first, first.pods[0])
+        taking = yield from self.offers_for(first, first.pods[0])
         if not taking:
             return None
         name, total = first.request.resource, first.request.total * len(first.pods)
@@ -318,7 +317,7 @@ class Packing:
                 row = self.fork.node(node_name)
                 if row is None or row.free(line.request.resource) < line.request.total:
                     break
-                if pods and not {*alike} <= {*(yield from self.taking(line, pod))}:
+                if pods and not {*alike} <= {*(yield from self.offers_for(line, pod))}:
                     break
                 fits = self.place_on(line, pod, node_name)
                 yield
@@ -326,4 +325,4 @@ class Packing:
                     break
                 line.pods.popleft()
                 pods = (*pods, pod)
-        return Packed(offer, alike, pods) if pods else None
+        return PackedMachine(offer, alike, pods) if pods else None

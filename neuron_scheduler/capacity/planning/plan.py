@@ -21,13 +21,13 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.capacity.planning.need import MachineNeed, Owner
+from neuron_scheduler.capacity.planning.need import LimitOwner, MachineNeed
 from neuron_scheduler.capacity.planning.packing import (
-    Line,
-    Offer,
-    Packed,
+    MachineOffer,
+    PackedMachine,
     Packing,
-    hidden,
+    PackingLine,
+    hidden_pods,
     is_seen,
     lines_of,
     looks_at_pods,
@@ -59,7 +59,7 @@ SHARED: Final = "it fits on a machine that the autoscaler adds for other pods"
 
 
 @attrs.frozen
-class WaitingPod:
+class UnplacedPod:
     """
     A pod that waits in the queue, whether its profile asks for machines or not: others' pods take up room as well.
 
@@ -76,7 +76,7 @@ class WaitingPod:
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class MachinePlan:
     """
     What the waiting pods need.
 
@@ -91,12 +91,12 @@ class Plan:
     hopeless: Mapping[str, str]
 
 
-def planned(
+def plan_machines(
     cluster: Cluster,
-    waiting: Sequence[WaitingPod],
+    waiting: Sequence[UnplacedPod],
     coming: Mapping[str, MachineNeed],
     profile_of: Callable[[Pod], Profile],
-) -> Generator[None, None, Plan]:
+) -> Generator[None, None, MachinePlan]:
     """
     Return what the waiting pods need; equal situations get equal plans.
 
@@ -111,16 +111,16 @@ def planned(
         profile_of: the profile that decides a pod.
     """
     base = cluster.fork()
-    seen: list[WaitingPod] = []
+    seen: list[UnplacedPod] = []
     for number, each in enumerate(waiting):
         if number % _PODS_A_STEP == 0:
             yield
         if is_seen(base, each.pod):
             seen.append(each)
     if not seen:
-        return Plan(serving=dict.fromkeys(coming, ()), hopeless={})
+        return MachinePlan(serving=dict.fromkeys(coming, ()), hopeless={})
     most_cpu = max(each.pod.requests.get(CPU, 0) for each in waiting)
-    planning = yield from _prepared(base, seen, coming, profile_of, most_cpu)
+    planning = yield from _prepare(base, seen, coming, profile_of, most_cpu)
     yield from planning.place_on_existing()
     yield from planning.fill(coming)
     yield from planning.share(planning.lines["overdue"])
@@ -130,24 +130,24 @@ def planned(
     return planning.plan()
 
 
-def _prepared(
+def _prepare(
     base: Cluster,
-    seen: Sequence[WaitingPod],
+    seen: Sequence[UnplacedPod],
     coming: Mapping[str, MachineNeed],
     profile_of: Callable[[Pod], Profile],
     most_cpu: int,
 ) -> Generator[None, None, "_Planning"]:
     """Look at the cluster, and count what the autoscaler counts."""
-    leaving, units = yield from _surveyed(base.view)
+    leaving, units = yield from _survey(base.view)
     pods = [waiting.pod for waiting in seen]
     units |= {("", pod.neuron.resource) for pod in pods if pod.neuron is not None}
     offers = yield from offers_of(base.view, pods, [need.instance_type for need in coming.values()])
-    unseen_need = yield from hidden(base.fork(), pods, profile_of)
+    unseen_need = yield from hidden_pods(base.fork(), pods, profile_of)
     groups: dict[str, list[Pod]] = {}
     for waiting in seen:
         name = "others" if waiting.pod.uid not in unseen_need else "overdue" if waiting.overdue else "hidden"
         groups.setdefault(name, []).append(waiting.pod)
-    lines: dict[str, list[Line]] = {}
+    lines: dict[str, list[PackingLine]] = {}
     for name in _GROUPS:
         lines[name] = yield from lines_of(base, groups.get(name, ()), profile_of)
     fork = base.fork()
@@ -163,7 +163,7 @@ _GROUPS: Final = (*_HIDDEN, "others")
 """Pods for which the autoscaler adds nothing, overdue or not, and those for which it adds machines by itself."""
 
 
-def _surveyed(view: View) -> Generator[None, None, tuple[list[str], set[tuple[str, str]]]]:
+def _survey(view: View) -> Generator[None, None, tuple[list[str], set[tuple[str, str]]]]:
     """
     Look at all nodes, a few at a time; the cluster must not change meanwhile.
 
@@ -187,9 +187,9 @@ def _surveyed(view: View) -> Generator[None, None, tuple[list[str], set[tuple[st
 class _Planning:
     """A plan on its way: each step takes the pods that it finds a place for from their lines."""
 
-    lines: dict[str, list[Line]]  # by group
+    lines: dict[str, list[PackingLine]]  # by group
     _packing: Packing
-    _seen: Sequence[WaitingPod]  # the most urgent first
+    _seen: Sequence[UnplacedPod]  # the most urgent first
     _units: set[tuple[str, str]]  # in which Neuron is asked for, by instance type; of waiting pods under ""
     _most_cpu: int  # that any pod asks for
     _needs: list[MachineNeed] = attrs.field(factory=list)
@@ -198,7 +198,7 @@ class _Planning:
     _serving: dict[str, list[str]] = attrs.field(factory=dict)  # uids, by request
 
     @property
-    def _hidden(self) -> list[Line]:
+    def _hidden(self) -> list[PackingLine]:
         return [line for group in _HIDDEN for line in self.lines[group]]
 
     def place_on_existing(self) -> Generator[None, None, None]:
@@ -233,7 +233,7 @@ class _Planning:
                 line.leave(own)
             yield
 
-    def share(self, lines: Iterable[Line]) -> Generator[None, None, None]:
+    def share(self, lines: Iterable[PackingLine]) -> Generator[None, None, None]:
         """Place hidden pods on machines that are to come; none is asked for those on others' machines."""
         for line in lines:
             while line.pods:
@@ -252,7 +252,7 @@ class _Planning:
             others = [line for line in self.lines["others"] if line.pods]
             if not others:
                 return
-            if (yield from self._packing.opened(others)) is None:
+            if (yield from self._packing.open_machine(others)) is None:
                 others[0].pods.clear()  # no machine takes them
 
     def ask_for_the_rest(self) -> Generator[None, None, None]:
@@ -270,11 +270,11 @@ class _Planning:
             if line.pods and names_a_node(line.pods[0].constraints):
                 self._leave_out(line, [*line.pods], NAMED_NODE)
             if line.pods:
-                taking[id(line)] = len((yield from self._packing.taking(line, line.pods[0])))
+                taking[id(line)] = len((yield from self._packing.offers_for(line, line.pods[0])))
         lines = sorted([line for line in self._hidden if line.pods], key=lambda line: taking[id(line)])
-        counts = Counter[Owner]()
+        counts = Counter[LimitOwner]()
         while lines and len(self._needs) < MOST_NEEDS:
-            packed = yield from self._packing.opened(lines)
+            packed = yield from self._packing.open_machine(lines)
             if packed is None:
                 self._leave_out(lines[0], [*lines[0].pods], NO_TYPE)
             else:
@@ -285,17 +285,17 @@ class _Planning:
             lines = [line for line in lines if line.pods]
         self._needs.sort(key=lambda need: rank[need.pods[0].uid])
 
-    def plan(self) -> Plan:
+    def plan(self) -> MachinePlan:
         """Return what was found."""
         serving = {name: tuple(uids) for name, uids in self._serving.items()}
-        return Plan(needs=tuple(self._needs), serving=serving, hopeless=self._hopeless)
+        return MachinePlan(needs=tuple(self._needs), serving=serving, hopeless=self._hopeless)
 
-    def _leave_out(self, line: Line, pods: Sequence[Pod], reason: str) -> None:
+    def _leave_out(self, line: PackingLine, pods: Sequence[Pod], reason: str) -> None:
         """Ask for no machine for some pods of a line."""
         self._hopeless |= dict.fromkeys((pod.uid for pod in pods), reason)
         line.leave(pods)
 
-    def _keep(self, packed: Packed, pods: tuple[Pod, ...]) -> Owner:
+    def _keep(self, packed: PackedMachine, pods: tuple[Pod, ...]) -> LimitOwner:
         """Keep the need for a machine, and return whose it is; `pods` are its pods, the most urgent first."""
         name, silicon = packed.offer.instance_type, packed.offer.silicon
         need = MachineNeed(
@@ -310,7 +310,7 @@ class _Planning:
         self._needs.append(need)
         return need.owner
 
-    def _host(self, total: Resources, offers: Sequence[Offer]) -> Resources:
+    def _host(self, total: Resources, offers: Sequence[MachineOffer]) -> Resources:
         """
         Return all but Neuron: the sum of the pods', and more cpu than any pod that waits.
 
@@ -326,11 +326,11 @@ class _Planning:
         return {name: amount for name, amount in host.items() if amount}
 
 
-def _owner_of(pod: Pod) -> Owner:
-    return Owner(pod.scheduler_name, pod.namespace)
+def _owner_of(pod: Pod) -> LimitOwner:
+    return LimitOwner(pod.scheduler_name, pod.namespace)
 
 
-def _zones(packed: Packed, offers: Iterable[Offer]) -> tuple[str, ...]:
+def _zones(packed: PackedMachine, offers: Iterable[MachineOffer]) -> tuple[str, ...]:
     """
     Return the zones that must be asked for; none where every zone is open to every pod of the machine.
 

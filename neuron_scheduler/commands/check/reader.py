@@ -28,7 +28,15 @@ from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.reviews import ASKING, REVIEWING, Right, UserReviews, leading, scheduling, watching
+from neuron_scheduler.kube.reviews import (
+    ASKING,
+    REVIEWING,
+    Right,
+    UserReviews,
+    rights_to_lead,
+    rights_to_schedule,
+    rights_to_watch,
+)
 from neuron_scheduler.kube.watch.discovery import served_pod_groups
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.pod import Pod
@@ -119,11 +127,11 @@ class SnapshotReader:
             answer = await self.client.request("GET", "/version", timeout=WITHIN)
             return str(msgspec.json.decode(answer.body, type=_Version).git_version)
         except ApiError as error:
-            if error.unauthorized:
+            if error.is_unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
             if not error.is_status and error.status in (401, 403):
                 raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
-            return Unread("get /version", error.forbidden, str(error))
+            return Unread("get /version", error.is_forbidden, str(error))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
 
@@ -207,11 +215,11 @@ class SnapshotReader:
         if not any(deployment.namespace == read.namespace for deployment in read.ours):
             return {}
         needed = [resource for resource in self._collection.resources if resource not in POD_GROUPS]
-        rights = (*scheduling(needed), *leading(read.namespace, read.lease_name))
+        rights = (*rights_to_schedule(needed), *rights_to_lead(read.namespace, read.lease_name))
         flags = ("--authorize-metrics", "--answer-questions")
         if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
             rights += REVIEWING
-        return await self._review(read, (*rights, *watching(self._optional)))
+        return await self._review(read, (*rights, *rights_to_watch(self._optional)))
 
     async def _review(self, read: Snapshot, rights: Sequence[Right]) -> dict[str, bool] | Unread:
         reviews, limiter = UserReviews(self.client), anyio.CapacityLimiter(AT_ONCE)
@@ -267,11 +275,11 @@ async def attempt(request: str, work: Callable[[], Awaitable[T]], absent: K) -> 
     try:
         return await work()
     except ApiError as error:
-        if error.unauthorized:
+        if error.is_unauthorized:
             raise ConfigurationError(UNKNOWN_USER) from error
         if error.status == 404:
             return absent
-        if error.forbidden:
+        if error.is_forbidden:
             return Unread(request)
         return Unread(request, forbidden=False, reason=str(error))
     except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:

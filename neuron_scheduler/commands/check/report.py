@@ -156,7 +156,7 @@ class TextReport:
 
     def lines(self, report: Report) -> Iterator[str]:
         snapshot = report.snapshot
-        yield from self._paragraphs.wrapped(
+        yield from self._paragraphs.wrap(
             f"Checking {snapshot.server} ({snapshot.source}), namespace {snapshot.namespace}", first="", rest="  "
         )
         for subject, findings in report.sections:
@@ -165,20 +165,20 @@ class TextReport:
             for finding in findings:
                 yield from self._finding(finding)
         yield ""
-        yield from self._paragraphs.wrapped(summary(report), first="", rest="")
+        yield from self._paragraphs.wrap(summary(report), first="", rest="")
 
     def _finding(self, finding: Finding) -> Iterator[str]:
         label = _LABELS[finding.severity]
         narrow = self.width < _NARROW
         below = " " * (4 if narrow else _MARGIN + _LABEL)
         first = " " * _MARGIN + label.ljust(len(label) + 2 if narrow else _LABEL)
-        lines = list(self._paragraphs.wrapped(finding.message, first=first, rest=below))
-        yield lines[0].replace(label, self._paragraphs.coloured(label, _COLOURS[finding.severity]), 1)
+        lines = list(self._paragraphs.wrap(finding.message, first=first, rest=below))
+        yield lines[0].replace(label, self._paragraphs.in_colour(label, _COLOURS[finding.severity]), 1)
         yield from lines[1:]
         if finding.severity is not Severity.UNCHECKED:
             yield from self._objects(finding, below)
         if finding.advice:
-            yield from self._paragraphs.wrapped(f"{finding.advice}.", first=below, rest=below)
+            yield from self._paragraphs.wrap(f"{finding.advice}.", first=below, rest=below)
         if finding.command:
             yield f"{below}$ {printable(finding.command)}"
 
@@ -188,9 +188,9 @@ class TextReport:
         rest = f"{more} more (-o json lists all)"
         if any(" " in name for name in named):
             for name in (*named, *([rest] if more > 0 else [])):
-                yield from self._paragraphs.wrapped(name, first=f"{below}- ", rest=f"{below}  ")
+                yield from self._paragraphs.wrap(name, first=f"{below}- ", rest=f"{below}  ")
         elif named and not all(name in finding.message for name in named):
-            yield from self._paragraphs.wrapped(list_of([*named, rest] if more > 0 else named), first=below, rest=below)
+            yield from self._paragraphs.wrap(list_of([*named, rest] if more > 0 else named), first=below, rest=below)
 
     @property
     def _paragraphs(self) -> Paragraphs:

@@ -134,7 +134,7 @@ async def load(
     chosen = await kubeconfig.read(
         paths, context, server=master or "", token=token, acting_as=acting_as or {}, clock=clock
     )
-    return _connected(chosen, f"kubeconfig {paths}", environment, clock)
+    return _connection_of(chosen, f"kubeconfig {paths}", environment, clock)
 
 
 def _check(server: str, origin: str) -> bool:
@@ -171,7 +171,7 @@ def _own_namespace(folder: Path) -> str:
         return ""
 
 
-def _connected(
+def _connection_of(
     chosen: "Context", origin: str, environment: Mapping[str, str], clock: Callable[[], float]
 ) -> Connection:
     settings, tls = chosen.settings, None

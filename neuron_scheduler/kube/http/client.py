@@ -20,14 +20,14 @@ import yarl
 
 from neuron_scheduler import __version__
 from neuron_scheduler.kube.http.auth import Connection
-from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.http1 import KeptConnections
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.http.pools import (
     CONNECT_TIMEOUT,
     Pool,
     open_session,
     open_socket,
-    translated,
+    translate_errors,
     unreachable,
 )
 from neuron_scheduler.kube.http.status import api_error
@@ -63,7 +63,7 @@ class Stream:
             ApiTimeoutError: nothing came within the read timeout.
             UnreachableError: the connection broke, or the line is too long.
         """
-        with translated(self._target):
+        with translate_errors(self._target):
             return await self._content.readline()
 
     async def whole(self, most: int) -> bytes | None:
@@ -74,7 +74,7 @@ class Stream:
             ApiTimeoutError, UnreachableError: as `next`.
         """
         parts, length = [], 0
-        with translated(self._target):
+        with translate_errors(self._target):
             async for part in self._content.iter_any():
                 length += len(part)
                 if length > most:
@@ -131,7 +131,7 @@ class Client:
     user_agent: str = USER_AGENT
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     _sessions: dict[Pool, aiohttp.ClientSession] = attrs.field(factory=dict, init=False)
-    _kept: dict[Pool, Connections] = attrs.field(factory=dict, init=False)
+    _kept: dict[Pool, KeptConnections] = attrs.field(factory=dict, init=False)
     _server: SplitResult = attrs.field(init=False)
     _trust: Tls | None = attrs.field(init=False)
     _to_proxy: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
@@ -150,7 +150,7 @@ class Client:
     async def __aenter__(self) -> Self:
         self._sessions = {pool: open_session(pool, self.user_agent, self._limit(pool)) for pool in Pool}
         self._kept = {
-            pool: Connections(server=self._server, limit=self._limit(pool), open_socket=open_socket(pool))
+            pool: KeptConnections(server=self._server, limit=self._limit(pool), open_socket=open_socket(pool))
             for pool in Pool
         }
         return self
@@ -202,7 +202,9 @@ class Client:
             pool=pool,
             permit=permit,
         )
-        return await self._authorized(request, self._send if self.connection.proxy is None else self._through_proxy)
+        return await self._send_authorized(
+            request, self._send if self.connection.proxy is None else self._through_proxy
+        )
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -215,13 +217,13 @@ class Client:
             ApiError, UnreachableError: as `request`, also while it is read.
         """
         request = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
-        with translated(str(request)):
+        with translate_errors(str(request)):
             async with asyncio.timeout(OPEN_TIMEOUT):
-                answer = await self._authorized(request, self._open)
+                answer = await self._send_authorized(request, self._open)
         async with answer:
             yield Stream(answer.content, f"GET {path}")
 
-    async def _authorized(self, request: _Request, send: Callable[[_Request, str | None], Awaitable[T]]) -> T:
+    async def _send_authorized(self, request: _Request, send: Callable[[_Request, str | None], Awaitable[T]]) -> T:
         """
         Send, and after a 401 once more with new credentials.
 
@@ -244,7 +246,7 @@ class Client:
         tls, code, started = self.connection.tls, "<error>", time.monotonic()
         try:
             answer = await self._kept[request.pool].exchange(
-                self._encoded(request, authorization),
+                self._encode(request, authorization),
                 context=None if tls is None else tls.context(),
                 server_name=None if tls is None else tls.server_name,
                 permit=request.permit,
@@ -253,7 +255,7 @@ class Client:
             code = str(answer.status)
         except NeuronSchedulerError:
             raise
-        except Exception as error:  # as `translated`, which takes longer
+        except Exception as error:  # as `translate_errors`, which takes longer
             raise unreachable(error, str(request)) from error
         finally:
             self._count(request, code, time.monotonic() - started)
@@ -267,7 +269,7 @@ class Client:
         if self.on_answer is not None and request.read_timeout is None:
             self.on_answer(request.method, seconds)
 
-    def _encoded(self, request: _Request, authorization: str | None) -> bytes:
+    def _encode(self, request: _Request, authorization: str | None) -> bytes:
         fields = _common_fields(
             self._server.netloc, self.user_agent, request.content_type, authorization, self.connection.headers
         )
@@ -279,7 +281,7 @@ class Client:
         if request.permit is not None and not request.permit():
             raise FencedError("this replica may no longer write; nothing was sent")
         async with await self._open(request, authorization) as answer:
-            with translated(str(request)):
+            with translate_errors(str(request)):
                 return Response(answer.status, await answer.read())
 
     async def _open(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
@@ -292,7 +294,7 @@ class Client:
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         try:
-            with translated(str(request)):
+            with translate_errors(str(request)):
                 answer = await self._sessions[request.pool].request(
                     request.method,
                     yarl.URL(f"{self.connection.server}{request.target}", encoded=True),
@@ -313,7 +315,7 @@ class Client:
         if 200 <= answer.status < 300:
             return answer
         async with answer:
-            with translated(str(request)):
+            with translate_errors(str(request)):
                 raise api_error(answer.status, answer.headers, await answer.read())
 
 

@@ -84,12 +84,12 @@ class TokenFile:
             with open(self.path, encoding="utf-8") as file:  # noqa: PTH123 - a few bytes from tmpfs
                 token = printable(file.read(MOST_TOKEN), "the file")
         except (OSError, ValueError, CredentialsError) as error:
-            self._trouble.met(UNREAD, error)
+            self._trouble.report(UNREAD, error)
             return
         if not token:
-            self._trouble.met(UNREAD, CredentialsError("the file is empty"))
+            self._trouble.report(UNREAD, CredentialsError("the file is empty"))
             return
-        self._trouble.over()
+        self._trouble.report_end()
         self._header = f"Bearer {token}"
 
 

@@ -27,7 +27,7 @@ HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried be
 _FINAL: Final = 200  # answers with a lower status come before the one that counts
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """
     A whole answer.
 
@@ -59,8 +59,8 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.idle_since = self._loop.time()
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Answer] | None = None
-        self._read: Answer | None = None
+        self._answer: asyncio.Future[HttpAnswer] | None = None
+        self._read: HttpAnswer | None = None
         self._fields: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
         self.on_header = self._fields.__setitem__  # C calls C: there are eight headers
@@ -95,7 +95,7 @@ class _Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status >= _FINAL and self._read is None:
             self.reusable = self._parser.should_keep_alive()
-            self._read = Answer(status, dict(self._fields), b"".join(self._body))
+            self._read = HttpAnswer(status, dict(self._fields), b"".join(self._body))
         self._fields.clear()
         self._body.clear()
 
@@ -106,11 +106,11 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, deadline: float) -> Answer:
+    async def exchange(self, request: bytes, deadline: float) -> HttpAnswer:
         """Send and wait; if that is given up, abort the connection at once, without the slow end of TLS."""
         if self._transport is None:
             raise ConnectionError("the server closed the connection")
@@ -138,7 +138,7 @@ class _Connection(asyncio.Protocol):
 
 
 @attrs.define(eq=False, kw_only=True)
-class Connections:
+class KeptConnections:
     """
     Connections to one server, at most `limit`, each kept for the next request; the last used is the first to be used.
 
@@ -166,7 +166,7 @@ class Connections:
         server_name: str | None,
         permit: Callable[[], bool] | None,
         timeout: float,  # noqa: ASYNC109 - the wait for a connection is part of it
-    ) -> Answer:
+    ) -> HttpAnswer:
         """
         Send the bytes of a request and return the answer, within `timeout` seconds.
 
@@ -183,7 +183,7 @@ class Connections:
         deadline = now + timeout
         await self._take_turn(deadline)
         try:
-            connection = self._kept(context, now) or await self._connect(context, server_name, deadline)
+            connection = self._take_kept(context, now) or await self._connect(context, server_name, deadline)
             if permit is not None and not permit():
                 self._idle.append(connection)
                 raise FencedError("this replica may no longer write; nothing was sent")
@@ -210,12 +210,12 @@ class Connections:
         else:
             await self._free.acquire()  # does not wait
 
-    def _kept(self, context: ssl.SSLContext | None, now: float) -> _Connection | None:
+    def _take_kept(self, context: ssl.SSLContext | None, now: float) -> _Connection | None:
         """Return a connection that the server still keeps, and that was made with the same certificates."""
         oldest = now - KEEPALIVE
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.context is context and connection.idle_since >= oldest:
+            if connection.is_usable and connection.context is context and connection.idle_since >= oldest:
                 return connection
             connection.abort()
         return None

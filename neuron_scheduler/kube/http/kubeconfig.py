@@ -84,7 +84,7 @@ async def read(
             hint = plugin.get("installHint") or "install it, or correct the command"
             raise ConfigurationError(f"credential plugin {plugin.get('command')} cannot be found; {hint}")
         token_file = _token_file_of(user)
-        kept = KubeconfigUser(partial(_loaded, config, name), clock)
+        kept = KubeconfigUser(partial(_load, config, name), clock)
         settings = await kept.start()
         credentials: Credentials = TokenFile(token_file, clock) if token_file else kept
         await credentials.authorization()
@@ -143,7 +143,7 @@ def _acting_as(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-async def _loaded(config: ConfigNode, context: str) -> Configuration:
+async def _load(config: ConfigNode, context: str) -> Configuration:
     """Return what the library reads: certificates, too, and what a plugin says, which it runs."""
     settings = Configuration()
     loader = KubeConfigLoader(config_dict=config, active_context=context, config_base_path=None)
@@ -189,7 +189,7 @@ class KubeconfigUser:
             if self._header == rejected and self.clock() - self._loaded_at >= PAUSE:
                 try:
                     await self.start()
-                    self._trouble.over()
+                    self._trouble.report_end()
                 except Exception as error:  # noqa: BLE001 - whatever the library raises
-                    self._trouble.met("Credential plugin fails", CredentialsError(_without_values(error)))
+                    self._trouble.report("Credential plugin fails", CredentialsError(_without_values(error)))
         return self._header

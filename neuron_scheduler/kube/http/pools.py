@@ -108,7 +108,7 @@ def _short(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def translated(target: str) -> Iterator[None]:
+def translate_errors(target: str) -> Iterator[None]:
     """Turn every exception into one of our errors, so that it ends only its request."""
     try:
         yield

@@ -49,15 +49,19 @@ def status_error(refusal: wire.Status, *, status: int = 0, retry_after: float | 
         kind=details.kind or "",
         name=details.name or "",
         uid=details.uid or "",
-        retry_after=retry_after if retry_after is not None else _within(details.retry_after_seconds or None),
+        retry_after=retry_after if retry_after is not None else _limit_pause(details.retry_after_seconds or None),
         is_status=is_failure and refusal.code in (None, status or refusal.code),
     )
 
 
 def _seconds(retry_after: str | None) -> float | None:
     """Return the seconds that a header asks for; a date, which no API server sends, counts as none."""
-    return _within(float(retry_after)) if retry_after is not None and _SECONDS.fullmatch(retry_after.strip()) else None
+    return (
+        _limit_pause(float(retry_after))
+        if retry_after is not None and _SECONDS.fullmatch(retry_after.strip())
+        else None
+    )
 
 
-def _within(seconds: float | None) -> float | None:
+def _limit_pause(seconds: float | None) -> float | None:
     return None if seconds is None else min(max(seconds, 0.0), LONGEST_PAUSE)

@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.json_scanner import decoded_at_once
+from neuron_scheduler.kube.objects.json_scanner import decode_at_once
 from neuron_scheduler.model.quantity import milli, whole
 from neuron_scheduler.model.resources import CPU, NOTHING, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
@@ -88,13 +88,13 @@ def weight_of(value: Any, most: int) -> int:
     return total
 
 
-interned = byte_bounded_memo(most=16 << 20, longest=512)(str)
+intern = byte_bounded_memo(most=16 << 20, longest=512)(str)
 """Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
 
 def labels(mapping: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return labels whose keys and values are shared with all others."""
-    return {interned(key): interned(value) for key, value in mapping.items()} if mapping else NO_LABELS
+    return {intern(key): intern(value) for key, value in mapping.items()} if mapping else NO_LABELS
 
 
 def amounts(quantities: Mapping[str, str | int | float] | None) -> Resources:
@@ -112,12 +112,12 @@ def amounts(quantities: Mapping[str, str | int | float] | None) -> Resources:
         if amount < 0:
             raise ValueError(f"{name} is negative: {quantity}")
         if amount:
-            resources[interned(name)] = amount
+            resources[intern(name)] = amount
     return resources
 
 
 @byte_bounded_memo()
-def shared(pairs: tuple[tuple[str, int], ...]) -> Resources:
+def shared_amounts(pairs: tuple[tuple[str, int], ...]) -> Resources:
     """Return the one mapping of these amounts."""
     return dict(pairs)
 
@@ -129,7 +129,7 @@ LONGEST_REASON: Final = 300
 LONGEST_NAME: Final = 253
 """Characters of the longest name (`DNS1123SubdomainMaxLength` in `apimachinery/pkg/util/validation`)."""
 
-_IDENTITY: Final = msgspec.json.Decoder(wire.Identified)
+_IDENTITY: Final = msgspec.json.Decoder(wire.PartialObject)
 _PLACED: Final = msgspec.json.Decoder(wire.Placed)
 
 
@@ -168,7 +168,7 @@ class Decoded(Generic[T]):
     value: T | Malformed | None
 
 
-def _unchanged(malformed: Malformed) -> Malformed:
+def _no_stand_in(malformed: Malformed) -> Malformed:
     """Return the report itself: most kinds have no value for an object that cannot be read."""
     return malformed
 
@@ -194,7 +194,7 @@ class Resource(Generic[T]):
     shape: type[Any]
     read: Callable[[Any], T | None]
     order: Callable[[T], Any]
-    stand_in: Callable[[Malformed], T | Malformed] = _unchanged
+    stand_in: Callable[[Malformed], T | Malformed] = _no_stand_in
     same: Callable[[T, T], bool] = eq
     params: Mapping[str, str] = attrs.field(factory=dict)
     _object: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
@@ -202,34 +202,34 @@ class Resource(Generic[T]):
 
     def __attrs_post_init__(self) -> None:
         self._object = msgspec.json.Decoder(self.shape)
-        self._change = msgspec.json.Decoder(wire.Change[self.shape])  # type: ignore[name-defined]  # a type at run time
+        self._change = msgspec.json.Decoder(wire.WatchChange[self.shape])  # type: ignore[name-defined]  # a type at run time
 
     def decode_change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
         """Return the type and object of a watch line; None if only `informer.read_line` can read it."""
         try:
             change = self._change.decode(line)
-            return change.type, self._decoded(change.object)
+            return change.type, self._read_struct(change.object)
         except Exception:  # noqa: BLE001 - RecursionError, OverflowError, or an error of ours
             return None
 
     def decode(self, encoded: Encoded) -> Decoded[T]:
         """Return the object, or `Malformed`; without a name if not even that can be read."""
         try:
-            return self._decoded(decoded_at_once(encoded, self._object))
+            return self._read_struct(decode_at_once(encoded, self._object))
         except Exception as error:  # noqa: BLE001 - as above
-            return self._malformed(encoded, error)
+            return self._read_malformed(encoded, error)
 
-    def _malformed(self, encoded: Encoded, error: Exception) -> Decoded[T]:
-        known, node_name = wire.Identified(wire.Identity()), ""
+    def _read_malformed(self, encoded: Encoded, error: Exception) -> Decoded[T]:
+        known, node_name = wire.PartialObject(wire.Identity()), ""
         with contextlib.suppress(msgspec.MsgspecError, RecursionError):  # in a file that was written by hand
-            known = decoded_at_once(encoded, _IDENTITY)
-            node_name = decoded_at_once(known.spec, _PLACED).node_name or ""
+            known = decode_at_once(encoded, _IDENTITY)
+            node_name = decode_at_once(known.spec, _PLACED).node_name or ""
         meta = known.metadata
         key = key_of(meta.namespace, meta.name) if meta.name else ""
-        malformed = Malformed(self.kind, key, _reason(error), meta.uid, interned(node_name))
+        malformed = Malformed(self.kind, key, _reason(error), meta.uid, intern(node_name))
         return Decoded(key, meta.uid, meta.resource_version, self.stand_in(malformed))
 
-    def _decoded(self, struct: Any) -> Decoded[T]:
+    def _read_struct(self, struct: Any) -> Decoded[T]:
         meta = struct.metadata
         key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name  # as `key_of`; a call less a watch line
         return Decoded(key, meta.uid, meta.resource_version, self.read(struct))

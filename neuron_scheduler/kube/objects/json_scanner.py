@@ -31,7 +31,7 @@ _OPENING: Final = re.compile(rb"[{\[]")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]..")
 
 
-async def decoded(text: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+async def decode_in_steps(text: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     """
     Return what a decoder reads, however deep the text is; other tasks run while an odd one is read.
 
@@ -51,8 +51,8 @@ async def decoded(text: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         return decoder.decode(_whole_characters(b"".join(parts)))
 
 
-def decoded_at_once(text: bytes | msgspec.Raw | mmap.mmap, decoder: "msgspec.json.Decoder[T]") -> T:
-    """Return what `decoded` returns, without a pause; the errors are the same."""
+def decode_at_once(text: bytes | msgspec.Raw | mmap.mmap, decoder: "msgspec.json.Decoder[T]") -> T:
+    """Return what `decode_in_steps` returns, without a pause; the errors are the same."""
     try:
         return decoder.decode(text)
     except msgspec.ValidationError:

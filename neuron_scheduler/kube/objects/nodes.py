@@ -8,7 +8,15 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
-from neuron_scheduler.kube.objects.base import Malformed, Resource, amounts, byte_bounded_memo, interned, labels, shared
+from neuron_scheduler.kube.objects.base import (
+    Malformed,
+    Resource,
+    amounts,
+    byte_bounded_memo,
+    intern,
+    labels,
+    shared_amounts,
+)
 from neuron_scheduler.kube.objects.selectors import taint
 from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, Wire
 from neuron_scheduler.model.annotations import USAGE_MAPS
@@ -53,14 +61,14 @@ def _read(node: _Node) -> Node:
     neuron = {name: amount for name, amount in (status.capacity or {}).items() if name in NEURON_NAMES}
     return Node(
         uid=meta.uid,
-        name=interned(meta.name),
+        name=intern(meta.name),
         created=0.0 if created is None else created.timestamp(),
         labels=labels(meta.labels),
         taints=tuple(taint((t.key, t.value or "", t.effect)) for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
-        allocatable=shared(tuple(amounts(status.allocatable).items())),
-        capacity=shared(tuple(amounts(neuron).items())),
-        declared_features=tuple(map(interned, status.declared_features or ())),
+        allocatable=shared_amounts(tuple(amounts(status.allocatable).items())),
+        capacity=shared_amounts(tuple(amounts(neuron).items())),
+        declared_features=tuple(map(intern, status.declared_features or ())),
         images=_images(status.images or ()),
         neuron_fault=next((c.type for c in status.conditions or () if _is_fault(c)), ""),
     )
@@ -94,7 +102,7 @@ def _stand_in(malformed: Malformed) -> Node | Malformed:
     """Return the node that takes no new pods (`Node.refusal`), if its name can be read."""
     if not malformed.key:
         return malformed
-    return Node(uid=malformed.uid, name=interned(malformed.key), refusal=f"node cannot be read: {malformed.reason}")
+    return Node(uid=malformed.uid, name=intern(malformed.key), refusal=f"node cannot be read: {malformed.reason}")
 
 
 NODES: Final[Resource[Node]] = Resource(
@@ -107,13 +115,13 @@ NODES: Final[Resource[Node]] = Resource(
 )
 
 
-def _annotated(node: _Node) -> AnnotatedNode:
+def _read_annotated(node: _Node) -> AnnotatedNode:
     annotations = node.metadata.annotations or NO_LABELS
     usage_maps = {key: annotations[key] for key in USAGE_MAPS if key in annotations}
     return AnnotatedNode(_read(node), usage_maps or NO_LABELS)
 
 
 ANNOTATED_NODES: Final[Resource[AnnotatedNode]] = Resource(
-    path=NODES.path, kind=NODES.kind, shape=NODES.shape, read=_annotated, order=attrgetter("name")
+    path=NODES.path, kind=NODES.kind, shape=NODES.shape, read=_read_annotated, order=attrgetter("name")
 )
 """For those who look at a cluster; one that cannot be read is malformed."""

@@ -72,7 +72,7 @@ def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:
     """Return the spec of a refused pod with what the pod uses, and without terms that are expensive to honour."""
     containers, init_containers = spec.containers, spec.init_containers
     if len(_resource_names(spec, [*(containers or ()), *(init_containers or ())])) > MOST[_RESOURCES]:
-        containers, init_containers = _accounted(containers), _accounted(init_containers)
+        containers, init_containers = _accountable_containers(containers), _accountable_containers(init_containers)
     return replace(
         spec,
         containers=containers,
@@ -86,7 +86,7 @@ def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:
     )
 
 
-def _accounted(containers: list[wire.Container] | None) -> list[wire.Container]:
+def _accountable_containers(containers: list[wire.Container] | None) -> list[wire.Container]:
     """Return the containers with requests only for Neuron and for the resources that every node has."""
     return [
         c

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import amounts, byte_bounded_memo, interned, labels, reference, shared
+from neuron_scheduler.kube.objects.base import amounts, byte_bounded_memo, intern, labels, reference, shared_amounts
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term, requirement, tolerations
 from neuron_scheduler.kube.objects.storage import in_tree_disk
 from neuron_scheduler.model.neuron_request import (
@@ -101,8 +101,8 @@ def constraints(
         ),
         affinity=_pod_terms(near, namespace),
         anti_affinity=_pod_terms(apart, namespace),
-        preferred_affinity=_preferred(near, namespace),
-        preferred_anti_affinity=_preferred(apart, namespace),
+        preferred_affinity=_preferred_terms(near, namespace),
+        preferred_anti_affinity=_preferred_terms(apart, namespace),
         spread=tuple(_spread(spread, pod_labels) for spread in spreads),
         volume_claims=claims,
         ephemeral_claims=ephemeral,
@@ -175,7 +175,7 @@ def _spread(spread: wire.Spread, pod_labels: Mapping[str, str]) -> SpreadConstra
         merged = dict.fromkeys((*selector.requirements, *(r for r in keyed if r is not None)))
         selector = LabelSelector(tuple(merged))
     return SpreadConstraint(
-        topology_key=interned(spread.topology_key),
+        topology_key=intern(spread.topology_key),
         max_skew=spread.max_skew,
         hard=spread.when_unsatisfiable != "ScheduleAnyway",
         selector=selector,
@@ -193,7 +193,7 @@ def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffi
     named = frozenset(term.namespaces or ())
     return _same_term(
         PodAffinityTerm(
-            topology_key=interned(term.topology_key),
+            topology_key=intern(term.topology_key),
             selector=label_selector(term.label_selector),
             namespaces=named if named or term.namespace_selector is not None else frozenset((namespace,)),
             namespace_selector=label_selector(term.namespace_selector),
@@ -208,7 +208,7 @@ def _same_term(term: PodAffinityTerm) -> PodAffinityTerm:
     return term
 
 
-def _preferred(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:
+def _preferred_terms(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:
     return tuple(
         _pod_term(preferred.pod_affinity_term, namespace, weight=preferred.weight)
         for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ()
@@ -294,9 +294,9 @@ def fields_of_spec(key_and_namespace: tuple[bytes, str]) -> FieldsOfSpec:
     )
     neuron, names, refusal = _neuron(requests, containers, init_containers)
     return FieldsOfSpec(
-        scheduler_name=interned(spec.scheduler_name or "default-scheduler"),
+        scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         priority=spec.priority or 0,
-        requests=shared(tuple(requests.items())),
+        requests=shared_amounts(tuple(requests.items())),
         neuron=neuron,
         neuron_containers=names,
         images=images(spec)[0],
@@ -326,7 +326,7 @@ def _containers(spec: wire.PodSpec, requests_of: _RequestsOf) -> tuple[list[Cont
     """Return app and init containers with one of their amounts."""
     both = (
         [
-            Container(name=interned(c.name), requests=requests_of(c), sidecar=c.restart_policy == "Always")
+            Container(name=intern(c.name), requests=requests_of(c), sidecar=c.restart_policy == "Always")
             for c in containers or ()
         ]
         for containers in (spec.containers, spec.init_containers)

@@ -12,9 +12,9 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, interned, labels
+from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, intern, labels
 from neuron_scheduler.kube.objects.groups.dialects import group_of, rank_of
-from neuron_scheduler.kube.objects.json_scanner import decoded
+from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
 from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
 from neuron_scheduler.kube.objects.wire import Condition, OwnerReference
@@ -22,7 +22,7 @@ from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Owner, Pod, PodCondition
 from neuron_scheduler.model.selectors import NO_LABELS
 
-_PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
+_PLACED: Final = msgspec.json.Decoder(wire.ReadBackPod)
 
 TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -52,14 +52,14 @@ def _read(pod: wire.Pod) -> Pod | None:
     conditions = status.conditions or ()
     return Pod(
         uid=meta.uid,
-        namespace=interned(meta.namespace),
+        namespace=intern(meta.namespace),
         name=meta.name,
         resource_version=meta.resource_version,
         created=0.0 if created is None else created.timestamp(),
         labels=labels(fewer_labels(meta.labels) if refusal else meta.labels),
         scheduler_name=common.scheduler_name,
-        node_name=interned(spec.node_name or ""),
-        nominated_node_name=interned(status.nominated_node_name or ""),
+        node_name=intern(spec.node_name or ""),
+        nominated_node_name=intern(status.nominated_node_name or ""),
         priority=common.priority,
         requests=common.requests,
         neuron=common.neuron,
@@ -74,7 +74,7 @@ def _read(pod: wire.Pod) -> Pod | None:
         constraints=constrained,
         terminating=meta.deletion_timestamp is not None,
         gates=common.gates,
-        scheduled=_scheduled(conditions),
+        scheduled=_scheduled_condition(conditions),
         observed_generation=meta.generation,
         owner=_owner(meta.owner_references) if meta.owner_references else None,
         never_preempts=common.never_preempts,
@@ -118,10 +118,10 @@ def annotations_size(annotations: Mapping[str, str]) -> int:
     return len("".join((*annotations, *annotations.values())).encode())
 
 
-def _scheduled(conditions: Iterable[Condition]) -> PodCondition | None:
+def _scheduled_condition(conditions: Iterable[Condition]) -> PodCondition | None:
     for condition in conditions:
         if condition.type == "PodScheduled":
-            return _condition((interned(condition.status), interned(condition.reason or ""), condition.message or ""))
+            return _condition((intern(condition.status), intern(condition.reason or ""), condition.message or ""))
     return None
 
 
@@ -155,14 +155,14 @@ PODS: Final[Resource[Pod]] = Resource(
 )
 
 
-async def stored_pod(body: bytes) -> wire.PlacedPod:
+async def stored_pod(body: bytes) -> wire.ReadBackPod:
     """
     Return the pod in the API server's answer to a request of ours, however deep its `managedFields` are.
 
     A pod that cannot be read back would have a Binding in doubt for ever. The errors are those of
     `json_scanner.decoded`.
     """
-    return await decoded(body, _PLACED)
+    return await decode_in_steps(body, _PLACED)
 
 
 def unreadable_pod(malformed: Malformed) -> Pod:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Resource, interned, labels
+from neuron_scheduler.kube.objects.base import Resource, intern, labels
 from neuron_scheduler.kube.objects.selectors import label_selector
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
@@ -28,7 +28,7 @@ class _Namespace(wire.Wire):
 
 def _namespace(namespace: _Namespace) -> Namespace:
     meta = namespace.metadata
-    return Namespace(uid=meta.uid, name=interned(meta.name), labels=labels(meta.labels))
+    return Namespace(uid=meta.uid, name=intern(meta.name), labels=labels(meta.labels))
 
 
 NAMESPACES: Final[Resource[Namespace]] = Resource(
@@ -74,8 +74,8 @@ def _workload(workload: _Mapped | _Set, *, api_version: str, kind: str) -> Workl
         uid=meta.uid,
         api_version=api_version,
         kind=kind,
-        namespace=interned(meta.namespace),
-        name=interned(meta.name),
+        namespace=intern(meta.namespace),
+        name=intern(meta.name),
         selector=label_selector(_selector_of(workload)),
     )
 
@@ -123,8 +123,8 @@ def _budget(budget: _Budget) -> DisruptionBudget:
     meta, status = budget.metadata, budget.status or _BudgetStatus()
     return DisruptionBudget(
         uid=meta.uid,
-        namespace=interned(meta.namespace),
-        name=interned(meta.name),
+        namespace=intern(meta.namespace),
+        name=intern(meta.name),
         selector=_selector_of_budget(budget.spec.selector if budget.spec else None),
         allowed=status.disruptions_allowed,
         disrupted=frozenset(status.disrupted_pods or ()),

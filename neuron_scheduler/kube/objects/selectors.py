@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import byte_bounded_memo, interned
+from neuron_scheduler.kube.objects.base import byte_bounded_memo, intern
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -75,14 +75,14 @@ def requirement(parts: tuple[str, str, tuple[str, ...]]) -> Requirement | None:
             good = len(values) == 1 and parse_int64(values[0]) is not None
     if not good:
         return None
-    return Requirement(interned(key), operator, tuple(map(interned, values)))
+    return Requirement(intern(key), operator, tuple(map(intern, values)))
 
 
 def _field(key: str, name: str, values: tuple[str, ...]) -> Requirement | None:
     operator = _OPERATORS.get(name)
     if key != "metadata.name" or operator not in (Operator.IN, Operator.NOT_IN) or len(values) != 1:
         return None
-    return Requirement(key, operator, (interned(values[0]),))
+    return Requirement(key, operator, (intern(values[0]),))
 
 
 def tolerations(structs: Iterable[wire.Toleration] | None) -> tuple[Toleration, ...]:

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Resource, interned, key_of, labels, reference
+from neuron_scheduler.kube.objects.base import Resource, intern, key_of, labels, reference
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term
 from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, Wire
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
@@ -199,7 +199,7 @@ def _claim(claim: _Claim) -> PersistentVolumeClaim:
     requests = (spec.resources.requests if spec.resources else None) or {}
     return PersistentVolumeClaim(
         uid=meta.uid,
-        namespace=interned(meta.namespace),
+        namespace=intern(meta.namespace),
         name=meta.name,
         resource_version=meta.resource_version,
         volume_name=reference(spec.volume_name or ""),
@@ -207,8 +207,8 @@ def _claim(claim: _Claim) -> PersistentVolumeClaim:
         access_modes=_modes(spec.access_modes),
         request=whole(str(requests.get("storage", "0"))),
         selector=label_selector(spec.selector),
-        volume_mode=interned(spec.volume_mode or "Filesystem"),
-        attributes_class=interned(spec.volume_attributes_class_name or ""),
+        volume_mode=intern(spec.volume_mode or "Filesystem"),
+        attributes_class=intern(spec.volume_attributes_class_name or ""),
         selected_node=annotations.get(SELECTED_NODE),
         bind_completed=BIND_COMPLETED in annotations,
         lost=claim.status is not None and claim.status.phase == "Lost",
@@ -231,12 +231,12 @@ def _volume(volume: _Volume) -> PersistentVolume:
         class_name=_class_name(meta.annotations or {}, spec.storage_class_name),
         access_modes=_modes(spec.access_modes),
         capacity=whole(str((spec.capacity or {}).get("storage", "0"))),
-        volume_mode=interned(spec.volume_mode or "Filesystem"),
-        attributes_class=interned(spec.volume_attributes_class_name or ""),
+        volume_mode=intern(spec.volume_mode or "Filesystem"),
+        attributes_class=intern(spec.volume_attributes_class_name or ""),
         claim=_claim_ref(spec.claim_ref),
         required_terms=terms,
         csi_terms=_csi_terms(terms, volume_labels) if plugin else terms,
-        driver=interned(spec.csi.driver) if spec.csi else disk.driver if disk else "",
+        driver=intern(spec.csi.driver) if spec.csi else disk.driver if disk else "",
         handle=spec.csi.volume_handle if spec.csi else disk.handle if disk else "",
         plugin=plugin,
         available=volume.status is not None and volume.status.phase == "Available",
@@ -245,11 +245,11 @@ def _volume(volume: _Volume) -> PersistentVolume:
 
 
 def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
-    return interned(reference(annotations.get(BETA_STORAGE_CLASS, name or "")))
+    return intern(reference(annotations.get(BETA_STORAGE_CLASS, name or "")))
 
 
 def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:
-    return tuple(interned(mode) for mode in modes or ())
+    return tuple(intern(mode) for mode in modes or ())
 
 
 def _claim_ref(reference: _ClaimReference | None) -> ClaimRef | None:
@@ -276,7 +276,7 @@ def _csi_terms(terms: Terms | None, labels: Mapping[str, str]) -> Terms | None:
     """Return an EBS volume's node affinity in the labels of its driver (`translateTopologyFromInTreeToCSI`)."""
     zone, region = _zone_labels(terms or (), labels)
     if _has(terms or (), zone):
-        terms = _renamed(terms or (), {zone: _EBS_ZONE})
+        terms = _rename_keys(terms or (), {zone: _EBS_ZONE})
     elif zone in labels:
         zones = tuple(sorted({part.strip() for part in labels[zone].split("__")} - {""}))
         if zones:
@@ -284,7 +284,7 @@ def _csi_terms(terms: Terms | None, labels: Mapping[str, str]) -> Terms | None:
             terms = tuple(
                 attrs.evolve(term, expressions=(*term.expressions, in_zones)) for term in terms or (NodeSelectorTerm(),)
             )
-    return _renamed(terms, {BETA_REGION_LABEL: REGION_LABEL}) if terms and region == BETA_REGION_LABEL else terms
+    return _rename_keys(terms, {BETA_REGION_LABEL: REGION_LABEL}) if terms and region == BETA_REGION_LABEL else terms
 
 
 def _zone_labels(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
@@ -300,7 +300,7 @@ def _has(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
     return any(requirement.key == key for term in terms for requirement in term.expressions)
 
 
-def _renamed(terms: Terms, names: Mapping[str, str]) -> Terms:
+def _rename_keys(terms: Terms, names: Mapping[str, str]) -> Terms:
     return tuple(
         attrs.evolve(term, expressions=tuple(attrs.evolve(r, key=names.get(r.key, r.key)) for r in term.expressions))
         for term in terms
@@ -312,7 +312,7 @@ def _class(storage_class: _Class) -> StorageClass:
     topologies = [
         NodeSelectorTerm(
             tuple(
-                Requirement(interned(e.key), Operator.IN, tuple(map(interned, e.values or ())))
+                Requirement(intern(e.key), Operator.IN, tuple(map(intern, e.values or ())))
                 for e in term.match_label_expressions or ()
             )
         )
@@ -320,8 +320,8 @@ def _class(storage_class: _Class) -> StorageClass:
     ]
     return StorageClass(
         uid=meta.uid,
-        name=interned(meta.name),
-        provisioner=interned(storage_class.provisioner or ""),
+        name=intern(meta.name),
+        provisioner=intern(storage_class.provisioner or ""),
         waits=storage_class.volume_binding_mode == "WaitForFirstConsumer",
         allowed_topologies=tuple(topologies) or None,
     )
@@ -332,14 +332,14 @@ def _csi_node(node: _Node) -> CSINode:
     plugins = (meta.annotations or {}).get(MIGRATED_PLUGINS, "")
     return CSINode(
         uid=meta.uid,
-        name=interned(meta.name),
+        name=intern(meta.name),
         limits={
-            interned(driver.name): max(0, driver.allocatable.count)
+            intern(driver.name): max(0, driver.allocatable.count)
             for driver in node.spec.drivers or ()
             if driver.allocatable is not None and driver.allocatable.count is not None
         },
-        migrated=frozenset(interned(plugin) for plugin in plugins.split(",") if plugin),
-        drivers=frozenset(interned(driver.name) for driver in node.spec.drivers or ()),
+        migrated=frozenset(intern(plugin) for plugin in plugins.split(",") if plugin),
+        drivers=frozenset(intern(driver.name) for driver in node.spec.drivers or ()),
     )
 
 
@@ -347,7 +347,7 @@ def _csi_driver(driver: _Driver) -> CSIDriver:
     meta = driver.metadata
     return CSIDriver(
         uid=meta.uid,
-        name=interned(meta.name),
+        name=intern(meta.name),
         storage_capacity=bool(driver.spec.storage_capacity),
         required=bool(driver.spec.prevent_pod_scheduling_if_missing),
     )
@@ -359,7 +359,7 @@ def _capacity(capacity: _Capacity) -> CSIStorageCapacity:
     return CSIStorageCapacity(
         uid=meta.uid,
         key=key_of(meta.namespace, meta.name),
-        class_name=interned(capacity.storage_class_name),
+        class_name=intern(capacity.storage_class_name),
         topology=label_selector(capacity.node_topology),
         largest=None if largest is None else whole(str(largest)),
     )
@@ -370,8 +370,8 @@ def _attachment(attachment: _Attachment) -> VolumeAttachment:
     return VolumeAttachment(
         uid=meta.uid,
         name=meta.name,
-        node_name=interned(attachment.spec.node_name),
-        attacher=interned(attachment.spec.attacher),
+        node_name=intern(attachment.spec.node_name),
+        attacher=intern(attachment.spec.attacher),
         volume_name=attachment.spec.source.persistent_volume_name or "",
     )
 

@@ -48,7 +48,7 @@ class Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-class Change(msgspec.Struct, Generic[W]):
+class WatchChange(msgspec.Struct, Generic[W]):
     """One line of a watch with an object."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
@@ -115,7 +115,7 @@ class Placed(Wire):
     node_name: str | None = None
 
 
-class Identified(Wire):
+class PartialObject(Wire):
     """What is read of an object that cannot be read as a whole."""
 
     metadata: Identity
@@ -368,7 +368,7 @@ class Pod(Wire):
     status: PodStatus | None = None
 
 
-class PlacedPod(Wire):
+class ReadBackPod(Wire):
     """A pod as it is read back after a conflict, to find out whether our own Binding was the one that succeeded."""
 
     metadata: ObjectMeta

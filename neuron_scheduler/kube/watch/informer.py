@@ -27,7 +27,7 @@ from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.status import UNKNOWN_USER, status_error
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Resource
-from neuron_scheduler.kube.objects.json_scanner import decoded as decoded_text
+from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, UnreachableError
@@ -72,7 +72,7 @@ class DeadEndError(UnreachableError):
 
 
 @attrs.frozen
-class Page(Generic[V]):
+class ListPage(Generic[V]):
     """
     One page of a list.
 
@@ -86,7 +86,7 @@ class Page(Generic[V]):
     token: str
 
 
-async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[Page[V]]:
+async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[ListPage[V]]:
     """
     Yield all pages of one consistent list.
 
@@ -143,10 +143,10 @@ async def _page(client: Client, resource: Resource[V], limit: int, token: str) -
             await anyio.sleep(1.0 if error.retry_after is None else error.retry_after)
 
 
-async def _read_page(resource: Resource[V], body: bytes) -> Page[V]:
+async def _read_page(resource: Resource[V], body: bytes) -> ListPage[V]:
     """Return a page; raise UnreachableError if it is none."""
     try:
-        listed = await decoded_text(body, _LIST)
+        listed = await decode_in_steps(body, _LIST)
     except (ValueError, RecursionError) as error:
         start = body[:200].decode(errors="replace")
         raise UnreachableError(f"the answer to GET {resource.path} is no list: {error}: {start}") from error
@@ -154,10 +154,10 @@ async def _read_page(resource: Resource[V], body: bytes) -> Page[V]:
     step = max(1, min(BATCH, STEP_BYTES * len(items) // len(body)))
     objects = []
     for number, item in enumerate(items, start=1):
-        objects.append(_named(resource.decode(item)))
+        objects.append(_require_name(resource.decode(item)))
         if number % step == 0:
             await checkpoint()
-    return Page(objects, listed.metadata.resource_version, listed.metadata.continue_ or "")
+    return ListPage(objects, listed.metadata.resource_version, listed.metadata.continue_ or "")
 
 
 async def read_line(resource: Resource[V], line: bytes) -> tuple[str, Decoded[V]] | None:
@@ -176,9 +176,9 @@ async def read_line(resource: Resource[V], line: bytes) -> tuple[str, Decoded[V]
     if not line.strip():
         return None  # some proxies send it to keep a connection alive
     try:
-        event = await decoded_text(line, _EVENT)
+        event = await decode_in_steps(line, _EVENT)
         if event.type in ("ADDED", "MODIFIED", "DELETED"):
-            return event.type, _named(resource.decode(event.object))
+            return event.type, _require_name(resource.decode(event.object))
         if event.type == BOOKMARK:
             return BOOKMARK, Decoded("", "", _BOOKMARK.decode(event.object).metadata.resource_version, None)
         error = status_error(_STATUS.decode(event.object))
@@ -189,7 +189,7 @@ async def read_line(resource: Resource[V], line: bytes) -> tuple[str, Decoded[V]
     raise DeadEndError(f"{event.type[:20]} event: {error}")
 
 
-def _named(decoded: Decoded[V]) -> Decoded[V]:
+def _require_name(decoded: Decoded[V]) -> Decoded[V]:
     """Return an object that has a name; otherwise nobody knows which one has changed."""
     if not decoded.key:
         raise DeadEndError("an object cannot be read, not even its name")
@@ -300,12 +300,12 @@ class Informer(Generic[T]):
         return self._store.objects()
 
     @property
-    def stale(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether our view may be out of date: lists and watches have failed for minutes."""
         return self._current_at is not None and self.clock() - self._current_at > STALE
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """Where the resource is, and why it could not be listed or watched if the last try failed."""
         return f"{self.resource.path} ({self.problem})" if self.problem else self.resource.path
 
@@ -340,9 +340,9 @@ class Informer(Generic[T]):
             self._opened_from = self._resource_version
             await self._watch()
         except (ApiError, UnreachableError) as error:
-            retry_after = self._failed(error)
+            retry_after = self._handle_failure(error)
         else:
-            self._progressed()
+            self._note_progress()
         return self._pause(retry_after)
 
     def _pause(self, retry_after: float | None) -> float:
@@ -352,16 +352,16 @@ class Informer(Generic[T]):
             self.backoff.reset()
         return (retry_after or 0.0) if lasted else self.backoff.next(at_least=retry_after)
 
-    def _progressed(self) -> None:
+    def _note_progress(self) -> None:
         """Record that our view is current."""
         self._current_at = self.clock()
         self._failures = 0
         self.problem = ""
 
-    def _failed(self, error: ApiError | UnreachableError) -> float | None:
+    def _handle_failure(self, error: ApiError | UnreachableError) -> float | None:
         """Count a failure, give up the version if it may be at fault, and return the wait that the server asks for."""
         if self._resource_version != self._opened_from:
-            self._progressed()
+            self._note_progress()
         self._failures += 1
         self.problem = _in_words(error)
         self.on_failure(self.resource.name)
@@ -389,7 +389,7 @@ class Informer(Generic[T]):
         self._resource_version = version
         self.lists += 1
         self._silent = 0
-        self._progressed()
+        self._note_progress()
         self._resynced = answered
         self.synced.set()
         self._listed.set()
@@ -467,7 +467,7 @@ class Informer(Generic[T]):
         self._resource_version = self.version
 
 
-def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
+def sync_problem(informers: Iterable[Informer[Any]]) -> str | None:
     """Return what is not listed yet, and why where that is known; None if all is."""
-    missing = [informer.described for informer in informers if not informer.synced.is_set()]
+    missing = [informer.description for informer in informers if not informer.synced.is_set()]
     return f"not listed yet: {', '.join(missing)}" if missing else None

@@ -16,7 +16,7 @@ from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.telemetry import logs
 
 
-class Identified(Protocol):
+class HasUid(Protocol):
     """An object with a uid."""
 
     @property
@@ -24,8 +24,8 @@ class Identified(Protocol):
         """Identity; a recreated object of the same name has another."""
 
 
-T = TypeVar("T", bound=Identified)
-T_contra = TypeVar("T_contra", bound=Identified, contravariant=True)
+T = TypeVar("T", bound=HasUid)
+T_contra = TypeVar("T_contra", bound=HasUid, contravariant=True)
 
 
 class Handler(Protocol[T_contra]):

@@ -133,7 +133,7 @@ class Binding:
 
 @attrs.frozen
 class InDoubt:
-    """There is no definite outcome yet; `Binder.again` finds out more, after a pause in seconds."""
+    """There is no definite outcome yet; `Binder.try_again` finds out more, after a pause in seconds."""
 
     binding: Binding
     pause: float
@@ -172,14 +172,14 @@ class Binder:
         return len(self._open)
 
     @property
-    def unknown(self) -> int:
+    def in_doubt(self) -> int:
         """Bindings in doubt: they may have succeeded, or may still succeed."""
         return sum(binding.unknown for binding in self._open)
 
     @property
-    def resolved(self) -> bool:
+    def is_resolved(self) -> bool:
         """Whether no Binding can succeed any more unless it is sent again, so that the Lease may be released."""
-        return not self.unknown
+        return not self.in_doubt
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
         """
@@ -200,15 +200,15 @@ class Binder:
             backoff=Backoff(self.random, first=self.first_pause, most=self.most_pause),
         )
         self._open.add(binding)
-        return await self.again(binding)
+        return await self.try_again(binding)
 
-    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
+    async def try_again(self, binding: Binding) -> BindOutcome | InDoubt:
         """Send the identical Binding once more; for exceptions and cancellation see `bind`."""
         binding.tries += 1
         try:
             outcome = await self._try(binding)
         except Exception as error:  # noqa: BLE001 - something may have been sent
-            outcome = self._unexpected(binding, error)
+            outcome = self._handle_unexpected(binding, error)
         if not isinstance(outcome, InDoubt):
             binding.unknown = False
             self._open.discard(binding)
@@ -239,28 +239,28 @@ class Binder:
         except UnreachableError as error:
             return self._in_doubt(binding, error)
         except ApiError as error:
-            binding.unknown = earlier or not (error.refused or error.too_large or error.throttled)
-            return await self._refused(binding, error)
+            binding.unknown = earlier or not (error.is_refusal or error.is_too_large or error.is_throttled)
+            return await self._outcome_of_error(binding, error)
         return Bound()
 
-    def _unexpected(self, binding: Binding, error: Exception) -> Refused | InDoubt:
+    def _handle_unexpected(self, binding: Binding, error: Exception) -> Refused | InDoubt:
         """Handle an unexpected exception: a Binding that was sent stays in doubt."""
         problem = self.errors.report(error, task="binding", pod=binding.pod.key)
         return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem, retryable=True)
 
-    async def _refused(self, binding: Binding, error: ApiError) -> BindOutcome | InDoubt:
+    async def _outcome_of_error(self, binding: Binding, error: ApiError) -> BindOutcome | InDoubt:
         """
         Return what an error means. A refusal by the API server is definite for the try that it answers. An earlier try
         without an answer is settled only by a state in which it cannot succeed (the pod is gone, bound or terminating),
         and not by a refusal for missing rights or for a temporary reason.
         """
-        if error.gone("pods", binding.pod.name, binding.pod.uid):
+        if error.is_gone("pods", binding.pod.name, binding.pod.uid):
             return Gone()
-        if error.too_large and not binding.unknown:
+        if error.is_too_large and not binding.unknown:
             return Refused(413, TOO_LARGE, retryable=False, until_changed=True)
-        if error.refused and error.status in (404, 409) and not error.too_large:
+        if error.is_refusal and error.status in (404, 409) and not error.is_too_large:
             return await self._read_back(binding, error)
-        if binding.unknown or not error.refused:
+        if binding.unknown or not error.is_refusal:
             return self._in_doubt(binding, error)
         temporary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
         return Refused(error.status, self._message(error), retryable=temporary)
@@ -298,7 +298,7 @@ class Binder:
             answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
             outcome = _outcome_in(await stored_pod(answer.body), binding, conflict)
         except ApiError as error:
-            outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
+            outcome = Gone() if error.is_gone("pods", binding.pod.name, binding.pod.uid) else None
         except (UnreachableError, ValueError, RecursionError):
             pass
         return outcome or self._in_doubt(binding, conflict)
@@ -309,7 +309,7 @@ class Binder:
         return InDoubt(binding, binding.backoff.next(at_least=retry_after))
 
 
-def _outcome_in(pod: wire.PlacedPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:
+def _outcome_in(pod: wire.ReadBackPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:
     """Return the outcome of a Binding that its pod shows; None if the Binding may still succeed or be repeated."""
     if (pod.kind, pod.metadata.name) != ("Pod", binding.pod.name) or not pod.metadata.uid:
         return None  # not an API server's answer

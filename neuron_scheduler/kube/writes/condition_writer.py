@@ -128,7 +128,7 @@ class ConditionWriter:
     Writes conditions; `run` does the writing.
 
     Attributes:
-        known: returns the newest state of a pod that the watch has shown, by its key; None for none.
+        pod_by_key: returns the newest state of a pod that the watch has shown, by its key; None for none.
         wall_clock: Unix time in seconds, for lastTransitionTime.
         on_retry: called with `condition` for every patch that is sent again.
         errors: reports unexpected exceptions.
@@ -136,7 +136,7 @@ class ConditionWriter:
     """
 
     client: Client
-    known: Callable[[str], Pod | None]
+    pod_by_key: Callable[[str], Pod | None]
     on_retry: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
@@ -216,7 +216,7 @@ class ConditionWriter:
             await self._send(entry, wanted)
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.errors.report(error, task="condition", pod=entry.pod.key)
-            self._failed(entry, error)
+            self._handle_failure(entry, error)
         finally:
             entry.sending = False
         left = entry.wanted
@@ -228,7 +228,7 @@ class ConditionWriter:
 
     async def _send(self, entry: _Entry, wanted: WaitingStatus) -> None:
         """Send the patch for the pod as the watch shows it; a pod that waits no more is forgotten."""
-        pod = self.known(entry.pod.key) or entry.pod
+        pod = self.pod_by_key(entry.pod.key) or entry.pod
         if pod.uid != entry.pod.uid or pod.node_name:
             self.forget(entry.pod.uid)
             return
@@ -237,10 +237,10 @@ class ConditionWriter:
         try:
             await self.client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT)
         except (ApiError, UnreachableError) as error:
-            if isinstance(error, ApiError) and error.gone("pods", pod.name):
+            if isinstance(error, ApiError) and error.is_gone("pods", pod.name):
                 self.forget(pod.uid)
             else:
-                self._failed(entry, error)
+                self._handle_failure(entry, error)
             return
         entry.written, entry.written_at = wanted, self.clock()
         entry.tries, entry.not_before = 0, 0.0
@@ -249,7 +249,7 @@ class ConditionWriter:
         if entry.wanted is wanted:
             entry.wanted = None
 
-    def _failed(self, entry: _Entry, error: Exception) -> None:
+    def _handle_failure(self, entry: _Entry, error: Exception) -> None:
         """Count a failed write, and set when it is tried again."""
         entry.tries += 1
         self.on_retry("condition")
@@ -257,7 +257,7 @@ class ConditionWriter:
             log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
                         tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
         answered = error if isinstance(error, ApiError) else None
-        refused = answered is not None and (answered.too_large or (answered.refused and answered.status != 409))
+        refused = answered is not None and (answered.is_too_large or (answered.is_refusal and answered.status != 409))
         entry.backoff.most = REFUSED_PAUSE if refused else PAUSE
         retry_after = answered.retry_after if answered is not None else None
         entry.not_before = self.clock() + entry.backoff.next(at_least=retry_after)

@@ -175,7 +175,7 @@ class EventRecorder:
         try:
             await self.client.request("POST", path, body=msgspec.json.encode(unwritten.event), timeout=TIMEOUT)
         except ApiError as error:
-            if error.refused and error.status != 401:
+            if error.is_refusal and error.status != 401:
                 if error.reason != "AlreadyExists":  # else an earlier try has succeeded without an answer
                     log.v(2).info("Event was refused", event=metadata["name"], err=str(error))
                     self.on_dropped()

@@ -67,7 +67,7 @@ class Eviction:
         self.needless = not self.is_needed()
         return not self.needless
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Note that the request need not be sent again."""
         self.evicted = True if self.explained else None
         self.explained, self.tries = True, 0
@@ -107,9 +107,9 @@ class Evictor:
             except FencedError:
                 eviction.evicted = False
             except (ApiError, UnreachableError) as error:
-                pause = self._failed(eviction, error)
+                pause = self._handle_failure(eviction, error)
             else:
-                eviction.succeeded()
+                eviction.note_success()
         return pause
 
     async def _send(self, eviction: Eviction) -> None:
@@ -130,22 +130,22 @@ class Evictor:
             permit=lambda: eviction.permits() and self.may_send(),
         )
 
-    def _failed(self, eviction: Eviction, error: ApiError | UnreachableError) -> float:
+    def _handle_failure(self, eviction: Eviction, error: ApiError | UnreachableError) -> float:
         """Return the seconds before the next try; 0 if the request needs none."""
         answered = error if isinstance(error, ApiError) else None
         if answered is not None and _is_gone(answered, eviction.victim.name):
             eviction.evicted, eviction.gone = True, not eviction.in_doubt
             return 0.0
         eviction.in_doubt |= eviction.explained
-        if answered is not None and answered.too_large and not eviction.explained:
+        if answered is not None and answered.is_too_large and not eviction.explained:
             log.warning(
                 "Pod is too large for the condition DisruptionTarget; deleting it without the condition",
                 path=eviction.path,
             )
-            eviction.succeeded()
+            eviction.note_success()
             return 0.0
         pause = eviction.pause
-        if pause is None or (answered is not None and answered.refused and answered.status != 409):
+        if pause is None or (answered is not None and answered.is_refusal and answered.status != 409):
             method = "DELETE" if eviction.explained else "PATCH"
             log.error("Pod could not be preempted", exc=error, method=method, path=eviction.path)
             eviction.evicted = False
@@ -157,10 +157,10 @@ class Evictor:
 
 def _is_gone(error: ApiError, name: str) -> bool:
     """Return whether the pod is gone, or another one has its name: the uid is a precondition."""
-    if error.gone("pods", name):
+    if error.is_gone("pods", name):
         return True
     message = error.message.lower()
-    return error.refused and (
+    return error.is_refusal and (
         (error.status == 409 and "uid in " in message) or (error.status == 422 and "metadata.uid" in message)
     )
 

@@ -15,7 +15,7 @@ import msgspec
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.json_scanner import decoded
+from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.telemetry.errors import UnreachableError
@@ -38,7 +38,7 @@ _OF_OTHERS: Final = ("labels", "finalizers", "ownerReferences")
 """What others may write into `metadata`. With the `uid` in it, a Lease that was deleted could not be written again."""
 T = TypeVar("T")
 _LEASE: Final = msgspec.json.Decoder(_Lease)
-_CHANGE: Final = msgspec.json.Decoder(wire.Change[_Lease])
+_CHANGE: Final = msgspec.json.Decoder(wire.WatchChange[_Lease])
 
 
 @attrs.frozen
@@ -181,7 +181,7 @@ def _as_record(lease: _Lease) -> Record:
 async def _read(text: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     """Return what an answer, or a line of a watch, says; raise UnreachableError if it is something else."""
     try:
-        return await decoded(text, decoder)
+        return await decode_in_steps(text, decoder)
     except (ValueError, RecursionError) as error:
         raise UnreachableError(f"the Lease cannot be read: {error}") from error
 

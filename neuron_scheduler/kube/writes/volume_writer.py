@@ -16,7 +16,7 @@ import msgspec
 from neuron_scheduler.kube.http.client import MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.json_scanner import decoded
+from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.telemetry.errors import ApiError, FencedError, UnreachableError
@@ -120,7 +120,7 @@ class VolumeWriter:
                     pool=Pool.BIND,
                     permit=self.may_send,
                 )
-            return Written((await decoded(answer.body, _ANSWER)).metadata.resource_version)
+            return Written((await decode_in_steps(answer.body, _ANSWER)).metadata.resource_version)
         except FencedError:
             return HeldBack()
         except ApiError as error:

@@ -7,8 +7,8 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.capacity.planning.need import MachineNeed, Owner
-from neuron_scheduler.capacity.requester import admitted
+from neuron_scheduler.capacity.planning.need import LimitOwner, MachineNeed
+from neuron_scheduler.capacity.requester import check_limits
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
@@ -24,12 +24,12 @@ TRN1: Final = "trn1.32xlarge"
 
 def need_of(devices: int = 16, namespace: str = "default", scheduler: str = "my-scheduler") -> MachineNeed:
     """Return a machine for a pod of a namespace and a profile."""
-    return asked(owner=Owner(scheduler, namespace), silicon={NEURON_DEVICE: devices})
+    return asked(owner=LimitOwner(scheduler, namespace), silicon={NEURON_DEVICE: devices})
 
 
 def reasons(needs: list[MachineNeed], **limits: Any) -> list[str]:
     """Return a reason for each need, empty for those that may be asked for."""
-    return [reason for _, reason in admitted(needs, [], {"my-scheduler": attrs.evolve(WIDE, **limits)})]
+    return [reason for _, reason in check_limits(needs, [], {"my-scheduler": attrs.evolve(WIDE, **limits)})]
 
 
 def test_what_limits_say() -> None:
@@ -44,7 +44,7 @@ def test_what_limits_say() -> None:
     assert reasons(needs, max_devices_per_namespace=20) == ["", said, ""]
     needs = [need_of(), need_of(scheduler="batch"), need_of()]
     limits = {"my-scheduler": attrs.evolve(WIDE, max_machines=1), "batch": attrs.evolve(WIDE, max_machines=1)}
-    answers = admitted(needs, [], limits)
+    answers = check_limits(needs, [], limits)
     assert [reason for _, reason in answers] == ["", "", "the limit maxMachines (1) is reached"]
 
 
@@ -59,7 +59,7 @@ def test_no_limit_is_ever_passed(dice: Random) -> None:
     )
     some = [need_of(dice.choice((1, 4, 16)), dice.choice("ab")) for _ in range(dice.randint(0, 12))]
     out = some[: dice.randint(0, 4)]
-    answers = admitted(some[len(out) :], out, {"my-scheduler": limits})
+    answers = check_limits(some[len(out) :], out, {"my-scheduler": limits})
 
     def passed(asked: list[MachineNeed], namespace: str) -> bool:
         for where, machines, devices in (

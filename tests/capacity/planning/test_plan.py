@@ -11,7 +11,7 @@ from neuron_scheduler.capacity.planning.plan import (
     NAMED_NODE,
     NO_TYPE,
     SHARED,
-    WaitingPod,
+    UnplacedPod,
 )
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
@@ -82,10 +82,10 @@ def test_a_pod_that_has_waited_too_long_counts_on_nobody() -> None:
     """
     cluster = cluster_of(broken("a"))
     other = waiting("other", 8, node_selector={INSTANCE_TYPE_LABEL: "trn2.48xlarge"})
-    pods = [WaitingPod(waiting("p", 4), overdue=True), WaitingPod(other)]
+    pods = [UnplacedPod(waiting("p", 4), overdue=True), UnplacedPod(other)]
     (need,) = plan_for(cluster, pods).needs
     assert names(need) == ["p"]
-    plan = plan_for(cluster, [WaitingPod(waiting("q", 4), overdue=True), *pods], coming={"r": need})
+    plan = plan_for(cluster, [UnplacedPod(waiting("q", 4), overdue=True), *pods], coming={"r": need})
     assert (plan.needs, plan.serving) == ((), {"r": ("uid-p", "uid-q")})
     patient = [attrs.evolve(each, overdue=False) for each in pods]
     assert plan_for(cluster, patient).hopeless == {"uid-p": SHARED}
@@ -95,7 +95,7 @@ def test_the_smallest_machine_that_serves_the_most() -> None:
     """Three pods of 4 fill an inf2.48xlarge; one alone gets an inf2.24xlarge."""
     cluster = cluster_of(broken("a", INF2, EVERY_OTHER), broken("b", "inf2.24xlarge", (2,)))
     assert machines(plan_for(cluster, [waiting("p", 4)])) == ["inf2.24xlarge"]
-    more = [WaitingPod(waiting(f"p{i}", 4), overdue=True) for i in range(2)]
+    more = [UnplacedPod(waiting(f"p{i}", 4), overdue=True) for i in range(2)]
     assert machines(plan_for(cluster, more)) == [INF2]
 
 
@@ -170,9 +170,9 @@ def test_a_pod_that_a_draining_pod_makes_room_for() -> None:
 def test_a_namespace_with_many_pods_does_not_hide_the_others() -> None:
     """One plan asks for four machines for its pods; the next one goes on."""
     cluster = cluster_of(*(broken(f"n{number}") for number in range(8)))
-    crowd = [WaitingPod(waiting(f"x{number}", 8, namespace="crowd"), overdue=True) for number in range(8)]
-    more = [WaitingPod(waiting(f"y{number}", 4, namespace="crowd"), overdue=True) for number in range(4)]
-    other = WaitingPod(waiting("other", 4, created=1.0), overdue=True)
+    crowd = [UnplacedPod(waiting(f"x{number}", 8, namespace="crowd"), overdue=True) for number in range(8)]
+    more = [UnplacedPod(waiting(f"y{number}", 4, namespace="crowd"), overdue=True) for number in range(4)]
+    other = UnplacedPod(waiting("other", 4, created=1.0), overdue=True)
     plan = plan_for(cluster, [*crowd, *more, other])
     assert [names(need) for need in plan.needs] == [*([f"x{i}", f"x{i + 1}"] for i in range(0, 8, 2)), ["other"]]
     assert plan.hopeless == {f"uid-y{number}": CROWDED for number in range(4)}
@@ -197,7 +197,7 @@ def test_devices_that_are_in_use_as_cores() -> None:
 def test_cpu_and_memory() -> None:
     """They are the sum of the pods', with more cpu than any pod that waits, whoever that is."""
     cluster = cluster_of(broken("a", cpu=128_000))
-    pods = [WaitingPod(waiting(f"p{i}", 4, cpu=2_000, memory=GI), overdue=True) for i in range(2)]
+    pods = [UnplacedPod(waiting(f"p{i}", 4, cpu=2_000, memory=GI), overdue=True) for i in range(2)]
     (need,) = plan_for(cluster, pods).needs
     assert need.host == {CPU: 4_000, MEMORY: 2 * GI}
     (need,) = plan_for(cluster, pods[:1]).needs
@@ -213,7 +213,7 @@ def test_other_resources_than_neuron() -> None:
     amounts = {"vpc.amazonaws.com/efa": 2, "hugepages-2Mi": GI, EPHEMERAL_STORAGE: 10 * GI}
     cluster = cluster_of(broken("a", allocatable={name: 4 * amount for name, amount in amounts.items()}))
     plain = [waiting(f"p{i}", 4) for i in range(2)]
-    pods = [WaitingPod(attrs.evolve(each, requests={**each.requests, **amounts}), overdue=True) for each in plain]
+    pods = [UnplacedPod(attrs.evolve(each, requests={**each.requests, **amounts}), overdue=True) for each in plain]
     (need,) = plan_for(cluster, pods).needs
     assert need.host == {CPU: 1, **{name: 2 * amount for name, amount in amounts.items()}}
     assert need.silicon == {NEURON_DEVICE: 16}

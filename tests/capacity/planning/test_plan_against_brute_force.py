@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.capacity.planning.need import MachineNeed
-from neuron_scheduler.capacity.planning.plan import Plan, WaitingPod
+from neuron_scheduler.capacity.planning.plan import MachinePlan, UnplacedPod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.resources import CPU, MEMORY
 from tests.capacity.planning.brute_force import Room, Want, counted, fewest
@@ -37,7 +37,7 @@ class World:
     types: Sequence[str]
     key: str
 
-    def plan(self, coming: Mapping[str, MachineNeed] | None = None) -> Plan:
+    def plan(self, coming: Mapping[str, MachineNeed] | None = None) -> MachinePlan:
         """Return the package's plan, for pods that count on no machine that the autoscaler adds for others."""
         there = [
             broken(
@@ -61,7 +61,7 @@ class World:
             )
             for number, want in enumerate(self.wants)
         ]
-        return plan_for(cluster_of(*there), [WaitingPod(each, overdue=True) for each in pods], coming=coming)
+        return plan_for(cluster_of(*there), [UnplacedPod(each, overdue=True) for each in pods], coming=coming)
 
     @property
     def empty(self) -> list[Room]:

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from neuron_scheduler.capacity.planning.need import MachineNeed
-from neuron_scheduler.capacity.planning.plan import Plan, WaitingPod, planned
+from neuron_scheduler.capacity.planning.plan import MachinePlan, UnplacedPod, plan_machines
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod, PodCondition
@@ -42,21 +42,21 @@ def waiting(name: str, devices: int = 0, **fields: Any) -> Pod:
 
 
 def plan_for(
-    cluster: Cluster, pods: Iterable[Pod | WaitingPod], *, coming: Mapping[str, MachineNeed] | None = None
-) -> Plan:
+    cluster: Cluster, pods: Iterable[Pod | UnplacedPod], *, coming: Mapping[str, MachineNeed] | None = None
+) -> MachinePlan:
     """Return the plan; pods may ask unless something else is said."""
     return run(steps_for(cluster, pods, coming=coming))
 
 
 def steps_for(
-    cluster: Cluster, pods: Iterable[Pod | WaitingPod], *, coming: Mapping[str, MachineNeed] | None = None
-) -> Generator[None, None, Plan]:
+    cluster: Cluster, pods: Iterable[Pod | UnplacedPod], *, coming: Mapping[str, MachineNeed] | None = None
+) -> Generator[None, None, MachinePlan]:
     """Return the steps of a plan."""
-    in_order = [each if isinstance(each, WaitingPod) else WaitingPod(each) for each in pods]
-    return planned(cluster, in_order, coming or {}, lambda _: PROFILE)
+    in_order = [each if isinstance(each, UnplacedPod) else UnplacedPod(each) for each in pods]
+    return plan_machines(cluster, in_order, coming or {}, lambda _: PROFILE)
 
 
-def machines(plan: Plan) -> list[str]:
+def machines(plan: MachinePlan) -> list[str]:
     """Return the type of each need."""
     return [need.instance_type for need in plan.needs]
 

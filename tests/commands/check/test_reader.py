@@ -11,7 +11,7 @@ from neuron_scheduler.commands.check.reader import SnapshotReader
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.reviews import leading, scheduling
+from neuron_scheduler.kube.reviews import rights_to_lead, rights_to_schedule
 from neuron_scheduler.model.pod_group import Dialect, GroupKey
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.errors import ConfigurationError, UnreachableError
@@ -158,7 +158,7 @@ async def test_rights_of_the_service_account() -> None:
     assert sum("subjectaccessreviews" in path for path in server.requests) == len(rights)
     parts = wire(Config(), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
     watched = [informer.resource for informer in parts.informers]
-    assert list(rights) == [*map(str, (*scheduling(watched), *leading("kube-system", "my-scheduler")))]
+    assert list(rights) == [*map(str, (*rights_to_schedule(watched), *rights_to_lead("kube-system", "my-scheduler")))]
 
 
 async def test_pod_groups_where_they_are_served() -> None:

@@ -12,7 +12,7 @@ import yarl
 
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.http1 import KeptConnections
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, UnreachableError
 from tests.support.patience import PATIENCE
@@ -101,7 +101,7 @@ async def test_no_exception_of_a_library_ends_more_than_its_request(
         raise RuntimeError("the handler is closed")
 
     async with scripted(proxied=proxied, on_request=lambda code, method: counted.append((code, method))) as (_, client):
-        monkeypatch.setattr(Connections, "exchange", fail)
+        monkeypatch.setattr(KeptConnections, "exchange", fail)
         monkeypatch.setattr(client._sessions[Pool.API], "_request", fail)
         with pytest.raises(UnreachableError, match="POST /x"):
             await client.request("POST", "/x")

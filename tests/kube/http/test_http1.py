@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trustme
 
-from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.http1 import KeptConnections
 from neuron_scheduler.kube.http.pools import KEEPALIVE, SPARE, Pool, open_socket
 from neuron_scheduler.telemetry.errors import FencedError
 from tests.support.patience import PATIENCE
@@ -47,11 +47,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(server: Server, *, limit: int = 4) -> AsyncIterator[Connections]:
+async def serving(server: Server, *, limit: int = 4) -> AsyncIterator[KeptConnections]:
     """Serve on a free port, and yield the connections to it."""
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    connections = Connections(
+    connections = KeptConnections(
         server=urlsplit(f"http://127.0.0.1:{port}"), limit=limit, open_socket=open_socket(Pool.BIND)
     )
     try:
@@ -62,7 +62,7 @@ async def serving(server: Server, *, limit: int = 4) -> AsyncIterator[Connection
 
 
 async def ask(
-    connections: Connections,
+    connections: KeptConnections,
     permit: Callable[[], bool] | None = None,
     timeout: float = PATIENCE,  # noqa: ASYNC109 - what is tested
 ) -> bytes:
@@ -72,7 +72,7 @@ async def ask(
     return answer.body
 
 
-async def give_up(connections: Connections, server: Server) -> None:
+async def give_up(connections: KeptConnections, server: Server) -> None:
     """Cancel a request whose answer is waited for."""
     requests = server.requests
     async with anyio.create_task_group() as tasks:
@@ -124,7 +124,7 @@ async def test_a_connection_that_the_server_closed_is_not_used() -> None:
         for _ in range(3):
             assert await ask(connections) == b"hi"
             with anyio.fail_after(PATIENCE):
-                while connections._idle[0].usable:
+                while connections._idle[0].is_usable:
                     await anyio.lowlevel.checkpoint()
 
     assert server.connections == 3
@@ -150,11 +150,11 @@ async def test_connections_that_are_not_needed_are_closed() -> None:
                 tasks.start_soon(ask, connections)
         spare = connections._idle[:4]
         await ask(connections)
-        assert all(connection.usable for connection in spare)
+        assert all(connection.is_usable for connection in spare)
         for connection in connections._idle:
             connection.idle_since -= SPARE + 1
         await ask(connections)
-        assert not any(connection.usable for connection in spare)
+        assert not any(connection.is_usable for connection in spare)
         assert len(connections._idle) == 1
         await ask(connections)
 
@@ -259,7 +259,7 @@ async def test_new_certificates_need_new_connections() -> None:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=theirs)
     port = listening.sockets[0].getsockname()[1]
     url = urlsplit(f"https://127.0.0.1:{port}")
-    connections = Connections(server=url, limit=4, open_socket=open_socket(Pool.API))
+    connections = KeptConnections(server=url, limit=4, open_socket=open_socket(Pool.API))
     exchange = partial(connections.exchange, b"POST /x HTTP/1.1\r\n\r\n", permit=None, timeout=PATIENCE)
 
     for context in (ours[0], ours[0], ours[1]):

@@ -21,13 +21,13 @@ GONE = {
 def test_gone() -> None:
     """Reason, kind, name and uid, if there is one, must be those of the object."""
     error = api_error(404, {}, json.dumps(GONE).encode())
-    assert error.refused
-    assert error.gone("pods", "p")
-    assert not error.gone("pods", "q")
-    assert not error.gone("nodes", "p")
+    assert error.is_refusal
+    assert error.is_gone("pods", "p")
+    assert not error.is_gone("pods", "q")
+    assert not error.is_gone("nodes", "p")
     with_uid = api_error(404, {}, json.dumps(GONE | {"details": {"name": "p", "kind": "pods", "uid": "u"}}).encode())
-    assert with_uid.gone("pods", "p", "u")
-    assert not with_uid.gone("pods", "p", "v")
+    assert with_uid.is_gone("pods", "p", "u")
+    assert not with_uid.is_gone("pods", "p", "v")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_gone() -> None:
 )
 def test_what_is_not_gone(changed: dict[str, object]) -> None:
     """Each part of the answer is needed."""
-    assert not api_error(404, {}, json.dumps(GONE | changed).encode()).gone("pods", "p")
+    assert not api_error(404, {}, json.dumps(GONE | changed).encode()).is_gone("pods", "p")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_foreign_answer_is_no_refusal(body: bytes) -> None:
     """A body that is no Status is not a refusal by the API server, whatever it contains."""
     error = api_error(404, {}, body)
     assert error.status == 404
-    assert not error.refused
+    assert not error.is_refusal
     assert not error.is_status
 
 
@@ -73,5 +73,5 @@ def test_too_large() -> None:
     """The message of etcd counts, in a Status of any code."""
     for code in (409, 500):
         refusal = GONE | {"code": code, "reason": "", "message": "x: etcdserver: request is too large"}
-        assert api_error(code, {}, json.dumps(refusal).encode()).too_large
-    assert not api_error(500, {}, b"etcdserver: request is too large").too_large
+        assert api_error(code, {}, json.dumps(refusal).encode()).is_too_large
+    assert not api_error(500, {}, b"etcdserver: request is too large").is_too_large

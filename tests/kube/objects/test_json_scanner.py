@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.json_scanner import decoded, decoded_at_once, shallow
+from neuron_scheduler.kube.objects.json_scanner import decode_at_once, decode_in_steps, shallow
 from neuron_scheduler.kube.objects.pods import stored_pod
 
 JSON = st.recursive(
@@ -64,8 +64,8 @@ async def test_deep_fields_change_nothing(at: str) -> None:
     """A pod is read back as without them, and so is any other object."""
     deep = FLAT.replace(at, f'"x": {NESTED}, {at}')
     assert await stored_pod(deep.encode()) == await stored_pod(FLAT.encode())
-    uid = msgspec.json.Decoder(wire.Identified)
-    assert await decoded(deep.encode(), uid) == await decoded(FLAT.encode(), uid)
+    uid = msgspec.json.Decoder(wire.PartialObject)
+    assert await decode_in_steps(deep.encode(), uid) == await decode_in_steps(FLAT.encode(), uid)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_half_a_character_changes_nothing(half: str) -> None:
     """Go accepts it, and users may write it where we do not look, such as in the `managedFields` of a template."""
     odd = FLAT.replace('"managedFields": []', f'"managedFields": [{{"{half}": ["{half}"]}}]')
     with pytest.raises(msgspec.DecodeError):
-        msgspec.json.decode(odd, type=wire.Identified)
+        msgspec.json.decode(odd, type=wire.PartialObject)
     assert await stored_pod(odd.encode()) == await stored_pod(FLAT.encode())
 
 
@@ -96,7 +96,7 @@ def test_only_escapes_are_replaced(before: str, half: str, after: str) -> None:
     """What looks like one after a backslash is none."""
     texts = (json.dumps(part, ensure_ascii=False) for part in (before + chr(92), chr(92) + "ud800" + after))
     text = f"[{', '.join(texts)}".encode(errors="replace")
-    read = decoded_at_once(text + f', "{half}"]'.encode(), msgspec.json.Decoder())
+    read = decode_at_once(text + f', "{half}"]'.encode(), msgspec.json.Decoder())
 
     assert read[:2] == json.loads(text + b"]")
     assert "\ufffd" in read[2]

@@ -25,7 +25,7 @@ from neuron_scheduler.kube.watch.informer import (
     WATCH_SECONDS,
     WATCH_SLACK,
     Informer,
-    Page,
+    ListPage,
     pages,
     read_line,
 )
@@ -311,7 +311,7 @@ async def test_lists_that_fail_after_a_dead_end_are_no_progress() -> None:
             waits.append(await informer._cycle())
 
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
-    assert informer.stale
+    assert informer.is_stale
 
 
 async def test_retry_after_is_honoured() -> None:
@@ -333,15 +333,15 @@ async def test_a_view_that_failed_for_minutes_is_stale() -> None:
     script = listing(), watching(error_event(500)), refuse(500), listing(), watching(bookmark("11"))
     async with scripted(*script) as (_, client):
         informer = informer_of(client, Log(), clock=lambda: now)
-        assert not informer.stale
+        assert not informer.is_stale
         for _ in range(2):
             await informer._cycle()
         now = STALE
-        assert not informer.stale
+        assert not informer.is_stale
         now += 1
-        assert informer.stale
+        assert informer.is_stale
         await informer._cycle()
-        assert not informer.stale
+        assert not informer.is_stale
 
 
 FAILURES: dict[str, tuple[Answer, str, bool]] = {
@@ -363,18 +363,18 @@ async def test_a_list_that_fails_says_why(sentence: str, caplog: pytest.LogCaptu
     failing, words, known = FAILURES[sentence]
     async with scripted(failing, failing, failing, listing(at("1", "a")), watching(bookmark("12"))) as (_, client):
         informer = informer_of(client, Log())
-        assert informer.described == "/api/v1/pods"
+        assert informer.description == "/api/v1/pods"
         for _ in range(3):
             await informer._cycle()
-            assert informer.described.startswith(f"/api/v1/pods ({words}")
-            assert "for nobody else" not in informer.described
+            assert informer.description.startswith(f"/api/v1/pods ({words}")
+            assert "for nobody else" not in informer.description
         assert not informer.synced.is_set()
         (*_, last) = (vars(record)["pairs"] for record in caplog.records if record.message == "Watch failed")
         assert (last["resource"], last["failures"]) == ("/api/v1/pods", 3)
         assert last.get("hint", "").startswith(words) == known
         await informer._cycle()
         assert informer.synced.is_set()
-        assert informer.described == "/api/v1/pods"
+        assert informer.description == "/api/v1/pods"
 
 
 async def test_a_flood_lets_others_run() -> None:
@@ -423,7 +423,7 @@ class Paging:
         return web.Response(text=f'{{"kind":"PodList","metadata":{metadata},"items":[{items}]}}')
 
 
-async def listed(*script: Answer) -> list[Page[Pod]]:
+async def listed(*script: Answer) -> list[ListPage[Pod]]:
     """Return all pages."""
     async with scripted(*script) as (_, client):
         return [page async for page in pages(client, PODS)]

@@ -38,7 +38,7 @@ from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse
 
 MANIFEST = Path(__file__).parents[3] / "manifests" / "base" / "admission_bindings.yaml"
 REFUSAL = "this scheduler does not hold the Lease kube-system/my-scheduler"
-ERRORS = UnexpectedErrors(Metrics().unexpected)
+ERRORS = UnexpectedErrors(Metrics().count_unexpected_error)
 POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
 SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}
 CREATED = answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
@@ -88,7 +88,7 @@ async def bound(
             tried = await binder.bind(POD, "n1", SENT)
             while isinstance(tried, InDoubt) and server.script:
                 assert binder.in_flight == 1
-                tried = await binder.again(tried.binding)
+                tried = await binder.try_again(tried.binding)
     assert not server.script
     return tried, binder, server
 
@@ -98,7 +98,7 @@ async def test_one_post() -> None:
     outcome, binder, server = await bound(CREATED)
 
     assert Bound() == outcome
-    assert binder.resolved
+    assert binder.is_resolved
     (seen,) = server.seen
     assert (seen.method, seen.path) == ("POST", "/api/v1/namespaces/d/pods/p/binding")
     assert seen.json == {
@@ -153,7 +153,7 @@ async def test_outcomes(sentence: str) -> None:
     outcome, binder, server = await bound(*script)
 
     assert want == outcome
-    assert (binder.in_flight, binder.unknown, binder.resolved) == (0, 0, True)
+    assert (binder.in_flight, binder.in_doubt, binder.is_resolved) == (0, 0, True)
     posts = [seen.body for seen in server.seen if seen.method == "POST"]
     assert len(set(posts)) == 1
 
@@ -164,7 +164,7 @@ async def test_fenced_before_the_first_try() -> None:
 
     assert Fenced() == outcome
     assert not server.seen
-    assert binder.resolved
+    assert binder.is_resolved
 
 
 async def test_fenced_at_the_last_moment() -> None:
@@ -183,9 +183,9 @@ async def test_fenced_with_an_unknown_outcome() -> None:
         binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0, errors=ERRORS)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
-        assert isinstance(await binder.again(tried.binding), InDoubt)
+        assert isinstance(await binder.try_again(tried.binding), InDoubt)
 
-    assert (binder.in_flight, binder.unknown, binder.resolved) == (1, 1, False)
+    assert (binder.in_flight, binder.in_doubt, binder.is_resolved) == (1, 1, False)
 
 
 async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
@@ -195,8 +195,8 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
         binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0, errors=ERRORS)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
-        assert binder.resolved
-        assert await binder.again(tried.binding) == Fenced()
+        assert binder.is_resolved
+        assert await binder.try_again(tried.binding) == Fenced()
 
 
 @pytest.mark.parametrize("script", [[hang], [TAKEN, hang]], ids=["in mid-bind", "while it is read back"])
@@ -210,7 +210,7 @@ async def test_cancelled_on_the_way(script: list[Answer]) -> None:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
 
-    assert (binder.unknown, binder.resolved) == (1, False)
+    assert (binder.in_doubt, binder.is_resolved) == (1, False)
 
 
 async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
@@ -220,11 +220,11 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
         binder = Binder(client=client, may_send=lambda: True, timeout=4.0, first_pause=0.001, errors=ERRORS)
         first = await binder.bind(POD, "n1", SENT)
         assert isinstance(first, InDoubt)
-        second = await binder.again(first.binding)
+        second = await binder.try_again(first.binding)
 
     assert isinstance(second, InDoubt)
     assert (first.pause, second.pause) == (3.0, LONGEST_PAUSE)
-    assert binder.resolved
+    assert binder.is_resolved
 
 
 @pytest.mark.parametrize(("lease", "leads"), [("kube-system/my-scheduler", True), ("", True), ("a/b", False)])
@@ -297,7 +297,7 @@ async def test_what_is_not_the_api_servers_answer_leaves_the_outcome_in_doubt(se
     """A page of a proxy with an error status settles nothing: the Binding is sent again."""
     outcome, binder, _ = await bound(*FOREIGN[sentence])
     assert isinstance(outcome, InDoubt)
-    assert (binder.in_flight, binder.resolved) == (1, False)
+    assert (binder.in_flight, binder.is_resolved) == (1, False)
     outcome, _, _ = await bound(*FOREIGN[sentence], TAKEN, OURS)
     assert Bound() == outcome
 
@@ -318,7 +318,7 @@ async def test_a_pod_that_cannot_take_annotations_is_refused_until_it_changes() 
     """Etcd refuses the request as a whole, so no try can have succeeded."""
     outcome, binder, server = await bound(TOO_BIG)
     assert outcome == Refused(413, TOO_LARGE, retryable=False, until_changed=True)
-    assert (len(server.seen), binder.resolved) == (1, True)
+    assert (len(server.seen), binder.is_resolved) == (1, True)
 
 
 async def test_a_pod_that_is_too_large_now_may_be_bound_by_an_earlier_try() -> None:
@@ -326,7 +326,7 @@ async def test_a_pod_that_is_too_large_now_may_be_bound_by_an_earlier_try() -> N
     outcome, binder, _ = await bound(reset, TOO_BIG)
     assert isinstance(outcome, InDoubt)
     assert "request is too large" in outcome.binding.problem
-    assert not binder.resolved
+    assert not binder.is_resolved
 
 
 async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_sent() -> None:
@@ -352,7 +352,7 @@ async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_
             errors=UnexpectedErrors(reported.append),
         )
         outcome = await binder.bind(POD, "n1", SENT)
-        assert binder.resolved is not sends
+        assert binder.is_resolved is not sends
         if sends:
             assert isinstance(outcome, InDoubt)
         else:

@@ -44,12 +44,12 @@ async def writing(
     async with scripted(*script) as (server, client):
         writer = ConditionWriter(
             client=client,
-            known=lambda _key: known,
+            pod_by_key=lambda _key: known,
             on_retry=lambda _write: None,
             clock=clock or Clock(),
             wall_clock=lambda: 1_795_248_000.5,
             random=lambda: random,
-            errors=UnexpectedErrors(Metrics().unexpected),
+            errors=UnexpectedErrors(Metrics().count_unexpected_error),
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run)

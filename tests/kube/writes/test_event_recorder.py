@@ -41,7 +41,7 @@ START = 1_795_248_000_123_456_789
 async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, EventRecorder, list[str]]]:
     """Run a recorder against the script; `dropped` has an entry for each event that was lost."""
     dropped: list[str] = []
-    errors = UnexpectedErrors(Metrics().unexpected)
+    errors = UnexpectedErrors(Metrics().count_unexpected_error)
     options = {"wall_clock": lambda: START, "pause": 0.0, "on_retry": lambda _write: None, "errors": errors, **options}
     async with scripted(*script) as (server, client):
         recorder = EventRecorder(

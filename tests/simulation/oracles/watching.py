@@ -201,7 +201,7 @@ class Watching:
         self.workloads.ended()
 
     def _at_rest(self, name: str, parts: Parts) -> None:
-        if any(not informer.synced.is_set() or informer.stale for informer in parts.informers):
+        if any(not informer.synced.is_set() or informer.is_stale for informer in parts.informers):
             self.history.violation("liveness", f"{name} has not listed or watched for long, and the API server works")
             return
         in_doubt = {binding.pod.uid for binding in parts.binder._open if stays_in_doubt(self.scenario, binding)}
@@ -215,7 +215,7 @@ class Watching:
         parts, process = replica.parts, replica.process
         if parts is None or not process.alive:
             return
-        if parts.election is not None and parts.election.leading and not process.is_stopped:
+        if parts.election is not None and parts.election.is_leading and not process.is_stopped:
             self.progress.looked(parts.election.identity, now + BOOTED, parts.scheduling_loop.looked_at)
         if now >= self._sample_at.setdefault(name, now + self.dice.uniform(*SAMPLES)):
             self._sample_at[name] = now + self.dice.uniform(*SAMPLES)

@@ -58,11 +58,11 @@ def group_of(
     if not found or 1 in (found[0].least, found[0].expected) or constraints.comparisons > FEW_COMPARISONS:
         return None
     topology = next((group.topology for group in found if group.topology), "")
-    return _interned(attrs.evolve(found[0], topology=topology))
+    return _intern(attrs.evolve(found[0], topology=topology))
 
 
 @lru_cache(maxsize=4096)
-def _interned(group: PodGroup) -> PodGroup:
+def _intern(group: PodGroup) -> PodGroup:
     """Return the one object for equal values."""
     return group
 
