@@ -7,7 +7,7 @@ The life of the process: runs all parts in one task group, and stops them.
 If the Lease is free, it is taken before the first list of the pods, and there is no second list. The Lease is released
 before the queued Events are written: they need none, and a busy API server takes seconds for them.
 A second signal ends the wait for Bindings and Events. A leader that does not schedule fails its liveness check, and
-ends. `wiring` builds the parts. Does not do any of their work itself; it reads their state for /metrics.
+ends.
 """
 
 import asyncio

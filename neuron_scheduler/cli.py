@@ -2,8 +2,8 @@
 The command line: finds the command that the arguments name, and turns its end into an exit code.
 
 The same commands about a cluster are those of the plugin `kubectl neuron`. A mistake is reported in one sentence on
-stderr. Each command has a module of its own, which is imported when the command is named: `--help` and a question of a
-few milliseconds do not wait for the imports of all others.
+stderr. The module of a command is imported when the command is named: `--help` and a question of a few milliseconds do
+not wait for the imports of all others.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """
 Requests to stop: SIGTERM and SIGINT, handled from the first import until the interpreter ends.
 
-The event loop handles signals only while it runs. Before and after that a signal kills the process: it would exit with
-143, and might not release the Lease. Python's handlers also run while one step blocks the event loop. Before the
-scheduler listens there is no Lease yet, and the process ends at once with 0; after the scheduler has ended, a signal
-does not change the exit code. `app` knows how to stop. Imports little, so that nothing slow comes before `install`.
+The event loop handles signals only while it runs. Before and after that a signal would kill the process with 143, and
+might not release the Lease. Python's handlers also run while one step blocks the event loop. Before the scheduler
+listens there is no Lease yet, and the process ends at once with 0; after the scheduler has ended, a signal does not
+change the exit code. This module imports little, so that nothing slow comes before `install`.
 """
 
 import os

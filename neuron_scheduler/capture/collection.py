@@ -2,8 +2,7 @@
 Collects decoded objects of all kinds, and makes a `Capture` of them.
 
 The objects are folded into the cluster as in the running process, in the order in which its informers list. So both
-have the same cluster. Nobody is told of the changes: there are no assumed pods, no rejected pods and no queue.
-`live` and `files` read the objects.
+have the same cluster, but here are no assumed pods, no rejected pods and no queue.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 The objects of a text that kubectl printed or a person wrote: JSON or YAML, one object, a list, or several documents.
 
 The items of a list are found in one pass, and are decoded one at a time by whoever reads them. A file is mapped into
-memory, not copied. Refuses files that are larger than a cluster's objects can be, and files that are cut off.
+memory, not copied.
 """
 
 import mmap

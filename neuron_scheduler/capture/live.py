@@ -3,7 +3,7 @@ Reads a cluster from its API server: one LIST in pages for each kind that the sc
 rights.
 
 Without all nodes and all pods there is no answer: what is free depends on them. Every other kind may be refused; then a
-note says what is not considered. Writes nothing, and does not repeat a request that was refused.
+note says what is not considered.
 """
 
 import time

@@ -1,5 +1,5 @@
 """
 What a person asks of a cluster on the command line: the arguments, where the cluster comes from, and the texts.
 
-The answers are those of `explain`. Does not compute one or write to the cluster.
+The answers are those of `explain`. No command writes to the cluster.
 """

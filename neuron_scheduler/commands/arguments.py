@@ -1,8 +1,7 @@
 """
 The arguments that several commands share: which cluster, which namespace, which form of output.
 
-Their names are kubectl's, and they mean the same; what is missing here is said by a kubeconfig. Does not connect: that
-is for `reading`.
+Their names are kubectl's, and they mean the same; a kubeconfig says what is missing here.
 """
 
 import argparse

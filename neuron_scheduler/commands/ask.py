@@ -2,8 +2,7 @@
 Asks the running scheduler over its own port, in place of reading the whole cluster.
 
 It answers within the rights of the user whose token is sent, so a tenant with rights in one namespace gets an answer,
-too. The token is that of the kubeconfig's user, or `--token`. Does not send a token that somebody on the way could
-read.
+too. The token is that of the kubeconfig's user, or `--token`. It is not sent where somebody on the way could read it.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """
 `neuron-scheduler fit`: how many more pods fit, where they go, and what limits the rest.
 
-The exit code is an answer, too: 1 means that not all fit. Does not compute a figure: `explain` does.
+The exit code is an answer, too: 1 means that not all fit.
 """
 
 import argparse

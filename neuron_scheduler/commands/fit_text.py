@@ -1,8 +1,4 @@
-"""
-The answer to "how many more fit?" as text for a person.
-
-Does not compute a figure: all are in the answer.
-"""
+"""The answer to "how many more fit?" as text for a person."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby

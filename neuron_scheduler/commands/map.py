@@ -1,8 +1,4 @@
-"""
-`neuron-scheduler map`: the devices of all nodes, who holds them, and what is withheld.
-
-Does not count anything: the figures are those of `explain.fleet`, as in the metrics.
-"""
+"""`neuron-scheduler map`: the devices of all nodes, who holds them, and what is withheld."""
 
 import argparse
 from typing import Final

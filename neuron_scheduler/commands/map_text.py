@@ -1,8 +1,7 @@
 """
 The fleet for a terminal: pictures of a few machines, a line for each of many, the worst first.
 
-The lines of many machines are cut, because nobody reads hundreds of them: those that are left out are the better ones
-and are counted. What is free is in the answer, and the sums are those of the metrics.
+The lines of many machines are cut, because nobody reads hundreds of them: the better ones are left out and counted.
 
 A machine's picture has a character for each core, a letter for each pod, and below it which pod each letter is. A torus
 is drawn as its 4x4 grid, a ring as two rows that close, any other machine as rows of devices. Every state has a

@@ -1,8 +1,7 @@
 """
 How an answer is printed: text for a person, or one JSON or YAML document for a program.
 
-Text from the cluster cannot control the terminal: what is not printable is an escape, in every form. Does not choose
-the words of an answer.
+Text from the cluster cannot control the terminal: what is not printable is an escape, in every form.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,7 @@
 """
 From the arguments to a cluster that can be asked: the profiles, and a capture from files or from the API server.
 
-One question is short, so the collector of garbage rests while it is answered, and Ctrl-C ends it at once. An error is
-one sentence. Does not write to the cluster.
+Garbage collection is off while one question is answered, and Ctrl-C ends it at once. An error is one sentence.
 """
 
 import argparse

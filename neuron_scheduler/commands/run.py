@@ -1,8 +1,7 @@
 """
 The commands `run` and `extender`: from the settings to the end of the process, as an exit code.
 
-How the process ends is a line of the log, and what cannot work is one sentence on stderr. Refuses all other work:
-`app.py` runs the scheduler.
+How the process ends is a line of the log, and what cannot work is one sentence on stderr.
 """
 
 import argparse

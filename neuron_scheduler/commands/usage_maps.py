@@ -3,8 +3,8 @@
 
 The extension remembers the devices in use in annotations of the nodes, which this scheduler does not write. Before the
 extension takes over again, the annotations must be right (docs/migrating.md). They are computed from the pods as the
-scheduler reads them. If a pod's ids are unknown, everything on its node is written as used. Does not change the
-cluster: a person reads the commands and runs them.
+scheduler reads them. If a pod's ids are unknown, everything on its node is written as used. A person reads the commands
+and runs them.
 """
 
 import argparse

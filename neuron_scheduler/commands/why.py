@@ -1,8 +1,7 @@
 """
 `neuron-scheduler why`: why a pod waits, what each filter says of one node, or what waits at all.
 
-The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod waits. Does not compute reasons: `explain`
-does.
+The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod waits.
 """
 
 import argparse

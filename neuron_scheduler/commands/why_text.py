@@ -1,8 +1,7 @@
 """
 An explanation as text for a person: the sentence of the Event, the cause in plain words, the nodes, what would help.
 
-Short by default: the largest groups of each reason and a few names; `-o wide` has all of them. Does not compute a
-figure: all are in the answer.
+Short by default: the largest groups of each reason and a few names; `-o wide` has all of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

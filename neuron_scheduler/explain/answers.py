@@ -1,10 +1,8 @@
 """
 The answers as frozen values, without the functions that compute them, and their JSON form.
 
-They answer "why does this pod wait?", "how many more pods fit?", "what does the fleet look like?", "what waits?" and
-"what was decided lately?". The commands, the process's endpoints and the page show these values and compute none of
-their own. A value has no mappings: a JSON reader would have to guess their keys, and the names in JSON are the fields'
-in camel case, as everywhere in Kubernetes.
+The commands, the process's endpoints and the page show these values and compute none of their own. A value has no
+mappings: a JSON reader would have to guess their keys. The names in JSON are the fields' in camel case.
 """
 
 import enum

@@ -2,8 +2,7 @@
 The figures behind a refusal, in one sentence for each node: a row of the table for each plugin.
 
 A reason has no figures, so that equal reasons can be counted; what one node lacks is in its row. Nodes with equal
-sentences are one group. A plugin that is not in the table has no figures: its reason says enough, as those of volumes
-do. Does not decide: which nodes are refused, and why, comes from the filters.
+sentences are one group. A plugin without a row has no figures: its reason says enough, as those of volumes do.
 """
 
 from collections import Counter

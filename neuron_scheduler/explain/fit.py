@@ -2,9 +2,9 @@
 How many more replicas of a workload fit, where they go, and what limits the rest.
 
 Every figure is found by placing pods on a fork, one after the other, by the decision of the running scheduler. Pods
-that start together are placed as a whole, by its plan for a group. The fork is made in the first step, so later changes
-of the cluster do not count. Does not evict: pods stay where they are, and space that is kept for pending pods is not
-free. Pods that wait already are not placed first.
+that start together are placed by its plan for a group. The fork is made in the first step, so later changes of the
+cluster do not count. No pod is evicted, pods that wait already are not placed first, and space that is kept for
+pending pods is not free.
 """
 
 from collections.abc import Generator, Iterator, Sequence

@@ -2,7 +2,7 @@
 The fleet at one moment: each machine's cores, their holders, and what is withheld.
 
 Free devices, blocks and the reasons of withheld machines come from `inventory`, so that sums equal the metrics. Rows
-never change, so the picture is of one moment, although it is made over several steps. Does not draw it.
+never change, so the picture is of one moment, although it is made over several steps.
 """
 
 from collections.abc import Generator, Iterator

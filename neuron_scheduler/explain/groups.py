@@ -1,8 +1,4 @@
-"""
-What becomes of a waiting pod together with its group: the scheduler's own plan, made on a fork.
-
-What is said is made where the scheduler makes it (`scheduling/groups/gang.py`), so that it is the same.
-"""
+"""What becomes of a waiting pod together with its group: the scheduler's own plan and words, made on a fork."""
 
 from collections.abc import Generator, Mapping
 

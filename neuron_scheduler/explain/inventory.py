@@ -2,8 +2,7 @@
 The devices of all nodes, counted with indexes for the metrics and the fleet, so that a scrape does not loop over nodes.
 
 Free is what `neuron_topology` counts as free, as in the text of a refusal (`scheduling.cycle.neuron_shortage`), for a
-pod that asks for nothing but devices: it tolerates the taints that are usual on Neuron nodes, and no others. Does not
-write metrics: that is for `telemetry`.
+pod that asks for nothing but devices: it tolerates the taints that are usual on Neuron nodes, and no others.
 """
 
 import enum

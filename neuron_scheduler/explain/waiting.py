@@ -1,9 +1,9 @@
 """
 What the waiting pods wait for: counted for the metrics, and as a line for each pod.
 
-A queue of 15,000 pods takes longer than one step may, so the pods are counted a few at a time, with `MOST_LABELS` sizes
-at most. The list needs no queue that remembers the last attempt: each pod is decided as if it were its turn, and pods
-that no filter can tell apart are decided once.
+A queue of 15,000 pods takes longer than one step may, so the pods are counted a few at a time. The list needs no queue
+that remembers the last attempt: each pod is decided as if it were its turn, and pods that no filter can tell apart are
+decided once.
 """
 
 from collections import Counter

@@ -1,10 +1,9 @@
 """
 Why one pod waits, or where it would go: the one answer behind the command, the endpoint and the page.
 
-It runs in the scheduling process, too, so it pauses: no step takes longer than a heartbeat can wait. It works on a fork
-of the cluster, which shares everything until one of the two changes it and takes about as long as a decision. So the
-whole answer is true of one moment, although the cluster changes in the pauses. Does not decide by anything but the
-filters or change the cluster that it is asked about.
+No step takes longer than a heartbeat of the scheduling process can wait. The answer is computed on a fork of the
+cluster, which shares everything until one of the two changes it, and costs about as much as a decision. So the whole
+answer is true of one moment, although the cluster changes in the pauses. The filters alone decide.
 """
 
 from collections.abc import Generator, Iterator, Sequence

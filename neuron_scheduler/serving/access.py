@@ -4,9 +4,8 @@ Who asks, and what that reader may see, by the API server's TokenReview and Subj
 A reader needs the right to get the path, which may also be /metrics; the answers are kube-scheduler's, except that a
 request without a token gets 401 without a question to the API server. The names of pods are shown where the reader may
 get the pods themselves, so no tenant learns another's names. Answers of the API server, refusals too, are kept for a
-few seconds, by a digest of the token. Tokens that are not known yet are limited, so that guesses do not flood the API
-server, and so are reviews of rights: they share its patience with our Bindings. A token that somebody on the way could
-read is refused.
+few seconds, by a digest of the token. Unknown tokens are limited, so that guesses do not flood the API server, and so
+are reviews of rights: they share its patience with our Bindings.
 """
 
 import hashlib

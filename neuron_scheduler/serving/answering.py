@@ -3,7 +3,7 @@ How a question is answered: who asks, the computing in steps, what the reader ma
 
 The event loop that answers also schedules, and every pod of the cluster can connect. So one question is computed at a
 time, in short turns with rests between them, and its answer is kept for a second for all who ask the same and see the
-same. The ETag says which answer it is: a client that has it already, as the page has mostly, gets 304 without a body.
+same. The ETag says which answer it is: a client that has it already, as the page mostly has, gets 304 without a body.
 """
 
 import hashlib

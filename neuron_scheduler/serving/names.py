@@ -1,9 +1,9 @@
 """
 What a reader sees of an answer who may not get the pods of all namespaces: counts, sizes and nodes, and fields.
 
-Decided on fields alone: a pod of a namespace whose pods the reader may not get loses its name, and a sentence that may
-name such a pod is left out. Which sentences do is known from the fields beside them: what the plugin is, what the cause
-is, whose space is kept. Who may get all pods sees all.
+Fields alone decide: a pod of a namespace whose pods the reader may not get loses its name, and a sentence that may name
+such a pod is left out. Which sentences may is known from the fields beside them: the plugin, the cause, and whose space
+is kept.
 """
 
 from typing import Any, Final

@@ -9,8 +9,6 @@ exists or not.
 A workload in a namespace needs the right to get that namespace's pods, because its affinity is about them; so does a
 workload whose affinity names other namespaces, or selects some. Else a reader could learn by trials which labels
 others' pods have, and where they are. YAML is refused: it takes longer to read than one step may.
-
-The other three are what the page shows: all machines, the pods that wait, and the last decisions.
 """
 
 from collections.abc import Mapping

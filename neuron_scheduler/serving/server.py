@@ -3,8 +3,8 @@ The process's own endpoints: /healthz, /livez, /readyz and /metrics, over HTTP a
 
 The answers are like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` or
 if one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
-have synced, leader or not. A check is a function that returns what is wrong, or None. Nothing secret is served, so
-clients need no token, except for /metrics if there is an `Access`. Questions and the page are pages by path.
+have synced, leader or not. A check returns what is wrong, or None. Nothing secret is served, so clients need no token,
+except for /metrics if there is an `Access`.
 """
 
 import time

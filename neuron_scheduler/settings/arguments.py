@@ -1,8 +1,4 @@
-"""
-The settings as flags: kube-scheduler's names, read as Go reads them, over those of a configuration file.
-
-Does not start anything: a mistake is a `ConfigurationError` of one sentence.
-"""
+"""The settings as flags: kube-scheduler's names, read as Go reads them, over those of a configuration file."""
 
 import argparse
 from collections.abc import Callable, Mapping

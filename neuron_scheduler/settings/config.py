@@ -2,9 +2,9 @@
 All settings of the process, and their defaults.
 
 A setting is declared once, here: `cli.py` derives the flags from these fields, `config_file.py` the file's format. Only
-the composition root sees the whole `Config`; all other parts get the few values that they need. Refuses contradictions
-when it is built (`contradictions`), so that a process never starts half-configured, and reads no file and no
-environment: who reads a file that a setting names says what is wrong with it.
+the composition root sees the whole `Config`; all other parts get the few values that they need. Contradictions are
+refused when it is built (`contradictions`), so that a process never starts half-configured. Files that settings name
+are read by whoever uses them.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,7 @@
 Settings from a file: reads what `--config` names, strictly, and names the path of what is wrong.
 
 The file has every setting that `config.py` declares, each with the value that its flag would have, and several
-profiles. A field that is unknown is refused: a misspelt one that is silently skipped would be noticed too late.
-`Config` judges the values.
+profiles. An unknown field is refused: a misspelt one would be noticed too late. `Config` judges the values.
 """
 
 import difflib

@@ -1,7 +1,5 @@
 """
-The profiles of a configuration, by scheduler name.
-
-The process schedules with them, and the commands explain with them. Does not read a configuration: `settings` does.
+The profiles of a configuration, by scheduler name: the process schedules with them, and the commands explain with them.
 """
 
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile

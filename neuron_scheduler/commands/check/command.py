@@ -1,8 +1,4 @@
-"""
-`neuron-scheduler check`: the flags, and the way from them to a report on stdout and an exit code.
-
-What went wrong is part of the report.
-"""
+"""`neuron-scheduler check`: the flags, and the way from them to a report on stdout and an exit code."""
 
 import argparse
 

@@ -2,9 +2,9 @@
 Reads a cluster once into a `Snapshot`: a LIST in pages for each kind, and reviews of our ServiceAccount's rights.
 
 A request that is refused or fails becomes `Unread`, and the rest is still read. A kind that the API server does not
-serve has no objects. It writes nothing: a review creates no object. Nodes, pods and groups are collected as for the
-other commands (`capture`). What asking the autoscaler for machines needs is read only where a profile asks: what is not
-used needs no right of the person who checks.
+serve has no objects. Nodes, pods and groups are collected as for the other commands (`capture`). What asking the
+autoscaler for machines needs is read only where a profile asks: what is not used needs no right of the person who
+checks.
 """
 
 import time

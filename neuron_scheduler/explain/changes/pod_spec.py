@@ -7,8 +7,7 @@ COUNT: the pod asks for another number of devices or cores, the nearest one that
 ask for less is for the pod's owner to say, so none is offered for them.
 
 TOLERATION: the pod tolerates the taints of a node, the fewest first, each by its key, value and effect. Taints that say
-that a node is not fit for pods, or is about to go, are never offered: the node needs repair or time, and a pod that
-tolerates them would fail there.
+that a node is not fit for pods, or is about to go, are never offered: a pod that tolerates them would fail there.
 
 SELECTOR: the pod drops keys of its node selector, or requirements of its required node affinity; none of those that it
 drops can stay. If the required node affinity has one term, each of its requirements is one; several terms are

@@ -2,8 +2,7 @@
 What every search for a change starts from, and the trials that prove a change.
 
 A trial asks the filters of the decision itself, about another form of the pod or about one row that is replaced for the
-time of the question. A fork for each trial would cost more than the trial: it would have to build its indexes again.
-Does not judge by anything but the filters.
+time of the question. A fork for each trial would have to build its indexes again.
 """
 
 import re

@@ -1,18 +1,18 @@
 """
 Changes that would let a refused pod in, of every kind; those of nodes, UNCORDON and NEW_NODE, are here.
 
-The kinds are asked one after the other, in the order in which their changes are shown; each offers one change at most,
-which was tried with the filters. It is a small one: no proof is looked for that none is smaller. Does not combine
-kinds: where no single change suffices, a note says so.
+The kinds are asked one after the other, in the order in which their changes are shown. Each offers one change at most,
+which was tried with the filters: a small one, but perhaps not the smallest. Kinds are not combined: where no single
+change suffices, a note says so.
 
-UNCORDON: the cordon of one node is lifted, and that node then takes the pod. Nothing says whether the node is fit for
-pods: somebody cordoned it for a reason that no object tells.
+UNCORDON: the cordon of one node is lifted, and that node then takes the pod. No object tells whether the node is fit
+for pods.
 
-NEW_NODE: a fresh node of some type joins, and takes the pod. It is shaped like the nodes of its type that the cluster
-has, or else by the catalog (`cluster.fresh_node`). The type with the fewest devices is offered, out of the types that
-the cluster has; only if none of these would do, out of the catalog's. The sentence names the others of the same group.
-Only for a pod that asks for Neuron: nothing is known of other types. Whether Karpenter and Cluster Autoscaler see that
-they should add a node depends on the reason in the pod's condition alone (`scheduling.cycle.neuron_shortage`).
+NEW_NODE: a fresh node of some type joins, and takes the pod. It is shaped like the cluster's nodes of its type, or else
+by the catalog (`cluster.fresh_node`). The type with the fewest devices is offered, out of the cluster's types; if none
+of these would do, out of the catalog's. The sentence names the others. It is only for a pod that asks for Neuron:
+nothing is known of other types. Whether Karpenter and Cluster Autoscaler see that they should add a node depends on the
+reason in the pod's condition alone (`scheduling.cycle.neuron_shortage`).
 """
 
 from collections.abc import Generator, Iterator, Sequence

@@ -1,8 +1,4 @@
-"""
-A cluster as `check` has read it once: frozen values, and `Unread` in place of what could not be read.
-
-Does not judge anything.
-"""
+"""A cluster as `check` has read it once: frozen values, and `Unread` in place of what could not be read."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
