@@ -85,11 +85,9 @@ class MachineRequest:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the placeholder is to be there."""
         return not (self.ended or self.node_name)
 
     def note_placeholder(self, placeholder: Pod) -> None:
-        """Note which object the placeholder is."""
         self.uid, self.created = placeholder.uid, placeholder.created
 
 
@@ -144,7 +142,6 @@ class MachineRequests:
         self._turns = DelayingQueue(clock=self.clock, share=1)
 
     async def run(self) -> None:
-        """Create and delete placeholders until cancelled."""
         await self._turns.serve(self._settle)
 
     @property
@@ -159,7 +156,6 @@ class MachineRequests:
         return frozenset[str]().union(*(request.pods for request in ready))
 
     def request_for(self, uid: str) -> MachineRequest | None:
-        """Return the request whose machine serves a pod."""
         return next((request for request in self._present() if uid in request.pods), None)
 
     def pause_of(self, uid: str) -> Pause | None:
@@ -168,13 +164,11 @@ class MachineRequests:
         return pause if pause is not None and self.clock() < pause.until else None
 
     def counts(self) -> dict[str, int]:
-        """Return how many machines are asked for, are arriving, and are refused."""
         arriving = [bool(request.node_name) for request in self._present()]
         refused = {pause for uid in self._pauses if (pause := self.pause_of(uid)) is not None and pause.refused}
         return {"open": arriving.count(False), "arriving": arriving.count(True), "refused": len(refused)}
 
     def ask(self, need: MachineNeed) -> None:
-        """Ask for a machine, and report that to the owners of its pods."""
         taken = {*self.requests, *(pod.name for pod in self._seen.values())}
         name = next(name for number in count() if (name := f"capacity-{need.pods[0].uid}-{number}") not in taken)
         request = self.requests[name] = self._new(name, need)
@@ -193,7 +187,6 @@ class MachineRequests:
             self.reporter.report_capacity(pod, "NeuronCapacityRequested", note, type="Normal")
 
     def end(self, request: MachineRequest, outcome: Outcome) -> None:
-        """End a request: its placeholder is deleted."""
         self._drop(request)
         self.metrics.count_capacity_request(outcome)
         log.info(
@@ -230,7 +223,6 @@ class MachineRequests:
             self._look_at(view.row(slot))
 
     def observe(self, change: Change) -> None:
-        """Note placeholders, and nodes that have joined or changed: they may have got their labels."""
         match change:
             case PodPending(pod) | PodBound(after=PodInfo(pod)) if is_placeholder(pod):
                 self._seen[pod.uid] = pod
@@ -309,7 +301,6 @@ class MachineRequests:
         return MachineRequest(name=name, need=need, since=self.clock(), backoff=backoff)
 
     def _turn(self, request: MachineRequest) -> None:
-        """Let the placeholder be written: whether it is wanted has changed."""
         request.backoff.reset()
         self._turns.add(request.name, "", self.clock())
 
@@ -357,7 +348,6 @@ class MachineRequests:
     # The task
 
     async def _settle(self, name: str) -> None:
-        """Make the API server agree about one placeholder."""
         request = self.requests.get(name)
         if request is None or request.gone or (request.is_wanted and request.is_asking):
             return
@@ -368,7 +358,6 @@ class MachineRequests:
                 self._handle_failure(request, error)
 
     async def _create(self, request: MachineRequest) -> None:
-        """Create a placeholder, unless it is there, and let autoscalers see it."""
         if not request.uid and request.manifest is not None:
             request.note_placeholder(await self.writer.create(request.name, request.manifest))
         if request.is_wanted and not request.gone:
@@ -397,5 +386,4 @@ class MachineRequests:
 
 
 def _is_used(node_info: NodeInfo) -> bool:
-    """Return whether a pod with Neuron is on a node."""
     return any(pod_info.cores != 0 for pod_info in node_info.pod_infos.values())

@@ -79,7 +79,6 @@ def manifest(name: str, need: MachineNeed, image: str) -> dict[str, Any]:
 
 
 def is_placeholder(pod: Pod) -> bool:
-    """Return whether a pod asks for a machine."""
     return pod.namespace == NAMESPACE and pod.scheduler_name == SCHEDULER_NAME and pod.labels.get(MARKER) == "true"
 
 
@@ -104,7 +103,6 @@ def is_asking(placeholder: Pod) -> bool:
 
 
 def _terms(need: MachineNeed) -> dict[str, Any]:
-    """Return the pattern's required terms, each with the machine's type and zones."""
     machine = [_wire(Requirement(INSTANCE_TYPE_LABEL, Operator.IN, (need.instance_type,)))]
     if need.zones:
         machine.append(_wire(Requirement(ZONE_LABEL, Operator.IN, need.zones)))

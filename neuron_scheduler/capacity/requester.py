@@ -118,11 +118,9 @@ class CapacityRequester:
     _limits_told: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def counts(self) -> dict[str, int]:
-        """Return how many machines are in which state."""
         return {**self.machines.counts(), "limited": self._limited}
 
     async def run(self) -> None:
-        """Ask until cancelled; this replica leads."""
         wait = min(policy.wait for policy in self.machines.policies.values())
         look = min(max(wait, SHORTEST_LOOK), LONGEST_LOOK)
         async with anyio.create_task_group() as tasks:
@@ -154,7 +152,6 @@ class CapacityRequester:
         return NOT_ASKED.format(self._reasons[pod.uid]) if pod.uid in self._reasons else ""
 
     async def round(self) -> None:
-        """Look at what has come, plan, and ask."""
         self.machines.look()
         waiting = await self._unplaced_pods()
         coming = self.machines.unmet_needs
@@ -166,7 +163,6 @@ class CapacityRequester:
         await self._report_limits(self._apply(plan))
 
     async def _unplaced_pods(self) -> Sequence[UnplacedPod]:
-        """Return all pods that wait, the most urgent first."""
         machines, waiting = self.machines, list[UnplacedPod]()
         now, served = machines.clock(), machines.served_uids
         for position, queued in enumerate(sorted(machines.queue.pods(), key=_urgency), start=1):

@@ -95,7 +95,6 @@ class PlaceholderWriter:
                 raise
 
     async def _write(self, method: str, path: str, body: Mapping[str, Any], *, content_type: str = JSON) -> bytes:
-        """Send a write once, and return the body of the answer."""
         answer = await self.client.request(
             method,
             path,

@@ -123,7 +123,6 @@ class NodeBindings:
         return None
 
     def _confusable(self, binding: WaitingBinding) -> Iterator[tuple[Pod, float]]:
-        """Yield the pods on the node that the plugin could take for the Binding's pod, and when they were bound."""
         node_info = self.cluster.node(self.node_name)
         machine = None if node_info is None else node_info.machine
         if node_info is None or machine is None:
@@ -186,7 +185,6 @@ class AllocateFence:
 
     @property
     def waiting_count(self) -> int:
-        """How many Bindings wait."""
         return len(self._waiting)
 
     def take(self, commitment: Commitment) -> bool:
@@ -246,7 +244,6 @@ class AllocateFence:
                 self._look_at_pod(pod.uid, "" if held is None else held.pod.node_name)
 
     def recheck(self, uid: str) -> None:
-        """Settle a pod's Binding if it waits and cannot be sent any more."""
         binding = self._waiting.get(uid)
         if binding is not None and (outcome := self._obstacle(binding.commitment)) is not None:
             self._withdraw(binding, outcome)
@@ -274,14 +271,12 @@ class AllocateFence:
                 self._withdraw(binding, outcome)
 
     def _forget_node(self, name: str) -> None:
-        """Forget a node that is gone, and settle the Bindings that wait for it."""
         node = self._nodes.pop(name, None)
         for binding in node.waiting if node is not None else ():
             del self._waiting[binding.commitment.pod.uid]
             self.on_withdrawn(binding.commitment, self._obstacle(binding.commitment) or Fenced())
 
     def clear(self) -> None:
-        """Settle all Bindings that wait: nothing more is to be sent."""
         for node in self._nodes.values():
             waiting, node.waiting = node.waiting, []
             for binding in waiting:
@@ -289,7 +284,6 @@ class AllocateFence:
                 self.on_withdrawn(binding.commitment, Fenced())
 
     async def watch_the_clock(self) -> None:
-        """Send, until cancelled, the Bindings that have waited for as long as is allowed."""
         while True:
             await anyio.sleep(PERIOD)
             for _ in self.expire():
@@ -364,7 +358,6 @@ class AllocateFence:
             self.on_withdrawn(commitment, outcome)
 
     def _withdraw(self, binding: WaitingBinding, outcome: BindOutcome) -> None:
-        """Settle a Binding that waits; it is not sent."""
         name = binding.commitment.node_name
         self._nodes[name].waiting.remove(binding)
         del self._waiting[binding.commitment.pod.uid]
@@ -372,7 +365,6 @@ class AllocateFence:
         self._advance(name)
 
     def _wait(self, binding: WaitingBinding, node: NodeBindings, predecessor: Pod) -> None:
-        """Append a Binding to those that wait."""
         if not binding.logged:
             binding.logged = True
             log.info(

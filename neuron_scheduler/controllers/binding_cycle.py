@@ -174,7 +174,6 @@ class BindingCycle:
                 self._conclude(commitment, await self._bind(commitment) if found is None else found)
 
     async def _resolve(self, doubt: _Doubt) -> None:
-        """Try a Binding in doubt once more."""
         commitment, binding = doubt.commitment, doubt.binding
         self._doubtful[commitment.pod.namespace] -= 1
         if not self._doubtful[commitment.pod.namespace]:
@@ -215,13 +214,11 @@ class BindingCycle:
                 self.errors.report(error, task="binding", pod=commitment.pod.key)
 
     def _doubt(self, doubt: _Doubt, pause: float) -> None:
-        """Try the pod's Binding again after a pause in seconds; the assumption stays."""
         namespace = doubt.commitment.pod.namespace
         self._doubtful[namespace] += 1
         self._doubts.add(doubt, namespace, self.clock() + pause)
 
     def _report_doubt(self, commitment: Commitment, binding: Binding) -> None:
-        """Report, after 4, 8, 16 ... tries, that a Binding is in doubt."""
         tries = binding.tries
         if tries < _REPORTED_FROM or tries & (tries - 1):
             return
@@ -281,7 +278,6 @@ class BindingCycle:
             extension_log.write_bind_end(self.cluster, pod, decision, lines)
 
     def _forget(self, commitment: Commitment) -> None:
-        """Free what was assumed, and notify the queue: other pods may be waiting for it."""
         self.cluster.forget(commitment.pod.uid)
         if commitment.plan is not None:
             self.volumes.release(commitment.plan)

@@ -36,8 +36,7 @@ class Requester(Protocol):
     """Asked for a node for a pod, and gets the outcome of the Binding: exactly one of the last four is called."""
 
     @property
-    def pod(self) -> Pod:
-        """The pod's present state."""
+    def pod(self) -> Pod: ...
 
     @property
     def withdrawal(self) -> Gone | Fenced | None:
@@ -47,8 +46,7 @@ class Requester(Protocol):
     def lines(self) -> Lines:
         """Where the log lines in the words of AWS's extension go."""
 
-    def on_bound(self, commitment: "Commitment") -> None:
-        """The pod is bound as decided."""
+    def on_bound(self, commitment: "Commitment") -> None: ...
 
     def on_gone(self) -> None:
         """The pod does not exist any more; called before its space is freed."""
@@ -84,7 +82,6 @@ class Commitment:
 
     @property
     def node_name(self) -> str:
-        """The node that the pod is to be bound to."""
         return self.decision.node_name
 
 
@@ -129,7 +126,6 @@ class Assumptions:
     identity: str = ""
 
     def announce(self, taken: Taken) -> None:
-        """Let the others know that a pod has been assumed."""
         self.queue.note(
             ClusterEvent.ASSIGNED_POD_ADDED, assigned_pod(taken.pod, taken.decision.node_name, taken.allocation)
         )
@@ -140,10 +136,8 @@ class Assumptions:
             note_freed(self.cluster, self.queue, taken.pod, taken.nominated[0])
 
     def binding_annotations(self, taken: Taken) -> Mapping[str, str]:
-        """Return the annotations of an assumed pod's Binding, all but NEURON_ALLOC_TIME."""
         return {**taken.allocation, OUR_LEADER: self.identity} if self.identity else taken.allocation
 
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
-    """Note in the queue that a pod leaves its space on a node, or will not take it."""
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=cluster.node(node_name))

@@ -29,6 +29,12 @@ from neuron_scheduler.telemetry import logs
 
 MOST_NAMED: Final = 100  # nodes of a cluster, or of a question, in which the lines name all of them
 
+_log = logs.logger(__name__)
+
+_OTHER: Final = {Unit.CORE: Unit.DEVICE, Unit.DEVICE: Unit.CORE}
+_OTHER_NAMES: Final = {Unit.CORE: NEURON_DEVICE_ALIAS, Unit.DEVICE: NEURON_CORE}
+"""The resource of the other unit, under the name that AWS's extension writes."""
+
 
 @attrs.frozen
 class Lines:
@@ -38,14 +44,10 @@ class Lines:
     maps: logs.Logger
 
 
-_log = logs.logger(__name__)
 OF_OUR_QUEUE: Final = Lines(_log.v(4), _log.v(6))
 OF_KUBE_SCHEDULER: Final = Lines(_log.v(2), _log.v(2))
 
 _filters, _answers = OF_OUR_QUEUE.steps, OF_KUBE_SCHEDULER.steps
-_OTHER: Final = {Unit.CORE: Unit.DEVICE, Unit.DEVICE: Unit.CORE}
-_OTHER_NAMES: Final = {Unit.CORE: NEURON_DEVICE_ALIAS, Unit.DEVICE: NEURON_CORE}
-"""The resource of the other unit, under the name that AWS's extension writes."""
 
 
 def write_filter(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> None:
@@ -96,13 +98,11 @@ def _names(view: View, nodes: NodeSet) -> list[str]:
 
 
 def _write_names(lines: logs.Logger, pod_name: str, fitting: Collection[str], failed: Mapping[str, str]) -> None:
-    """Write the names of the nodes that a pod fits, and the reason of each other node by its name."""
     refused = [f"{name}:{failed[name]}" for name in sorted(failed)]
     _write(lines, pod_name, fitting, " ".join(fitting), refused)
 
 
 def _write_counts(lines: logs.Logger, pod_name: str, fitting: int, failed: Mapping[str, int], chosen: str = "") -> None:
-    """Write how many nodes a pod fits and which one it gets, and how many others there are for each reason."""
     refused = [f"{reason}:{failed[reason]} nodes" for reason in sorted(failed)]
     _write(lines, pod_name, [chosen] if chosen else [], f"{fitting} nodes", refused)
 
@@ -168,13 +168,10 @@ def write_bind_end(cluster: Cluster, pod: Pod, decision: Decision, lines: Lines 
 
 @attrs.frozen
 class _Usage:
-    """The machine of a node and the mask of its free cores."""
-
     machine: Machine
     free: CoreMask
 
     def less(self, cores: CoreMask) -> Self:
-        """Return the usage without the pod that holds these cores."""
         return attrs.evolve(self, free=self.free | cores)
 
     def of(self, unit: Unit) -> str:
@@ -193,7 +190,6 @@ class _Usage:
 
 
 def _usage(cluster: Cluster, node_name: str, lines: Lines) -> _Usage | None:
-    """Return the usage of a node; None if usage maps are not logged."""
     node_info = cluster.node(node_name)
     if not lines.maps.is_enabled or node_info is None or node_info.machine is None:
         return None

@@ -36,8 +36,6 @@ log = logs.logger(__name__)
 
 @attrs.frozen
 class _Wish:
-    """A nomination in the status of a pod, and when it was first seen there."""
-
     pod: Pod
     since: float
 
@@ -63,13 +61,11 @@ class ForeignNominations:
     _wishes: dict[str, _Wish] = attrs.field(factory=dict, init=False)  # by uid
 
     async def run(self) -> None:
-        """Drop what is kept for too long, until cancelled."""
         while True:
             await anyio.sleep(PERIOD)
             self.expire()
 
     def observe(self, change: Change) -> None:
-        """Look at the nominations again that a pod or a node may have changed."""
         match change:
             case PodPending(pod) if pod.scheduler_name not in self.own_names:
                 self._look_at_status(pod)
@@ -105,7 +101,6 @@ class ForeignNominations:
                 self._adopt(wish)
 
     def expire(self) -> None:
-        """Drop the nominations that are too old."""
         now = self.clock()
         for wish in self._wishes.values():
             if now - wish.since > LONGEST and self.cluster.nomination(wish.pod.uid) is not None:
@@ -142,6 +137,5 @@ class ForeignNominations:
         return rebuild(self.cluster, judged, self.profile) if nomination is None and judged != pod else nomination
 
     def _drop(self, pod: Pod) -> None:
-        """Drop a nomination, and let pods of our own queue have the space."""
         if self.cluster.clear_nomination(pod.uid) is not None:
             note_freed(self.cluster, self.queue, pod, pod.nominated_node_name)

@@ -90,7 +90,6 @@ class GroupAttempts:
     def _assume_group(
         self, members: list[QueuedPod], plan: GroupPlan, gang: Gang, started: float
     ) -> Generator[None, None, list[Commitment]]:
-        """Return what is to be written for the members that are assumed; put the others back."""
         by_uid = {member.pod.uid: member for member in members}
         held = self.queue.groups.is_held(gang.group.key)
         if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
@@ -153,7 +152,6 @@ class GroupAttempts:
             note_freed(self.cluster, self.queue, pod, node_name)
 
     async def look_at_held_groups(self) -> None:
-        """Look at the groups that wait for members, every second."""
         while True:
             await anyio.sleep(LOOK_AT_GROUPS)
             await run_in_turns(self._hold_groups(), self.clock)

@@ -122,7 +122,6 @@ class LeaderElector:
 
     @property
     def holder(self) -> str:
-        """Who held the Lease when it was last seen; empty if nobody."""
         return "" if self._record is None else self._record.holder
 
     @property
@@ -199,7 +198,6 @@ class LeaderElector:
         return False
 
     async def _look(self) -> None:
-        """Read the Lease; ApiError, UnreachableError."""
         try:
             self._observe(await self.leases.get(within=self.renew_deadline))
         except ApiError as error:
@@ -242,7 +240,6 @@ class LeaderElector:
         return self.retry_period * (1 + JITTER * self.random())
 
     async def _take(self) -> bool:
-        """Write ourselves as the holder; False after losing the race to another."""
         sent_at, now, old = self.clock(), self.now(), self._record
         claimed, self._claimed = self._claimed, True
         new = attrs.evolve(

@@ -62,7 +62,6 @@ class LeaderWatch:
             self._leads_since = anyio.current_time()
 
     def find_stall(self) -> str | None:
-        """Return what is wrong with a leader that does not schedule, None if it does."""
         if self._leads_since is None or self.stopping():
             return None
         looked_at = self.loop.looked_at

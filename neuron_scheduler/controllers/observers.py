@@ -36,7 +36,6 @@ class PodList:
         return self.is_open
 
     def close(self) -> Iterable[Deferrable]:
-        """End the list, and return what was put off."""
         deferred, self._deferred, self.is_open = self._deferred, {}, False
         return deferred.values()
 
@@ -61,7 +60,6 @@ class Observers:
                 self._by_kind.setdefault(kind, []).append(observer)
 
     def tell(self, changes: Iterable[Change]) -> None:
-        """Tell what has changed."""
         for change in changes:
             if isinstance(change, SpaceChanged | PodDoubted) and self.pod_list.defers(change):
                 continue

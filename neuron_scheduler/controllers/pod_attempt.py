@@ -66,7 +66,6 @@ class QueuedAttempt:
 
     @property
     def pod(self) -> Pod:
-        """The pod's present state."""
         return self.queued.pod
 
     @property
@@ -80,11 +79,9 @@ class QueuedAttempt:
 
     @property
     def lines(self) -> Lines:
-        """The lines about pods of our own queue."""
         return OF_OUR_QUEUE
 
     def on_bound(self, commitment: Commitment) -> None:
-        """Take the pod out of the queue, and report it."""
         attempts, queued, pod = self._attempts, self.queued, commitment.pod
         now = attempts.clock()
         attempts.queue.remove(pod.uid)
@@ -94,11 +91,9 @@ class QueuedAttempt:
         attempts.reporter.report_scheduled(pod, commitment.node_name, commitment.decision.placement)
 
     def on_gone(self) -> None:
-        """Take the pod out of the queue."""
         self._attempts.queue.remove(self.queued.pod.uid)
 
     def on_refused(self, commitment: Commitment, refusal: Refused) -> None:
-        """Put the pod back, and report why."""
         attempts, pod = self._attempts, commitment.pod
         now = attempts.clock()
         attempts.metrics.count_attempt("error", pod.scheduler_name, now - commitment.started)
@@ -112,7 +107,6 @@ class QueuedAttempt:
             attempts.reporter.report_failure(pod, refusal.message)
 
     def on_fenced(self, commitment: Commitment) -> None:
-        """Put the pod back; it is tried again after a backoff."""
         self._keep(commitment)
         self._attempts.queue.put_back_failed(self.queued, self._attempts.clock())
 
@@ -126,7 +120,6 @@ class QueuedAttempt:
             cluster.nominate(commitment.node_name, Nomination(pod, commitment.decision.cores))
 
     def on_crashed(self, error: Exception) -> None:
-        """Handle the exception as the pod's error."""
         self._attempts.handle_crash(self.queued, error)
 
 
@@ -156,7 +149,6 @@ class PodAttempts:
     listeners: tuple[Listener, ...] = ()
 
     async def warm_up(self) -> None:
-        """Build the indexes for typical pods and for those that already wait."""
         typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
         for pod in (*typical, *self.queue.first(_WARM_UP_PODS)):
             try:
@@ -201,7 +193,6 @@ class PodAttempts:
         return self.commitment(queued, take_with_volumes(self.cluster, pod, decision), started)
 
     def commitment(self, queued: QueuedPod, taken: Taken, started: float) -> Commitment:
-        """Make an assumption known, and return what is to be written."""
         self.assumptions.announce(taken)
         annotations = self.assumptions.binding_annotations(taken)
         return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, taken.decision, started, taken.volumes)
@@ -237,7 +228,6 @@ class PodAttempts:
         return waited
 
     async def _handle_refusal(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
-        """Preempt other pods if that helps, and handle the refusal."""
         after = PostFilter()
         if refused.nodes:
             after = await self.preemption_executor.post_filter(queued, refused, profile)

@@ -58,7 +58,6 @@ class PodReporter:
         self._observed = TokenBucket(self.clock, OBSERVED_PER_SECOND, OBSERVED_AT_ONCE)
 
     def report_scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
-        """Report that the pod is bound, and with which ids; the API server has set the condition itself."""
         self._last.pop(pod.uid, None)
         self.recorder.record(
             pod,
@@ -97,14 +96,12 @@ class PodReporter:
             self.recorder.record(pod, type="Normal", reason=WAITING_FOR_GROUP, action="Scheduling", note=message)
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
-        """Report to a pod's owner that it is evicted for another pod."""
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         self.recorder.record(
             victim, type="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
         )
 
     def clear_nomination(self, pod: Pod) -> None:
-        """Remove the nominated node from the pod's status: another pod gets its space."""
         self.conditions.clear_nomination(pod)
 
     def report_double_booking(self, pod: Pod, rival: Pod) -> None:
@@ -127,7 +124,6 @@ class PodReporter:
             )
 
     def report_unknown_allocation(self, pod: Pod, problem: str, advice: str) -> None:
-        """Warn that the devices of a bound pod are unknown, and what that means for other pods."""
         if self.is_leading() and self._observed.take_now():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
@@ -148,7 +144,6 @@ class PodReporter:
         self.conditions.forget(uid)
 
     def observe(self, change: Change) -> None:
-        """Forget a pod that is gone."""
         if isinstance(change, PodGone):
             self._last.pop(change.pod.uid, None)
             self.conditions.forget(change.pod.uid)

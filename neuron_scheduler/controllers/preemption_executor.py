@@ -88,14 +88,11 @@ class _Round:
 
 @attrs.frozen(eq=False)
 class _Victim:
-    """A victim, and the pod for which it is evicted."""
-
     round: _Round
     eviction: Eviction
 
     @property
     def pod(self) -> Pod:
-        """The pod that is evicted."""
         return self.eviction.victim
 
 
@@ -134,7 +131,6 @@ class PreemptionExecutor:
         self._victims = DelayingQueue(clock=self.clock, share=SHARE)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Evict until stopped."""
         async with anyio.create_task_group() as self._rounds:
             for _ in range(WORKERS):
                 self._rounds.start_soon(self._victims.serve, self._evict)
@@ -147,7 +143,6 @@ class PreemptionExecutor:
         self._stopped.set()
 
     def observe(self, change: Change) -> None:
-        """Give up the nominations that a node cannot keep any more, and those that are lost with it."""
         match change:
             case SpaceChanged(node_name):
                 self.recheck(node_name)
@@ -220,7 +215,6 @@ class PreemptionExecutor:
         return PostFilter(result.text, nomination=change, plugins=result.plugins, alone=alone)
 
     def _queued_pod(self, uid: str) -> Pod | None:
-        """Return the present state of a pod of our queue."""
         queued = self.queue.get(uid)
         return None if queued is None else queued.pod
 
@@ -284,7 +278,6 @@ class PreemptionExecutor:
                 self._finish(victim)
 
     async def _evict(self, victim: _Victim) -> None:
-        """Evict a victim, or put it back until its next try is due."""
         if not victim.eviction.is_needed():
             self._spare(victim)
             return

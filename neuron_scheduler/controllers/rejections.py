@@ -106,11 +106,9 @@ class Rejections:
 
     @property
     def set_aside_count(self) -> int:
-        """How many nodes are set aside."""
         return len(self._until)
 
     def observe(self, change: Change) -> None:
-        """Note a pod that has left its node without having started or having been deleted, and nodes that are gone."""
         match change:
             case NodeGone(node_name):
                 self._until.pop(node_name, None)
@@ -137,7 +135,6 @@ class Rejections:
                 self.expire()
 
     def expire(self) -> None:
-        """Use the nodes as before whose time is over."""
         now = self.clock()
         for name in [name for name, until in self._until.items() if until <= now]:
             del self._until[name]

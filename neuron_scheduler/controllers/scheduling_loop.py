@@ -36,15 +36,12 @@ class LoopBell:
     _event: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def ring(self) -> None:
-        """Make an idle loop look at the queue again."""
         self._event.set()
 
     def reset(self) -> None:
-        """Forget what has rung so far."""
         self._event = anyio.Event()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it rings, or for so long."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
 
@@ -112,7 +109,6 @@ class SchedulingLoop:
                 turn_ends = self.clock() + LONGEST_TURN
 
     async def _attempt(self, queued: QueuedPod) -> list[Commitment]:
-        """Try a popped pod, with its group if it has one; return what is to be written."""
         try:
             if asks_much(queued.pod) and not queued.prepared:
                 self.side_lane.put(queued)

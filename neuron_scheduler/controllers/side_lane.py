@@ -57,7 +57,6 @@ class SideLane:
         return None
 
     async def run(self) -> None:
-        """Prepare for one pod after the other until cancelled."""
         while True:
             await self.prepare(await self._waiting.get())
 
@@ -80,13 +79,11 @@ class SideLane:
         return False
 
     async def _round(self, queued: QueuedPod) -> bool:
-        """Build the missing indexes; return whether any was missing."""
         steps = self.warmup.prepare(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
         return await run_in_turns(_whether_any(steps), self.clock)
 
 
 def _whether_any(steps: Iterator[None]) -> Generator[None, None, bool]:
-    """Take the steps; return whether there were any."""
     taken = False
     for _ in steps:
         taken = True

@@ -31,7 +31,7 @@ PREFIX = 'running PreBind plugin "VolumeBinding": '
 
 
 class _UnbindableError(Exception):
-    """Why the volumes cannot be bound as decided."""
+    pass
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -59,7 +59,6 @@ class VolumeBinder:
         release(self.cluster, plan)
 
     def observe(self, change: Change) -> None:
-        """Look again at the pods that wait for a claim, a volume or a node, and at one that is gone."""
         match change:
             case PodGone(pod):
                 self._wake(pod.uid)
@@ -105,7 +104,6 @@ class VolumeBinder:
         return _refusal(f"binding volumes: not bound within {timeout:g} s: {', '.join(self._unbound_claims(plan))}")
 
     def _unbound_claims(self, plan: VolumePlan) -> list[str]:
-        """Return the names of the claims that are waited for."""
         stored = self.cluster.volumes.stored_claims
         claims = (*(kept.claim for kept in plan.keep), *plan.provision)
         return [claim.name for claim in claims if (now := stored.get(claim.key)) is None or not now.is_fully_bound]

@@ -34,15 +34,12 @@ class WatchHandler(Generic[T]):
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def on_added(self, new: T, /) -> None:
-        """Take in an object that was not there before."""
         self.observers.tell(fold.put(self.cluster, None, new))
 
     def on_updated(self, old: T, new: T, /) -> None:
-        """Take in the new state of an object."""
         self.observers.tell(fold.put(self.cluster, old, new))
 
     def on_deleted(self, old: T, /) -> None:
-        """Take out an object, given as it was last read."""
         self.observers.tell(fold.remove(self.cluster, old))
 
     def on_malformed(self, malformed: Malformed, /) -> None:
@@ -54,13 +51,11 @@ class WatchHandler(Generic[T]):
             self.observers.tell(fold.put_unreadable(self.cluster, unreadable_pod(malformed)))
 
     def on_malformed_gone(self, malformed: Malformed, /) -> None:
-        """Forget an object that can be read again or is gone; the next time it is logged again."""
         self._warned.forget(malformed.key)
         self.observers.tell(fold.remove_unreadable(self.cluster, malformed.uid))
 
 
 def _warn(malformed: Malformed) -> None:
-    """Write that an object cannot be read, and why."""
     match malformed.kind:
         case "Pod":
             log.warning("Skipping malformed pod", pod=malformed.key, node=malformed.node_name, err=malformed.reason)

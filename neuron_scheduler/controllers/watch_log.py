@@ -41,7 +41,6 @@ class WatchLog:
     _doubts: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def observe(self, change: Change) -> None:
-        """Log what is new to people."""
         match change:
             case PodDoubted(uid):
                 pod_info = self.cluster.pod_info(uid)

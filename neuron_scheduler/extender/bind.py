@@ -36,6 +36,26 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 _OUTDATED = "the node or the pod has changed, or this replica may not bind any more; try again"
 
+LONGEST_CALL: Final = 20.0
+"""
+Seconds after which a call is answered, even if its Binding has no outcome yet.
+
+kube-scheduler's `httpTimeout` in our manifests is 30 s.
+"""
+LONGEST_UNSEEN: Final = 5.0
+"""Seconds within which the watch must show a pod; kube-scheduler's may be ahead of ours."""
+MOST_BACKLOG: Final = 4.0
+"""Rounds of Bindings that may wait, lest our own queue waits behind them until it counts as stalled."""
+NOT_LEADING: Final = "this replica may not bind pods now: it does not hold the Lease, or it is starting or stopping"
+
+LINES_AT_ONCE: Final = 100
+LINES_PER_SECOND: Final = 10.0
+"""Lines about failed calls; whoever can connect can make a call fail."""
+
+_PAUSE: Final = 0.05  # seconds between two looks at what the watch has shown
+
+log = logs.logger(__name__)
+
 
 @attrs.define(eq=False, kw_only=True)
 class BindCall:
@@ -60,12 +80,10 @@ class BindCall:
 
     @property
     def uid(self) -> str:
-        """The pod's."""
         return self.last.uid
 
     @property
     def pod(self) -> Pod:
-        """The pod's present state."""
         return self.verb.newest(self.last)
 
     @property
@@ -75,7 +93,6 @@ class BindCall:
 
     @property
     def lines(self) -> Lines:
-        """The lines about pods of kube-scheduler's."""
         return OF_KUBE_SCHEDULER
 
     def on_bound(self, commitment: Commitment) -> None:
@@ -85,19 +102,15 @@ class BindCall:
             self.verb.reporter.report_allocated(commitment.pod, self.node_name, commitment.decision.placement)
 
     def on_gone(self) -> None:
-        """Answer that the pod does not wait for a node any more."""
         self._end(f"pod {self.last.key} does not wait for a node any more: it is gone, terminating or bound")
 
     def on_refused(self, commitment: Commitment, refusal: Refused) -> None:
-        """Answer what the API server said."""
         self._end(refusal.message or f"the API server refused the Binding of {commitment.pod.key}")
 
     def on_fenced(self, commitment: Commitment) -> None:  # noqa: ARG002 - as of any requester
-        """Answer that nothing was sent."""
         self._end(_OUTDATED)
 
     def on_crashed(self, error: Exception) -> None:
-        """Answer with the error, and give up the place of a pod that is not bound."""
         message = self.verb.errors.report(error, task="bind verb", pod=self.last.key)
         if not self.outcome.is_set():
             self.verb.cluster.forget(self.uid)
@@ -107,27 +120,6 @@ class BindCall:
         self.problem = problem
         self.verb.forget(self.uid)
         self.outcome.set()
-
-
-LONGEST_CALL: Final = 20.0
-"""
-Seconds after which a call is answered, even if its Binding has no outcome yet.
-
-kube-scheduler's `httpTimeout` in our manifests is 30 s.
-"""
-LONGEST_UNSEEN: Final = 5.0
-"""Seconds within which the watch must show a pod; kube-scheduler's may be ahead of ours."""
-MOST_BACKLOG: Final = 4.0
-"""Rounds of Bindings that may wait, lest our own queue waits behind them until it counts as stalled."""
-NOT_LEADING: Final = "this replica may not bind pods now: it does not hold the Lease, or it is starting or stopping"
-
-LINES_AT_ONCE: Final = 100
-LINES_PER_SECOND: Final = 10.0
-"""Lines about failed calls; whoever can connect can make a call fail."""
-
-_PAUSE: Final = 0.05  # seconds between two looks at what the watch has shown
-
-log = logs.logger(__name__)
 
 
 class _RefusedError(Exception):
@@ -175,7 +167,6 @@ class Bind:
 
     @property
     def under_way(self) -> int:
-        """How many pods have a Binding without an outcome."""
         return len(self._calls)
 
     def is_abandoned(self, uid: str) -> bool:
@@ -236,7 +227,6 @@ class Bind:
         return pod
 
     def _watched_pod(self, args: ExtenderBindingArgs) -> Pod | None:
-        """Return the pod as the watch shows it now."""
         known = self.pod_by_key(_key(args))
         return known if known is not None and known.uid == args.pod_uid else None
 
@@ -268,7 +258,6 @@ class Bind:
         return self._commit(pod, decision)
 
     def _is_bound(self, pod: Pod, node_name: str) -> bool:
-        """Return whether the pod is on the node as the caller wants it, from an earlier call."""
         on = pod.node_name or self.cluster.node_of(pod.uid)
         if not on:
             return False
@@ -294,7 +283,6 @@ class Bind:
         return call
 
     def forget(self, uid: str) -> None:
-        """Forget a call whose Binding has an outcome."""
         self._calls.pop(uid, None)
 
     async def _wait_for(self, call: BindCall, started: float) -> None:

@@ -35,7 +35,6 @@ class ExtenderPort:
 
     @property
     def url(self) -> str:
-        """The URL at which other replicas reach it; empty if no address is known."""
         return own_url(self.address, self.port, pod_ip=os.environ.get("POD_IP", ""), tls=bool(self.cert_file))
 
 
@@ -50,7 +49,6 @@ class Extender:
 
     @asynccontextmanager
     async def serve(self, health: Mapping[str, WebPage], stopping: Callable[[], bool]) -> AsyncIterator[None]:
-        """Answer inside the block."""
         port, certificate = self.port, None
         if port.cert_file:
             files = port.cert_file, port.key_file, port.client_ca_file
@@ -117,7 +115,6 @@ def extender_of(
 
 
 def _forward(port: ExtenderPort, election: LeaderElector) -> Forward:
-    """Return what passes requests of kube-scheduler's on to the leader."""
     return Forward(
         leader=lambda: election.leader_address,
         identity=election.identity,

@@ -92,7 +92,6 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
 
 
 def _slots(cluster: Cluster, names: Sequence[str]) -> list[Slot | None]:
-    """Return the slots of nodes by their names; None for those that are unknown."""
     slot_of = cluster.view.slot
     return [slot_of(name) for name in names]
 

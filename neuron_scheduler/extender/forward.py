@@ -92,7 +92,6 @@ class Forward:
         return answer.status, answer.body
 
     def close(self) -> None:
-        """Close the connections that wait for their next request."""
         if self._connections is not None:
             self._connections.close()
 

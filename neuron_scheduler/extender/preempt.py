@@ -46,6 +46,11 @@ UNSEEN: Final = 10.0
 MOST: Final = 1000
 """Answers that are remembered; each names at most the pods of a node."""
 
+LONGEST: Final = 10.0
+"""Seconds after which no further nodes are looked at, if there is a candidate; kube-scheduler sends 100 and more."""
+
+log = logs.logger(__name__)
+
 
 @attrs.frozen
 class NominatedRoom:
@@ -157,12 +162,6 @@ class EarlierAnswers:
             return ByFilters(self.cluster, slot, attrs.evolve(pod, requests=offered), profile, node_info).fits()
 
 
-LONGEST: Final = 10.0
-"""Seconds after which no further nodes are looked at, if there is a candidate; kube-scheduler sends 100 and more."""
-
-log = logs.logger(__name__)
-
-
 @attrs.define(eq=False, kw_only=True)
 class Preempt:
     """
@@ -203,7 +202,6 @@ class Preempt:
         return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
 
     async def _answer(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, MetaVictims]:
-        """Return the victims of the node where they cost least, or of the node where room is being made."""
         room = self._earlier.room_for(pod, proposed)
         if room is not None:
             return self._once_more(pod, room, proposed)
@@ -223,7 +221,6 @@ class Preempt:
         return {best: _meta(candidates[best])}
 
     def _once_more(self, pod: Pod, room: NominatedRoom, proposed: Container[str]) -> dict[str, MetaVictims]:
-        """Return those victims of an earlier answer that have not been deleted, if kube-scheduler knows them."""
         unknown = self._unknown_to_kube_scheduler(room.node_name)
         staying = tuple(victim for victim in room.staying if victim.uid not in unknown)
         log.info(
@@ -280,7 +277,6 @@ def _pod_of(args: ExtenderPreemptionArgs) -> Pod:
 
 
 def _victims_by_node(args: ExtenderPreemptionArgs) -> dict[str, frozenset[str]]:
-    """Return the uids of the victims that kube-scheduler proposes, by node."""
     if args.node_name_to_meta_victims is None:
         raise MalformedRequestError(f"it has no NodeNameToMetaVictims; {NAMES_ONLY}")
     return {

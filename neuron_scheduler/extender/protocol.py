@@ -121,7 +121,6 @@ class ExtenderPreemptionResult(Message):
 
 
 def encode(message: Message | list[HostPriority]) -> bytes:
-    """Return the JSON text of an answer, or of a request."""
     return msgspec.json.encode(message)
 
 

@@ -104,7 +104,6 @@ class ExtenderServer:
         return await self.verbs.answer(verb, body, forwarded=FORWARDED in request.headers)
 
     async def _send(self, request: web.BaseRequest, verb: str, answer: VerbAnswer) -> web.StreamResponse:
-        """Send an answer, for which a slow client has some time; log it if it is a refusal."""
         if answer.status != 200:
             self._log(verb, answer, request)
         content_type = _JSON if answer.status == 200 else PLAIN_TEXT
@@ -122,7 +121,6 @@ class ExtenderServer:
         return response
 
     def _refuse_misdirected(self, request: web.BaseRequest, verb: str) -> VerbAnswer | None:
-        """Return the answer to a request that is for no verb, or not as the verb needs it."""
         if verb == _NO_VERB:
             paths = ", ".join([*(f"/{verb}" for verb in VERBS), *self.health])
             return sentence(404, f"no such path; there are {paths}")

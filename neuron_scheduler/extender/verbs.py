@@ -78,7 +78,6 @@ class VerbAnswer:
 
 
 def sentence(status: int, text: str) -> VerbAnswer:
-    """Return the answer to a request that cannot be served."""
     return VerbAnswer(status, f"{text}\n".encode())
 
 
@@ -199,7 +198,6 @@ class Verbs:
 
 
 def _answer_unreadable(verb: str, names: list[str], complaint: str) -> VerbAnswer:
-    """Answer for a pod that no node can take, because it cannot be read."""
     if verb == PRIORITIZE:
         return VerbAnswer(200, encode([HostPriority(host=name, score=0) for name in names]))
     return VerbAnswer(200, encode(ExtenderFilterResult([], {}, dict.fromkeys(names, complaint))))

@@ -30,6 +30,8 @@ TIMEOUT: Final = 3.0  # seconds for each request about a reader; a client of /me
 
 log = logs.logger(__name__)
 
+_CAPACITY: Final = "neuron-scheduler-capacity"
+
 
 @attrs.frozen
 class Right:
@@ -43,7 +45,6 @@ class Right:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """The `resourceAttributes` of a review that asks for this right."""
         resource, _, subresource = self.resource.partition("/")
         return {
             "verb": self.verb,
@@ -77,7 +78,6 @@ What --authorize-metrics and --answer-questions need: manifests/components/secur
 """
 
 
-_CAPACITY: Final = "neuron-scheduler-capacity"
 ASKING: Final = (
     *(Right(verb, "pods", "", _CAPACITY) for verb in ("create", "delete")),
     Right("patch", "pods/status", "", _CAPACITY),
@@ -86,7 +86,6 @@ ASKING: Final = (
 
 
 def rights_to_watch(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
-    """Return the rights to list and watch these resources."""
     return tuple(Right(verb, resource.name, resource.group) for resource in watched for verb in ("list", "watch"))
 
 
@@ -96,7 +95,6 @@ def rights_to_schedule(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
 
 
 def rights_to_lead(namespace: str, name: str) -> tuple[Right, ...]:
-    """Return the rights that holding a Lease needs."""
     group = "coordination.k8s.io"
     return (
         Right("create", "leases", group, namespace),
@@ -186,7 +184,6 @@ class UserReviews:
         return status.user if status.authenticated and status.user.username else None
 
     async def may_get(self, user: User, path: str) -> bool:
-        """Return whether a user may GET a path that is not a resource, such as `/metrics`."""
         return await self._is_allowed(_subject(user) | {"nonResourceAttributes": {"path": path, "verb": "get"}})
 
     async def may_get_pods(self, user: User, namespace: str) -> bool:
@@ -214,5 +211,4 @@ async def _review(client: Client, group: str, kind: str, spec: object, *, within
 
 
 def _subject(user: User) -> dict[str, object]:
-    """Return the part of a review that says whose rights it is about."""
     return {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}

@@ -81,12 +81,10 @@ class ApiError(NeuronSchedulerError):
 
     @property
     def is_unauthorized(self) -> bool:
-        """Whether the API server itself does not know who we are."""
         return self.is_status and self.status == 401
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether the API server itself says that we lack the right."""
         return self.is_status and self.status == 403
 
     @property

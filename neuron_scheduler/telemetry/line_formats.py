@@ -72,7 +72,6 @@ def _show(character: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return the text as Go's `strconv.Quote` writes it: one line, printable characters as they are."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(map(_escape, text)) + '"'

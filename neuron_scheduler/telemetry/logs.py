@@ -98,7 +98,6 @@ class Once:
     _seen: dict[Hashable, set[Hashable]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, subject: Hashable, detail: Hashable = None) -> bool:
-        """Return True if this detail of the subject is new."""
         known = self._seen[subject] = self._seen.pop(subject, set())  # moves it to the end
         if len(self._seen) > self._limit:
             del self._seen[next(iter(self._seen))]
@@ -144,7 +143,6 @@ class Trouble:
             self.log._write(level, message, _with_error(dict(self.pairs), error))  # noqa: SLF001 - names the caller's line
 
     def report_end(self) -> None:
-        """Write the recovery if a failure has been written."""
         if self._written_at:
             self._written_at.clear()
             if self.ends:
@@ -176,7 +174,6 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
 
 
 def dropped_lines() -> int:
-    """Return how many lines could not be written to stderr."""
     return sys.stderr.dropped if isinstance(sys.stderr, UnblockedStderr) else 0
 
 
@@ -195,7 +192,6 @@ def _place(path: str, line: int) -> str:
 
 
 def _dropped_line(form: _Form, lines: int) -> str:
-    """Return the line that reports how many lines could not be written to stderr."""
     return form(
         logging.WARNING, time.time(), "stderr.py", "Dropped log lines: stderr did not take them", {"lines": lines}
     )
@@ -216,7 +212,6 @@ class _Output(logging.Handler):
         self._form = form
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a library's line, which has no pairs."""
         place = _place(record.pathname, record.lineno)
         self.write(record.levelno, record.created, place, self.format(record), None)
 

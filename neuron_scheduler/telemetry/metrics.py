@@ -36,6 +36,11 @@ from neuron_scheduler.telemetry.state_metrics import State, StateCollector
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 MOST_DISTINCT_ATTEMPTS: Final = 15
 
+_WRITERS: Final[Mapping[str, Callable[[CollectorRegistry], bytes]]] = {
+    open_metrics.CONTENT_TYPE_LATEST: open_metrics.generate_latest,
+    plain_text.CONTENT_TYPE_PLAIN_0_0_4: plain_text.generate_latest,
+}
+
 
 def counter(name: str, text: str, *labels: str) -> Any:
     """Declare a function that adds one to the counter; its arguments are the values of the labels."""
@@ -54,7 +59,6 @@ def counter(name: str, text: str, *labels: str) -> Any:
 
 
 def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Any:
-    """Declare a function that puts its argument into the histogram."""
     return _field(lambda registry: Histogram(name, text, buckets=buckets, registry=registry).observe)
 
 
@@ -288,12 +292,6 @@ class Metrics:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""
         content_type = format_of(accept)
         return _WRITERS[content_type](self._registry), content_type
-
-
-_WRITERS: Final[Mapping[str, Callable[[CollectorRegistry], bytes]]] = {
-    open_metrics.CONTENT_TYPE_LATEST: open_metrics.generate_latest,
-    plain_text.CONTENT_TYPE_PLAIN_0_0_4: plain_text.generate_latest,
-}
 
 
 def format_of(accept: str) -> str:

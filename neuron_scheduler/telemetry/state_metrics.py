@@ -192,7 +192,6 @@ class StateCollector:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield one family for each metric."""
         state = self._state()
         for field in attrs.fields(State):
             value = getattr(state, field.name)

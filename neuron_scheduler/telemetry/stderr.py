@@ -53,11 +53,9 @@ class UnblockedStderr(io.TextIOBase):
         self._thread: threading.Thread | None = None
 
     def fileno(self) -> int:
-        """Return the descriptor itself, for other processes."""
         return self._descriptor
 
     def write(self, text: str, /) -> int:
-        """Accept text, a line or a part of one."""
         data = text.encode(errors="backslashreplace")
         with self._changed:
             if self._gap or (self._waiting and len(self._waiting) + len(data) > self._most_bytes):
@@ -77,7 +75,6 @@ class UnblockedStderr(io.TextIOBase):
             return self._changed.wait_for(lambda: not (self._waiting or self._writes), seconds)
 
     def _write_out(self) -> None:
-        """Write what waits for as long as the process lives."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting)

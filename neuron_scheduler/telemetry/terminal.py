@@ -20,6 +20,15 @@ from neuron_scheduler.telemetry.line_formats import printable
 NOT_ON_A_TERMINAL: Final = 100
 """Characters of a line in a file or a pipe."""
 
+WIDEST: Final = 120
+NARROWEST: Final = 40
+INDENT: Final = "  "
+
+BOLD: Final = "1"
+RED: Final = "31"
+GREEN: Final = "32"
+YELLOW: Final = "33"
+
 
 def write_out(text: str) -> None:
     """
@@ -45,16 +54,6 @@ def _writable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-WIDEST: Final = 120
-NARROWEST: Final = 40
-INDENT: Final = "  "
-
-BOLD: Final = "1"
-RED: Final = "31"
-GREEN: Final = "32"
-YELLOW: Final = "33"
-
-
 @attrs.frozen
 class Paragraphs:
     """Lines of a text; `width` in characters."""
@@ -78,12 +77,10 @@ class Paragraphs:
         return self.wrap(text, first=INDENT * depth, rest=INDENT * depth)
 
     def section(self, title: str) -> Iterator[str]:
-        """Yield an empty line and a heading."""
         yield ""
         yield from (self.bold(line) for line in self.wrap(title))
 
     def notes(self, sentences: Sequence[str]) -> Iterator[str]:
-        """Yield notes, with an empty line before them."""
         if sentences:
             yield ""
         for sentence in sentences:
@@ -99,7 +96,6 @@ class Paragraphs:
 
 
 def terminal() -> Paragraphs:
-    """Return paragraphs for what standard output is."""
     if not sys.stdout.isatty():
         return Paragraphs()
     colour = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -44,6 +44,10 @@ _NO_PLUGINS: Final[frozenset[str]] = frozenset()
 _CORES_PER_DEVICE: Final = 2
 """For the order of requests in cores among those in devices only: the least that a machine has for each device."""
 
+MOST_NAMED: Final = 32
+"""Types that pods name and no node has; more are not tried."""
+_LATE: Final = float(1 << 50)
+
 
 @attrs.define(eq=False)
 class PackingLine:
@@ -68,7 +72,6 @@ class PackingLine:
         return self.request.total * (_CORES_PER_DEVICE if self.request.unit is Unit.DEVICE else 1)
 
     def leave(self, pods: Iterable[Pod]) -> None:
-        """Take pods out, wherever they stand."""
         gone = {pod.uid for pod in pods}
         self.pods = deque(pod for pod in self.pods if pod.uid not in gone)
 
@@ -162,7 +165,6 @@ def names_a_node(constraints: Constraints) -> bool:
 
 
 def looks_at_pods(constraints: Constraints) -> bool:
-    """Return whether a filter asks about other pods."""
     return bool(constraints.affinity or constraints.anti_affinity or constraints.spread)
 
 
@@ -174,13 +176,7 @@ def _key_of(cluster: Cluster, pod: Pod, profile: Profile) -> Signature:
 
 
 def _packing_order(pod: Pod) -> tuple[int, int, float, str]:
-    """Order pods as Karpenter does (`byCPUAndMemoryDescending`)."""
     return -pod.requests.get(CPU, 0), -pod.requests.get(MEMORY, 0), pod.created, pod.uid
-
-
-MOST_NAMED: Final = 32
-"""Types that pods name and no node has; more are not tried."""
-_LATE: Final = float(1 << 50)
 
 
 @attrs.frozen(eq=False)
@@ -202,7 +198,6 @@ class MachineOffer:
 
     @property
     def zone(self) -> str:
-        """Its zone; empty if it is not known."""
         return self.fresh.zone
 
     @property
@@ -290,7 +285,6 @@ class Packing:
         return join(self.fork, attrs.evolve(offer.fresh, node=node), 1_000_000 + self._joined)
 
     def place_on(self, line: PackingLine, pod: Pod, node_name: str) -> bool:
-        """Place a pod on a machine; return False if that does not take it."""
         return self._placer.place_on(pod, line.profile, node_name)
 
     def open_machine(self, lines: Sequence[PackingLine]) -> Generator[None, None, PackedMachine | None]:

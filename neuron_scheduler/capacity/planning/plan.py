@@ -57,6 +57,10 @@ NAMED_NODE: Final = "it requires a node by its name, and autoscalers add no node
 CROWDED: Final = "machines for other pods of its namespace are needed first"
 SHARED: Final = "it fits on a machine that the autoscaler adds for other pods"
 
+_HIDDEN: Final = ("overdue", "hidden")
+_GROUPS: Final = (*_HIDDEN, "others")
+"""Pods for which the autoscaler adds nothing, overdue or not, and those for which it adds machines by itself."""
+
 
 @attrs.frozen
 class UnplacedPod:
@@ -137,7 +141,6 @@ def _prepare(
     profile_of: Callable[[Pod], Profile],
     most_cpu: int,
 ) -> Generator[None, None, "_Planning"]:
-    """Look at the cluster, and count what the autoscaler counts."""
     leaving, units = yield from _survey(base.view)
     pods = [waiting.pod for waiting in seen]
     units |= {("", pod.neuron.resource) for pod in pods if pod.neuron is not None}
@@ -156,11 +159,6 @@ def _prepare(
         fork.remove_pod(uid)
         yield
     return _Planning(lines, Packing(fork, offers), seen, units, most_cpu)
-
-
-_HIDDEN: Final = ("overdue", "hidden")
-_GROUPS: Final = (*_HIDDEN, "others")
-"""Pods for which the autoscaler adds nothing, overdue or not, and those for which it adds machines by itself."""
 
 
 def _survey(view: View) -> Generator[None, None, tuple[list[str], set[tuple[str, str]]]]:
@@ -202,7 +200,6 @@ class _Planning:
         return [line for group in _HIDDEN for line in self.lines[group]]
 
     def place_on_existing(self) -> Generator[None, None, None]:
-        """Place the pods that the scheduler would place now, the most urgent first."""
         lines = [line for group in self.lines.values() for line in group]
         line_of = {pod.uid: line for line in lines for pod in line.pods}
         refused: set[int] = set()
@@ -247,7 +244,6 @@ class _Planning:
                     self._hopeless[pod.uid] = SHARED
 
     def expect_others_machines(self) -> Generator[None, None, None]:
-        """Add the machines that the autoscaler adds by itself."""
         for _ in range(MOST_EXPECTED):
             others = [line for line in self.lines["others"] if line.pods]
             if not others:
@@ -286,12 +282,10 @@ class _Planning:
         self._needs.sort(key=lambda need: rank[need.pods[0].uid])
 
     def plan(self) -> MachinePlan:
-        """Return what was found."""
         serving = {name: tuple(uids) for name, uids in self._serving.items()}
         return MachinePlan(needs=tuple(self._needs), serving=serving, hopeless=self._hopeless)
 
     def _leave_out(self, line: PackingLine, pods: Sequence[Pod], reason: str) -> None:
-        """Ask for no machine for some pods of a line."""
         self._hopeless |= dict.fromkeys((pod.uid for pod in pods), reason)
         line.leave(pods)
 

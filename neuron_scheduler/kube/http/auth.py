@@ -69,7 +69,6 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> yarl.URL | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address of a host is this host's own."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -242,7 +242,6 @@ class Client:
         return await send(request, renewed)
 
     async def _send(self, request: _Request, authorization: str | None) -> Response:
-        """Send over a kept connection."""
         tls, code, started = self.connection.tls, "<error>", time.monotonic()
         try:
             answer = await self._kept[request.pool].exchange(

@@ -38,11 +38,9 @@ class Fixed:
     header: str | None = attrs.field(default=None, repr=False)
 
     async def authorization(self) -> str | None:
-        """Return the header."""
         return self.header
 
     async def renew(self, _rejected: str | None, /) -> str | None:
-        """Return the same header: nothing newer exists."""
         return self.header
 
 

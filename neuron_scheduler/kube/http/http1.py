@@ -41,7 +41,6 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers by name in lower case."""
         return {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in self.fields.items()}
 
 
@@ -91,7 +90,6 @@ class _Connection(asyncio.Protocol):
             self.reusable = False
 
     def on_message_complete(self) -> None:
-        """Keep the answer, unless it is an interim one."""
         status = self._parser.get_status_code()
         if status >= _FINAL and self._read is None:
             self.reusable = self._parser.should_keep_alive()
@@ -107,7 +105,6 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes, deadline: float) -> HttpAnswer:
@@ -132,7 +129,6 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(TimeoutError())
 
     def abort(self) -> None:
-        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -171,7 +171,6 @@ class KubeconfigUser:
         self._trouble = logs.Trouble(log, "Credential plugin works again", self.clock)
 
     async def start(self) -> Configuration:
-        """Read the header, and return all that was read."""
         self._loaded_at = self.clock()
         async with asyncio.timeout(LONGEST_RUN):  # all requests that were rejected wait for it
             settings = await self.load()
@@ -180,7 +179,6 @@ class KubeconfigUser:
         return settings
 
     async def authorization(self) -> str | None:
-        """Return the header."""
         return self._header
 
     async def renew(self, rejected: str | None, /) -> str | None:

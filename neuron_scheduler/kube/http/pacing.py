@@ -5,6 +5,8 @@ from typing import Final
 
 import attrs
 
+ROUNDING: Final = 1e-6  # seconds that sums of turns may be off
+
 
 @attrs.define(eq=False)
 class Backoff:
@@ -36,9 +38,6 @@ class Backoff:
     def reset(self) -> None:
         """Start from the first wait again: there was progress."""
         self._next = self.first
-
-
-ROUNDING: Final = 1e-6  # seconds that sums of turns may be off
 
 
 @attrs.define(eq=False)

@@ -49,7 +49,6 @@ def open_session(pool: Pool, user_agent: str, limit: int) -> aiohttp.ClientSessi
 
 
 def open_socket(pool: Pool) -> Callable[[AddrInfoType], socket.socket]:
-    """Return what opens the sockets of a pool."""
     return _bind_socket if pool is Pool.BIND else _socket
 
 

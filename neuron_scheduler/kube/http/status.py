@@ -29,7 +29,6 @@ _STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """Return the error for a refused request; headers by name in lower case."""
     retry_after = _seconds(headers.get("retry-after"))
     try:
         refusal = _STATUS.decode(body)

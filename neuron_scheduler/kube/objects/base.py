@@ -32,6 +32,16 @@ MOST: Final = 4 << 20
 LONGEST: Final = 16 << 10
 OBJECT: Final = 64  # bytes of any object, about
 
+T = TypeVar("T")
+Encoded = bytes | msgspec.Raw
+
+LONGEST_REASON: Final = 300
+LONGEST_NAME: Final = 253
+"""Characters of the longest name (`DNS1123SubdomainMaxLength` in `apimachinery/pkg/util/validation`)."""
+
+_IDENTITY: Final = msgspec.json.Decoder(wire.PartialObject)
+_PLACED: Final = msgspec.json.Decoder(wire.Placed)
+
 
 def byte_bounded_memo(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
     """
@@ -118,19 +128,7 @@ def amounts(quantities: Mapping[str, str | int | float] | None) -> Resources:
 
 @byte_bounded_memo()
 def shared_amounts(pairs: tuple[tuple[str, int], ...]) -> Resources:
-    """Return the one mapping of these amounts."""
     return dict(pairs)
-
-
-T = TypeVar("T")
-Encoded = bytes | msgspec.Raw
-
-LONGEST_REASON: Final = 300
-LONGEST_NAME: Final = 253
-"""Characters of the longest name (`DNS1123SubdomainMaxLength` in `apimachinery/pkg/util/validation`)."""
-
-_IDENTITY: Final = msgspec.json.Decoder(wire.PartialObject)
-_PLACED: Final = msgspec.json.Decoder(wire.Placed)
 
 
 @attrs.frozen

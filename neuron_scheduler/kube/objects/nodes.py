@@ -75,7 +75,6 @@ def _read(node: _Node) -> Node:
 
 
 def _is_fault(condition: Condition) -> bool:
-    """Return whether a condition reports a fault of a Neuron device."""
     if condition.type == ACCELERATED_HARDWARE:
         return condition.status == "False" and (condition.reason or "").startswith("Neuron")
     return condition.type == NEURON_HEALTH and condition.status == "True"

@@ -62,6 +62,12 @@ _NO_SOURCES: Final = (None,) * len(_INLINE_VOLUMES)
 _sources: Final = attrgetter("persistent_volume_claim", "ephemeral", "image", *_INLINE_VOLUMES)
 _NONE_OF_ALL: Final = (None,) * (len(_INLINE_VOLUMES) + 3)
 
+RESIZE_PENDING: Final = "PodResizePending"
+
+_KEY: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
+_encode: Final = msgspec.msgpack.Encoder().encode
+_RequestsOf = Callable[[wire.Container], Resources]
+
 
 def is_individual(spec: wire.PodSpec) -> bool:
     """Return whether the constraints depend on volumes or labels in which even replicas of one workload differ."""
@@ -156,7 +162,6 @@ def image_name(reference: str) -> str:
 
 @byte_bounded_memo()
 def _same_images(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the one object for these names."""
     return names
 
 
@@ -204,7 +209,6 @@ def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffi
 
 @byte_bounded_memo()
 def _same_term(term: PodAffinityTerm) -> PodAffinityTerm:
-    """Return the one object for this term."""
     return term
 
 
@@ -233,13 +237,6 @@ def _volumes(
             else:
                 disks.append(disk)
     return tuple(dict.fromkeys(claims)), tuple(ephemeral), tuple(disks), tuple(inline)
-
-
-RESIZE_PENDING: Final = "PodResizePending"
-
-_KEY: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
-_encode: Final = msgspec.msgpack.Encoder().encode
-_RequestsOf = Callable[[wire.Container], Resources]
 
 
 @attrs.frozen
@@ -323,7 +320,6 @@ def _neuron(
 
 
 def _containers(spec: wire.PodSpec, requests_of: _RequestsOf) -> tuple[list[Container], list[Container]]:
-    """Return app and init containers with one of their amounts."""
     both = (
         [
             Container(name=intern(c.name), requests=requests_of(c), sidecar=c.restart_policy == "Always")

@@ -29,6 +29,10 @@ PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 _NO_IMAGES: Final[tuple[str, ...]] = ()
 
+_COMPARED: Final = attrgetter(
+    *(field.name for field in attrs.fields(Pod) if field.name not in ("resource_version", "observed_generation"))
+)
+
 
 def _read(pod: wire.Pod) -> Pod | None:
     meta, spec, status = pod.metadata, pod.spec, pod.status or wire.PodStatus()
@@ -134,13 +138,7 @@ def _condition(parts: tuple[str, str, str]) -> PodCondition:
     return PodCondition(*parts)
 
 
-_COMPARED: Final = attrgetter(
-    *(field.name for field in attrs.fields(Pod) if field.name not in ("resource_version", "observed_generation"))
-)
-
-
 def _same(old: Pod, new: Pod) -> bool:
-    """Return whether two states of a pod differ in nothing but their versions."""
     return bool(_COMPARED(old) == _COMPARED(new))
 
 

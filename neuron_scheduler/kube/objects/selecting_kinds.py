@@ -21,8 +21,6 @@ from neuron_scheduler.model.selectors import LabelSelector
 
 
 class _Namespace(wire.Wire):
-    """A namespace."""
-
     metadata: wire.ObjectMeta
 
 
@@ -37,27 +35,19 @@ NAMESPACES: Final[Resource[Namespace]] = Resource(
 
 
 class _MapSpec(wire.Wire):
-    """`spec` of a Service or ReplicationController, whose selector is a plain map."""
-
     selector: dict[str, str] | None = None
 
 
 class _Mapped(wire.Wire):
-    """A Service or ReplicationController."""
-
     metadata: wire.ObjectMeta
     spec: _MapSpec | None = None
 
 
 class _SetSpec(wire.Wire):
-    """`spec` of a ReplicaSet or StatefulSet."""
-
     selector: wire.Selector | None = None
 
 
 class _Set(wire.Wire):
-    """A ReplicaSet or StatefulSet."""
-
     metadata: wire.ObjectMeta
     spec: _SetSpec | None = None
 
@@ -99,21 +89,15 @@ WORKLOADS: Final = (
 
 
 class _BudgetSpec(wire.Wire):
-    """`spec` of a budget."""
-
     selector: wire.Selector | None = None
 
 
 class _BudgetStatus(wire.Wire):
-    """`status` of a budget."""
-
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, msgspec.Raw] | None = None
 
 
 class _Budget(wire.Wire):
-    """A PodDisruptionBudget."""
-
     metadata: wire.ObjectMeta
     spec: _BudgetSpec | None = None
     status: _BudgetStatus | None = None

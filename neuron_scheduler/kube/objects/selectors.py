@@ -109,7 +109,6 @@ def taint(parts: tuple[str, str, str]) -> Taint:
 
 @byte_bounded_memo()
 def _same(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
-    """Return the one object for these tolerations."""
     return tolerations
 
 

@@ -33,6 +33,12 @@ from neuron_scheduler.model.volumes import (
     VolumeAttachment,
 )
 
+_EBS_ZONE: Final = "topology.ebs.csi.aws.com/zone"
+
+Terms = tuple[NodeSelectorTerm, ...]
+
+_STORAGE: Final = "/apis/storage.k8s.io/v1"
+
 
 class _Owner(Wire):
     uid: str = ""
@@ -123,8 +129,6 @@ class _Class(Wire):
 
 
 class _Allocatable(Wire):
-    """How many volumes a driver can attach to the node."""
-
     count: int | None = None
 
 
@@ -173,11 +177,6 @@ class _AttachmentSpec(Wire):
 class _Attachment(Wire):
     metadata: _Meta
     spec: _AttachmentSpec
-
-
-_EBS_ZONE: Final = "topology.ebs.csi.aws.com/zone"
-
-Terms = tuple[NodeSelectorTerm, ...]
 
 
 def in_tree_disk(source: InTree) -> InlineVolume | None:
@@ -375,8 +374,6 @@ def _attachment(attachment: _Attachment) -> VolumeAttachment:
         volume_name=attachment.spec.source.persistent_volume_name or "",
     )
 
-
-_STORAGE: Final = "/apis/storage.k8s.io/v1"
 
 # The versions of claims and volumes are compared too: what waits for a write of ours must see each.
 CLAIMS: Final[Resource[PersistentVolumeClaim]] = Resource(

@@ -5,6 +5,7 @@ What API objects of every kind have in common, as it is spelled on the wire; oth
 explicit `null` would otherwise cost the whole object. Fields of pods are here too; those of other kinds are in the
 kind's module.
 """
+# ruff: noqa: D101 - the API's types, documented upstream
 
 import datetime as dt
 from typing import Any, Generic, Literal, TypeVar
@@ -22,8 +23,6 @@ class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
 
 
 class ListMeta(Wire):
-    """`metadata` of a list or of a bookmark."""
-
     resource_version: str
     continue_: str | None = msgspec.field(default=None, name="continue")
 
@@ -42,22 +41,16 @@ class Versioned(Wire):
 
 
 class Event(msgspec.Struct):
-    """One line of a watch."""
-
     type: str
     object: msgspec.Raw
 
 
 class WatchChange(msgspec.Struct, Generic[W]):
-    """One line of a watch with an object."""
-
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     object: W
 
 
 class StatusDetails(Wire):
-    """`details` of a Status."""
-
     kind: str | None = None
     name: str | None = None
     uid: str | None = None
@@ -77,8 +70,6 @@ class Status(Wire):
 
 
 class OwnerReference(Wire):
-    """One of an object's owners."""
-
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -86,8 +77,6 @@ class OwnerReference(Wire):
 
 
 class ObjectMeta(Wire):
-    """`metadata` of a pod or node."""
-
     name: str
     uid: str = ""
     namespace: str = ""
@@ -123,36 +112,26 @@ class PartialObject(Wire):
 
 
 class Expression(Wire):
-    """A requirement of a label selector or node selector term."""
-
     key: str
     operator: str
     values: list[str] | None = None
 
 
 class Selector(Wire):
-    """A label selector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[Expression] | None = None
 
 
 class NodeTerm(Wire):
-    """A node selector term."""
-
     match_expressions: list[Expression] | None = None
     match_fields: list[Expression] | None = None
 
 
 class NodeTerms(Wire):
-    """A node selector."""
-
     node_selector_terms: list[NodeTerm] | None = None
 
 
 class EbsDisk(Wire):
-    """`awsElasticBlockStore`."""
-
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
@@ -163,8 +142,6 @@ class InTree(Wire):
 
 
 class Condition(Wire):
-    """A condition of a pod or node."""
-
     type: str
     status: str
     reason: str | None = None
@@ -172,22 +149,16 @@ class Condition(Wire):
 
 
 class PreferredNodeTerm(Wire):
-    """A weighted node selector term."""
-
     weight: int
     preference: NodeTerm
 
 
 class NodeAffinity(Wire):
-    """`spec.affinity.nodeAffinity`."""
-
     required_during_scheduling_ignored_during_execution: NodeTerms | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] | None = None
 
 
 class PodTerm(Wire):
-    """A pod (anti-)affinity term."""
-
     topology_key: str = ""
     label_selector: Selector | None = None
     namespaces: list[str] | None = None
@@ -195,30 +166,22 @@ class PodTerm(Wire):
 
 
 class PreferredPodTerm(Wire):
-    """A weighted pod (anti-)affinity term."""
-
     weight: int
     pod_affinity_term: PodTerm
 
 
 class PodAffinity(Wire):
-    """`spec.affinity.podAffinity` or `podAntiAffinity`."""
-
     required_during_scheduling_ignored_during_execution: list[PodTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredPodTerm] | None = None
 
 
 class Affinity(Wire):
-    """`spec.affinity`."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class Spread(Wire):
-    """A topology spread constraint."""
-
     topology_key: str = ""
     max_skew: int = 1
     when_unsatisfiable: str = "DoNotSchedule"
@@ -230,8 +193,6 @@ class Spread(Wire):
 
 
 class Toleration(Wire):
-    """A toleration."""
-
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -239,15 +200,11 @@ class Toleration(Wire):
 
 
 class Resources(Wire):
-    """`resources` of a container or pod."""
-
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
 class Port(Wire):
-    """A container's port."""
-
     container_port: int = 0
     host_port: int | None = None
     protocol: str | None = None
@@ -255,14 +212,10 @@ class Port(Wire):
 
 
 class RestartRule(Wire):
-    """One of a container's `restartPolicyRules`."""
-
     action: str
 
 
 class Container(Wire):
-    """A container or init container."""
-
     name: str
     image: str | None = None
     resources: Resources | None = None
@@ -276,14 +229,10 @@ class Present(Wire):
 
 
 class Claim(Wire):
-    """`persistentVolumeClaim` of a volume."""
-
     claim_name: str
 
 
 class ImageVolume(Wire):
-    """`image` of a volume."""
-
     reference: str | None = None
 
 
@@ -317,8 +266,6 @@ class PlacedSpec(Wire):
 
 
 class PodSpec(Wire):
-    """`spec` of a pod."""
-
     node_name: str | None = None
     scheduler_name: str | None = None
     priority: int | None = None
@@ -348,8 +295,6 @@ class ContainerStatus(Wire):
 
 
 class PodStatus(Wire):
-    """`status` of a pod."""
-
     phase: str | None = None
     start_time: dt.datetime | None = None
     nominated_node_name: str | None = None
@@ -361,8 +306,6 @@ class PodStatus(Wire):
 
 
 class Pod(Wire):
-    """A pod."""
-
     metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus | None = None

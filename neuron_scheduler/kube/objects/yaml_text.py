@@ -45,7 +45,6 @@ def json_documents(text: bytes) -> Iterator[bytes]:
 
 
 def _check(events: Iterator[Any]) -> None:
-    """Raise ValueError for what must not be loaded."""
     import yaml
 
     read = aliased = 0
@@ -77,7 +76,6 @@ def _check(events: Iterator[Any]) -> None:
 
 
 def _without_dates(loader: Any) -> Any:
-    """Return the loader, for which a date is a text, as it is for kubectl."""
     resolvers = {
         first: [(tag, pattern) for tag, pattern in known if tag != _TIMESTAMP]
         for first, known in loader.yaml_implicit_resolvers.items()

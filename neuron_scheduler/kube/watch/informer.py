@@ -288,7 +288,6 @@ class Informer(Generic[T]):
         )
 
     def __len__(self) -> int:
-        """Number of objects that are known and readable."""
         return len(self._store)
 
     def get(self, key: str) -> T | None:
@@ -296,7 +295,6 @@ class Informer(Generic[T]):
         return self._store.get(key)
 
     def objects(self) -> Iterable[T]:
-        """Return the last known state of all objects that could be read."""
         return self._store.objects()
 
     @property
@@ -310,7 +308,6 @@ class Informer(Generic[T]):
         return f"{self.resource.path} ({self.problem})" if self.problem else self.resource.path
 
     async def run(self) -> None:
-        """List and watch until cancelled, whatever the API server answers."""
         while True:
             with anyio.CancelScope() as self._scope:
                 await anyio.sleep(await self._cycle())
@@ -353,7 +350,6 @@ class Informer(Generic[T]):
         return (retry_after or 0.0) if lasted else self.backoff.next(at_least=retry_after)
 
     def _note_progress(self) -> None:
-        """Record that our view is current."""
         self._current_at = self.clock()
         self._failures = 0
         self.problem = ""
@@ -444,7 +440,6 @@ class Informer(Generic[T]):
                 self._resource_version = ""
 
     async def _follow(self, stream: Stream) -> None:
-        """Handle all lines until the server closes the watch."""
         handled = 0
         while line := await stream.next():
             change = self.resource.decode_change(line) or await read_line(self.resource, line)

@@ -15,6 +15,8 @@ import attrs
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.telemetry import logs
 
+log = logs.logger(__name__)
+
 
 class HasUid(Protocol):
     """An object with a uid."""
@@ -52,9 +54,6 @@ class Handler(Protocol[T_contra]):
         """Remove a malformed object."""
 
 
-log = logs.logger(__name__)
-
-
 @attrs.define(eq=False, kw_only=True)
 class ObjectStore(Generic[T]):
     """
@@ -83,11 +82,9 @@ class ObjectStore(Generic[T]):
         return self._objects.get(key)
 
     def objects(self) -> Iterable[T]:
-        """Return the last known state of all objects that could be read."""
         return self._objects.values()
 
     def put(self, decoded: Decoded[T]) -> None:
-        """Store an object's new state, and hand over what has changed."""
         value = decoded.value
         if value is None:
             self.remove(decoded.key)
@@ -112,7 +109,6 @@ class ObjectStore(Generic[T]):
             self._log(key, error)
 
     def keys_except(self, seen: set[str]) -> Iterable[str]:
-        """Return the keys that are here and not among those seen."""
         return [key for key in (self._objects | self._malformed) if key not in seen]
 
     def _keep(self, key: str, value: T) -> None:

@@ -31,6 +31,24 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 MOST_ANNOTATIONS: Final = 256 << 10
 """Bytes. With a Binding the server stores more than it accepts otherwise, and then the pod can never start."""
 
+NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
+NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/base/admission_bindings.yaml
+READ_TIMEOUT: Final = 4.0
+LAG: Final = 5.0  # seconds; an API server whose watch of Leases is further behind has most probably lost it
+QUIET: Final = 60.0  # seconds without such a refusal after which the next one is logged again
+STALE: Final = (
+    "the API server refuses every Binding because it sees an old state of Lease {}, which this scheduler holds: its"
+    " watch of Leases has ended (kubernetes/kubernetes#130887). Restart kube-apiserver; if you cannot, delete the"
+    " ValidatingAdmissionPolicyBinding neuron-scheduler-leader and run one replica until the control plane has been"
+    " renewed. To prevent it, apply manifests/lease-watch (docs/runbook.md, stale fence)"
+)
+TOO_LARGE: Final = (
+    "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
+    "it, or create it again with less in its spec"
+)
+
+log = logs.logger(__name__)
+
 
 def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> bytes:
     """
@@ -54,25 +72,6 @@ def too_many(annotations: Mapping[str, str], *, already: int) -> str:
     if size > MOST_ANNOTATIONS:
         return f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
     return ""
-
-
-NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
-NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/base/admission_bindings.yaml
-READ_TIMEOUT: Final = 4.0
-LAG: Final = 5.0  # seconds; an API server whose watch of Leases is further behind has most probably lost it
-QUIET: Final = 60.0  # seconds without such a refusal after which the next one is logged again
-STALE: Final = (
-    "the API server refuses every Binding because it sees an old state of Lease {}, which this scheduler holds: its"
-    " watch of Leases has ended (kubernetes/kubernetes#130887). Restart kube-apiserver; if you cannot, delete the"
-    " ValidatingAdmissionPolicyBinding neuron-scheduler-leader and run one replica until the control plane has been"
-    " renewed. To prevent it, apply manifests/lease-watch (docs/runbook.md, stale fence)"
-)
-TOO_LARGE: Final = (
-    "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
-    "it, or create it again with less in its spec"
-)
-
-log = logs.logger(__name__)
 
 
 @attrs.frozen
@@ -244,7 +243,6 @@ class Binder:
         return Bound()
 
     def _handle_unexpected(self, binding: Binding, error: Exception) -> Refused | InDoubt:
-        """Handle an unexpected exception: a Binding that was sent stays in doubt."""
         problem = self.errors.report(error, task="binding", pod=binding.pod.key)
         return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem, retryable=True)
 

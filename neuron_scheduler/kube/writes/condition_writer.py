@@ -151,7 +151,6 @@ class ConditionWriter:
         self._queue = DelayingQueue(clock=self.clock, share=SHARE)
 
     def __len__(self) -> int:
-        """Pods about which something waits to be written."""
         return sum(entry.wanted is not None for entry in self._entries.values())
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
@@ -191,7 +190,6 @@ class ConditionWriter:
         self._entries.pop(uid, None)
 
     async def run(self) -> None:
-        """Write until cancelled."""
         async with anyio.create_task_group() as writers:
             for _ in range(self.writers):
                 writers.start_soon(self._queue.serve, self._write)
@@ -250,7 +248,6 @@ class ConditionWriter:
             entry.wanted = None
 
     def _handle_failure(self, entry: _Entry, error: Exception) -> None:
-        """Count a failed write, and set when it is tried again."""
         entry.tries += 1
         self.on_retry("condition")
         if entry.tries >= LOGGED_FROM and not entry.tries & (entry.tries - 1):

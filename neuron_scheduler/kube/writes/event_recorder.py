@@ -26,9 +26,17 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 NOTE_BYTES: Final = 1024
 
+CAPACITY: Final = 50_000
+WRITERS: Final = 8
+SHARE: Final = 4  # of the writers, for the events of one namespace
+TRIES: Final = 12
+PAUSE: Final = 10.0
+TIMEOUT: Final = 10.0
+
+log = logs.logger(__name__)
+
 
 def reference(pod: Pod) -> dict[str, str]:
-    """Return an ObjectReference to a pod."""
     named = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name}
     exact = {"uid": pod.uid, "resourceVersion": pod.resource_version}
     return {**named, **{field: value for field, value in exact.items() if value}}
@@ -54,20 +62,8 @@ def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-CAPACITY: Final = 50_000
-WRITERS: Final = 8
-SHARE: Final = 4  # of the writers, for the events of one namespace
-TRIES: Final = 12
-PAUSE: Final = 10.0
-TIMEOUT: Final = 10.0
-
-log = logs.logger(__name__)
-
-
 @attrs.define(eq=False)
 class _Unwritten:
-    """An Event that waits to be written, and how often that has failed."""
-
     event: dict[str, Any]
     tries: int = 0
 
@@ -109,7 +105,6 @@ class EventRecorder:
         self._instances = {name: f"{name}-{self.hostname}"[:128] for name in self.controllers}
 
     def __len__(self) -> int:
-        """Events that wait to be written."""
         return len(self._queue)
 
     def record(

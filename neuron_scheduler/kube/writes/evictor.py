@@ -59,7 +59,6 @@ class Eviction:
 
     @property
     def path(self) -> str:
-        """Of the victim in the API."""
         return f"/api/v1/namespaces/{self.victim.namespace}/pods/{self.victim.name}"
 
     def permits(self) -> bool:
@@ -68,7 +67,6 @@ class Eviction:
         return not self.needless
 
     def note_success(self) -> None:
-        """Note that the request need not be sent again."""
         self.evicted = True if self.explained else None
         self.explained, self.tries = True, 0
 
@@ -166,7 +164,6 @@ def _is_gone(error: ApiError, name: str) -> bool:
 
 
 def disruption_patch(victim: Pod, *, scheduler_name: str, now: float) -> bytes:
-    """Return the strategic merge patch of `pods/status` with the reason why the pod is deleted."""
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
         "status": "True",

@@ -20,6 +20,10 @@ from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.telemetry.errors import UnreachableError
 
+_OF_OTHERS: Final = ("labels", "finalizers", "ownerReferences")
+"""What others may write into `metadata`. With the `uid` in it, a Lease that was deleted could not be written again."""
+T = TypeVar("T")
+
 
 class _Spec(wire.Wire):
     holder_identity: str | None = None
@@ -34,9 +38,6 @@ class _Lease(wire.Wire):
     spec: _Spec | None = None
 
 
-_OF_OTHERS: Final = ("labels", "finalizers", "ownerReferences")
-"""What others may write into `metadata`. With the `uid` in it, a Lease that was deleted could not be written again."""
-T = TypeVar("T")
 _LEASE: Final = msgspec.json.Decoder(_Lease)
 _CHANGE: Final = msgspec.json.Decoder(wire.WatchChange[_Lease])
 
@@ -97,7 +98,6 @@ class LeaseClient:
         return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
     async def get(self, *, within: float) -> Record:
-        """Return the Lease as it is now (a consistent read)."""
         answer = await self.client.request("GET", f"{self._collection}/{self.name}", timeout=within, pool=Pool.LEASE)
         return _as_record(await _read(answer.body, _LEASE))
 

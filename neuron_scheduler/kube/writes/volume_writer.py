@@ -86,7 +86,6 @@ class VolumeWriter:
         return await self._patch(path, stored, annotations, spec={"claimRef": reference})
 
     async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
-        """Ask the claim's provisioner for a volume on a node."""
         stored = self.claims(claim.key)
         if (
             stored is None
@@ -107,7 +106,6 @@ class VolumeWriter:
         annotations: dict[str, str],
         **fields: dict[str, Any],
     ) -> WriteOutcome:
-        """Add annotations and other fields to an object, if it is still as the watch shows it."""
         metadata = {"uid": stored.uid, "resourceVersion": stored.resource_version, "annotations": annotations}
         try:
             async with self._limit:

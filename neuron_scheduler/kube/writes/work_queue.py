@@ -19,7 +19,6 @@ Waiting: TypeAlias = deque[asyncio.Future[None]]  # an anyio.Event costs as much
 
 
 def wake_one(waiting: Waiting) -> None:
-    """Wake the task that has waited longest, if there is one."""
     while waiting:
         woken = waiting.popleft()
         if not woken.done():  # else it has just been cancelled

@@ -84,7 +84,7 @@ def test_a_claim() -> None:
         owner="pod",
     )
     assert claim.key == "d/data"
-    assert claim.fully_bound
+    assert claim.is_fully_bound
 
 
 def test_a_claim_that_says_little() -> None:

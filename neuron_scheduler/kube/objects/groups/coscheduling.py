@@ -19,7 +19,6 @@ MOST: Final = 10_000
 
 
 def read(namespace: str, labels: Mapping[str, str], _annotations: Mapping[str, str]) -> PodGroup | None:
-    """Return the group that the labels say; None without a name."""
     name = next((labels[label] for label in LABELS if labels.get(label)), "")
     if not name:
         return None

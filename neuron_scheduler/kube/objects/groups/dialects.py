@@ -63,7 +63,6 @@ def group_of(
 
 @lru_cache(maxsize=4096)
 def _intern(group: PodGroup) -> PodGroup:
-    """Return the one object for equal values."""
     return group
 
 

@@ -24,7 +24,6 @@ LONGEST_LABEL: Final = 317
 
 
 def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodGroup | None:
-    """Return the group; None without a key."""
     if not labels.get(LABEL):
         return None
     name, index = labels.get(NAME), labels.get(INDEX)
