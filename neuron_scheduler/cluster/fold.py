@@ -1,9 +1,8 @@
 """
 Folds what a watch shows into the cluster, and returns what that has changed.
 
-A pod with a node belongs to the cluster, no matter which scheduler bound it. A pod that cannot be read and has a node
-is an unknown holder there, unless a state of it that could be read was bound. Nothing here awaits, so the cluster is
-consistent between any two events.
+A pod with a node belongs to the cluster, no matter which scheduler bound it. One that cannot be read is an unknown
+holder on its node, unless a state of it that could be read was bound.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """
 A node that does not exist yet, for questions such as "would the pod fit if a trn1.32xlarge joined?".
 
-It is shaped like the nodes of its type that the cluster has: their labels, taints, allocatable amounts and daemon pods,
-without what belongs to one machine or to a passing state. A type that the cluster lacks is shaped by the catalog, which
-knows its devices and nothing of its host.
+It is shaped like the cluster's nodes of its type: their labels, taints, allocatable amounts and daemon pods, without
+what belongs to one machine or to a passing state. A type that the cluster lacks is shaped by the catalog.
 """
 
 import re

@@ -1,10 +1,7 @@
 """
 What can be read of the cluster: node sets, columns and rows, as they are or under an overlay.
 
-Plugins read the cluster only through this; `cluster`, which owns the tables, changes it. Slots and node sets are valid
-until the next `await` (`tables.nodes` says why).
-
-A `RecordingView` is for finding out which indexes a question needs, so that they can be built in steps beforehand.
+Plugins read the cluster only through this. Slots and node sets are valid until the next `await` (`tables.nodes`).
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
@@ -28,6 +25,8 @@ from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
+
+_Data = TypeVar("_Data", Postings, Column)
 
 
 class Overlay(Hashable, Protocol):
@@ -61,9 +60,6 @@ class _Overlaid:
 
 overlaid = memoise(maxsize=4096)(_Overlaid)
 """The only definition for an overlay and a definition, since indexes are looked up by identity."""
-
-
-_Data = TypeVar("_Data", Postings, Column)
 
 
 @attrs.define(eq=False)

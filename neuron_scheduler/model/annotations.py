@@ -1,8 +1,8 @@
 """
-Every annotation that this scheduler reads or writes, each key once, with who writes it and where that is documented.
+Every annotation that this scheduler reads or writes, with who writes it and where that is documented.
 
-What is not in `ALLOCATION_KEYS` of a pod's annotations never enters memory. The admission policies in `manifests/`
-protect the same keys and `OUR_LEADER`.
+A pod's other annotations never enter memory. The admission policies in `manifests/` protect `ALLOCATION_KEYS` and
+`OUR_LEADER`.
 """
 
 from typing import Final

@@ -1,9 +1,8 @@
 """
-What all sets that are stored as one integer have in common: bit *i* is element *i*.
+The type of all sets that are stored as one integer: bit *i* is element *i*.
 
-At run time such a set is an `int`, so an operation on it costs what it costs on an integer. The type check knows it as
-a type of its own, which offers the operations of sets only and takes no integer and no set of another type. Each
-type of set is declared under `TYPE_CHECKING`, with `int` as the other branch.
+At run time such a set is an `int`. The type check knows it as a type of its own, which takes no integer and no set of
+another type. Each type of set is declared under `TYPE_CHECKING`, with `int` as the other branch.
 """
 
 from typing import TYPE_CHECKING, Literal, Self

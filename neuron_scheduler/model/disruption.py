@@ -1,7 +1,7 @@
 """
-How many pods of an application may be missing at once: PodDisruptionBudget of `policy/v1`.
+PodDisruptionBudget of `policy/v1`: how many pods of an application may be missing at once.
 
-Preemption respects budgets where it can. It is the only voluntary disruption that may violate one.
+Preemption is the only voluntary disruption that may violate one.
 """
 
 import attrs

@@ -1,8 +1,7 @@
 """
 `functools.lru_cache` with types: the type check knows the parameters of the cached function.
 
-The standard library declares that a cached function takes any hashable arguments, so a number in place of a set of
-cores would pass unnoticed. At run time this is `lru_cache` itself.
+The standard library declares that a cached function takes any hashable arguments.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """
 A pod's request for Neuron: devices or cores, container by container.
 
-Container names stay outside `NeuronRequest`, so that equal requests are equal values and a placement is worked out
-once. Refuses pods that use two resource names, since the one annotation `AWS_NEURON_IDS` holds either devices or cores;
-but devices with all of their cores, as in AWS's EKS test manifests, are a request for devices.
+Equal requests are equal values, so a placement is worked out once; the names of containers stay outside. A pod uses one
+resource name, since `AWS_NEURON_IDS` holds either devices or cores. Devices with all of their cores, as in AWS's EKS
+test manifests, are a request for devices.
 """
 
 import enum
@@ -82,6 +82,10 @@ class NeuronRequest:
         return frozenset((self.unit, Unit.CORE)) if self.cores_each else frozenset((self.unit,))
 
 
+_intern = lru_cache(maxsize=4096)(NeuronRequest)
+"""Equal requests of many pods are one object, so that a lookup by request compares identities."""
+
+
 def widest_phase(counts: tuple[int, ...], inits: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """
     Return the counts of the phase that needs most: one in which an init container runs, or the last one.
@@ -143,10 +147,6 @@ def _cores_each(containers: Sequence[Container], name: str) -> int:
     asked = [(c.requests.get(name, 0), c.requests.get(NEURON_CORE, 0)) for c in containers]
     each = next(cores // devices for devices, cores in asked if devices)
     return each if all(cores == devices * each for devices, cores in asked) else 0
-
-
-_intern = lru_cache(maxsize=4096)(NeuronRequest)
-"""Equal requests of many pods are one object, so that a lookup by request compares identities."""
 
 
 @lru_cache(maxsize=4096)

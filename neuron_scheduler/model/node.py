@@ -1,8 +1,7 @@
 """
 A node as the scheduler sees it.
 
-Heartbeats, conditions that report no fault of Neuron, and annotations are left out, so that a kubelet's routine
-update gives an equal value and wakes no pod.
+A kubelet's routine update gives an equal value and wakes no pod: heartbeats and other conditions are left out.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,7 @@
 """
-A pod as the scheduler sees it.
+A pod as the scheduler sees it: only what a decision, the accounts or a message need.
 
-Only what a decision, the accounts or a message need; the rest of the object never enters memory. Frozen: a change is
-a new value. A pod that could not be read at all never gets here (it is `Malformed`); one that could be read but cannot
-be served has a `refusal`.
+A pod that could not be read at all is `Malformed` and never gets here. One that cannot be served has a `refusal`.
 """
 
 from collections.abc import Mapping
@@ -24,6 +22,9 @@ from neuron_scheduler.model.selectors import (
     Toleration,
 )
 from neuron_scheduler.model.volumes import InlineVolume
+
+FEW_COMPARISONS: Final = 16
+"""Up to so many terms and requirements, all other pods can be compared in one step."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -90,9 +91,6 @@ class Constraints:
         selectors = [term.selector for term in self.terms_about_pods] + [spread.selector for spread in self.spread]
         return sum([1 + len(selector.requirements) for selector in selectors if selector is not None])
 
-
-FEW_COMPARISONS: Final = 16
-"""Up to so many terms and requirements, all other pods can be compared in one step."""
 
 NO_CONSTRAINTS = Constraints()
 

@@ -1,13 +1,12 @@
 """
 Groups of pods that start together.
 
-Several projects have words for such a group (`Dialect`). Each of them is read where pods are read, and all end in one
-value, `PodGroup`, which every member carries: what the rest of the scheduler does does not depend on the dialect. Where
-members differ in what they say, `cluster.tables.groups` says what counts.
+Several projects have words for such a group (`Dialect`). All of them end in one value, `PodGroup`, which every member
+carries. Where members differ in what they say, `cluster.tables.groups` says what counts.
 
 A *declared* group says how many members it needs, and they wait for each other. An *inferred* group follows from what
-pods say about each other; such a pod never waits for pods that do not exist, because they may be created only when it
-runs (LeaderWorkerSet's LeaderReady). Its members that exist are placed together or not at all.
+pods say about each other. Its members that exist are placed together or not at all; none waits for pods that do not
+exist, because they may be created only when it runs (LeaderWorkerSet's LeaderReady).
 """
 
 import enum
@@ -17,6 +16,10 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.model.node import ULTRASERVER_SIZES
+
+LONGEST_NAME: Final = 100
+UNKNOWN: Final = 1 << 30
+"""The count of a group whose PodGroup does not exist or cannot be read: all that exist are too few."""
 
 
 class Dialect(enum.StrEnum):
@@ -29,18 +32,11 @@ class Dialect(enum.StrEnum):
     AFFINITY = "affinity"
 
 
-LONGEST_NAME: Final = 100
-
-
 def _short(name: str) -> str:
     """Return a name that a message can hold; a digest keeps long ones apart."""
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
-
-
-UNKNOWN: Final = 1 << 30
-"""The count of a group whose PodGroup does not exist or cannot be read: all that exist are too few."""
 
 
 @attrs.frozen(cache_hash=True)

@@ -1,9 +1,7 @@
 """
 Kubernetes quantities as exact integers.
 
-Upstream: `apimachinery/pkg/api/resource/quantity.go`. Values are rounded up, as Go's `Value()` and `MilliValue()`
-do (away from zero), so that a request is never counted as less than it is. Refuses everything the API server refuses;
-no float is involved.
+Upstream: `apimachinery/pkg/api/resource/quantity.go`. Values are rounded up, as Go's `Value()` and `MilliValue()` do.
 """
 
 import re

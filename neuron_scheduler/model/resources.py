@@ -1,8 +1,7 @@
 """
 Amounts of resources, and the effective requests of a pod.
 
-Upstream: `component-helpers/resource/helpers.go`, `PodRequests`. An amount is an integer: cpu in thousandths,
-everything else in whole units (bytes, counts).
+Upstream: `PodRequests` in `component-helpers/resource/helpers.go`. Cpu is in thousandths, all else in whole units.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """
 Label selectors, node selector terms, taints and tolerations, and when they match.
 
-Upstream: `apimachinery/pkg/labels`, `component-helpers/scheduling/corev1`. A selector that cannot be read matches
-nothing. The indexes of `cluster` match many nodes at once; their tests compare them with the definitions here.
+Upstream: `apimachinery/pkg/labels`, `component-helpers/scheduling/corev1`. An unreadable selector matches nothing. The
+indexes of `cluster` match many nodes at once; their tests compare them with the definitions here.
 """
 
 import enum

@@ -1,8 +1,7 @@
 """
 Volumes, claims, classes, drivers and attachments, as far as they decide where a pod may run.
 
-Upstream: `component-helpers/storage/volume/pv_helpers.go`. Frozen values; `cluster` follows their references.
-A `key` is `namespace/name` of a claim.
+Upstream: `component-helpers/storage/volume/pv_helpers.go`. A `key` is `namespace/name` of a claim.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,8 @@
 """
 The ids in a pod's annotations: every known form is read, one is written.
 
-The device plugin takes a container's ids from the pod's annotations, and the scheduler reads there which pod holds
-which ids. So reading is strict: a pod whose ids are not certain is an unknown holder (`cores` is None), and its devices
-never count as free. Annotations of a pod that is not bound say nothing, since users can forge them; callers pass bound
-pods only.
+Reading is strict: a pod whose ids are not certain is an unknown holder (`cores` is None), and its devices never count
+as free. Callers pass bound pods only: a user can forge the annotations of a pod that is not bound.
 """
 
 import json
@@ -33,6 +31,17 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement, core_mask
 
+DOCUMENTED = {Unit.DEVICE: NEURON_DEVS, Unit.CORE: NEURON_CORES}
+"""The names in AWS's flow diagrams."""
+_OWN_KEYS = {Unit.DEVICE: "devices", Unit.CORE: "cores"}
+_USAGE_MAPS = {Unit.DEVICE: NEURON_DEV_USAGE_MAP, Unit.CORE: NEURON_CORE_USAGE_MAP}
+_UNIT_NAMES = {Unit.DEVICE: {NEURON_DEVICE, NEURON_DEVICE_ALIAS}, Unit.CORE: {NEURON_CORE}}
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_ID_LIST = re.compile(r"(?:0|[1-9][0-9]{0,3})(?:,(?:0|[1-9][0-9]{0,3}))*")
+_TIME = re.compile(r"[1-9][0-9]{0,18}")
+_LATEST = 1 << 62
+"""In the year 2116; a later time is a forgery that would leave no room for the next one."""
+
 
 def ids_in_words(ids: Collection[int], unit: str) -> str:
     """Return `devices 4-7`, `core 5` or `devices 0-3, 8`; the ids ascend."""
@@ -48,19 +57,6 @@ def runs_of(ids: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join("-".join(map(str, run)) for run in runs)
-
-
-DOCUMENTED = {Unit.DEVICE: NEURON_DEVS, Unit.CORE: NEURON_CORES}
-"""The names in AWS's flow diagrams."""
-
-_OWN_KEYS = {Unit.DEVICE: "devices", Unit.CORE: "cores"}
-_USAGE_MAPS = {Unit.DEVICE: NEURON_DEV_USAGE_MAP, Unit.CORE: NEURON_CORE_USAGE_MAP}
-_UNIT_NAMES = {Unit.DEVICE: {NEURON_DEVICE, NEURON_DEVICE_ALIAS}, Unit.CORE: {NEURON_CORE}}
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_ID_LIST = re.compile(r"(?:0|[1-9][0-9]{0,3})(?:,(?:0|[1-9][0-9]{0,3}))*")
-_TIME = re.compile(r"[1-9][0-9]{0,18}")
-_LATEST = 1 << 62
-"""In the year 2116; a later time is a forgery that would leave no room for the next one."""
 
 
 @attrs.frozen

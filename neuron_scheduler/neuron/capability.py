@@ -1,8 +1,8 @@
 """
 What a placement costs other pods: the blocks of each size that the block it cuts could have served.
 
-Three free devices in a row serve a request for three on a ring, but only requests for one on a torus. So the size of
-the block that is cut does not compare machines of different kinds.
+Three free devices in a row serve a request for three on a ring, but only requests for one on a torus. So block sizes
+cannot be compared between machines of different kinds.
 """
 
 from collections.abc import Mapping

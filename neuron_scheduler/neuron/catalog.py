@@ -1,9 +1,9 @@
 """
 The machine inside an instance type: its shape from a table, its counts from the node itself.
 
-The table exists because a node does not say how its devices are linked. The number of devices is never taken from it:
-the node's capacity says that, and so how many cores a device has (which LNC, the logical NeuronCore configuration,
-changes). If the counts do not show which cores belong to which device, the node is served in one unit only.
+A node does not say how its devices are linked, so there is a table. The node's capacity says how many devices there
+are, and how many cores each has (LNC, the logical NeuronCore configuration, changes that). A node whose counts do not
+show which cores belong to which device is served in one unit only.
 """
 
 import enum
@@ -24,6 +24,11 @@ _WIDTH: Final = MOST_CORES.bit_length()
 _FIELD: Final = (1 << _WIDTH) - 1
 KIND_BITS: Final = 2 * _WIDTH + 6
 _CORES_OF_TRN1: Final = 2  # per device; Trn2 and Trn3 have 4 or 8
+_DOCS = "AWS Neuron documentation, architecture guide of the instance family"
+_SCHEDULER_DOCS = "AWS Neuron documentation, figures of the scheduler extension's allocation rules"
+_DRIVER = "aws-neuron-driver, topology tables"
+_EFA_MAP = "AWS's EFA device-map library (type names), the scheduler extension's figures for trn1 (blocks)"
+_DRIVER_TRN3 = "aws-neuron-driver: ids as on trn3.48xlarge, two neighbours to a board; how boards are linked is unknown"
 
 
 class Shape(enum.Enum):
@@ -41,6 +46,16 @@ class Shape(enum.Enum):
     """One device or the whole machine: Trn3 with 4 devices."""
     FLAT = "flat"
     """The links are unknown: one unit or the whole machine."""
+
+
+_SERVED: Final = {
+    Shape.SINGLE: "its one device is served",
+    Shape.LINE: "its devices are served as a line, in runs of neighbours",
+    Shape.RING: "its devices are served as a line, in runs of neighbours",
+    Shape.TORUS: "its devices are served as a 4x4 torus, in aligned blocks of 1, 4, 8 or 16",
+    Shape.BLOCKS: "one or all of its devices are served",
+    Shape.FLAT: "one or all of its devices are served",
+}
 
 
 @attrs.frozen(cache_hash=True)
@@ -113,13 +128,6 @@ class InstanceType:
     source: str
 
 
-_DOCS = "AWS Neuron documentation, architecture guide of the instance family"
-_SCHEDULER_DOCS = "AWS Neuron documentation, figures of the scheduler extension's allocation rules"
-_DRIVER = "aws-neuron-driver, topology tables"
-_EFA_MAP = "AWS's EFA device-map library (type names), the scheduler extension's figures for trn1 (blocks)"
-_DRIVER_TRN3 = "aws-neuron-driver: ids as on trn3.48xlarge, two neighbours to a board; how boards are linked is unknown"
-
-
 def _alike(devices: int, shape: Shape, source: str, *names: str) -> Iterator[InstanceType]:
     """Yield types of Trn2 or Trn3 that differ only in their names; most of them are not in EC2's public list."""
     return (InstanceType(name, devices, (4, 8), shape, source) for name in names)
@@ -171,16 +179,6 @@ def doubts(node: Node) -> str | None:
     if alias and alias != devices:
         parts.append(f"{NEURON_DEVICE_ALIAS} is {alias}, {NEURON_DEVICE} is {devices}: the latter counts")
     return f"node {node.name}: {'; '.join(parts)}" if parts else None
-
-
-_SERVED: Final = {
-    Shape.SINGLE: "its one device is served",
-    Shape.LINE: "its devices are served as a line, in runs of neighbours",
-    Shape.RING: "its devices are served as a line, in runs of neighbours",
-    Shape.TORUS: "its devices are served as a 4x4 torus, in aligned blocks of 1, 4, 8 or 16",
-    Shape.BLOCKS: "one or all of its devices are served",
-    Shape.FLAT: "one or all of its devices are served",
-}
 
 
 def _count_doubts(devices: int, cores: int) -> list[str]:

@@ -1,10 +1,10 @@
 """
 Where runs and aligned blocks fit into the free ids of a machine: the arithmetic behind `topology`.
 
-One geometry serves all shapes. Ids are in *cells* of equal size; inside a cell any run is legal, and larger sets are
-aligned *blocks* of whole cells whose sizes divide one another. A line is one cell without blocks; a torus has a cell
+One geometry serves all shapes. Ids are in *cells* of equal size; inside a cell any run is legal. Larger sets are
+aligned *blocks* of whole cells, whose sizes divide one another. A line is one cell without blocks; a torus has a cell
 for each device and blocks of 4, 8 and 16 cells. Because blocks nest, placing the largest first never makes the others
-fit worse; only runs of different lengths need a search, which is bounded.
+fit worse; only runs of different lengths need a search.
 """
 
 from collections.abc import Sequence

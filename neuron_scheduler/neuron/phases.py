@@ -1,14 +1,13 @@
 """
 Which container gets which run or block at each phase of a pod's start.
 
-Ordinary init containers run one after the other, each beside the sidecars that started before it, and use ids that
-other containers of the pod get later. So a container's set must be disjoint only from the sets of containers that run
-beside it, and all of them together may take no more ids than the phase that needs most. An init container that fits
-into the set of a later container needs no set of its own; for any other one a *carrier* is placed: a set that it shares
-with some later containers.
+Ordinary init containers run one after the other, each beside the sidecars that started before it, and reuse ids of the
+pod's other containers. A container's set is disjoint from those of the containers that run beside it; all sets together
+take no more ids than the phase that needs most. An init container that fits into the set of a later container needs no
+set of its own. For any other one a *carrier* is placed: a set that it shares with some later containers.
 
-Because blocks nest, and because containers that share a run fit into it in the order of the spec, trying every way of
-sharing finds a division if there is one. The search is bounded; after that the answer is that they do not fit.
+Blocks nest, and containers that share a run fit into it in the order of the spec. So trying every way of sharing finds
+a division if there is one; the search is bounded.
 """
 
 import itertools

@@ -1,11 +1,11 @@
 """
 Which sets of devices or cores a request may get on a machine, and which of them leaves the most for other pods.
 
-The rules are AWS's (documentation of the Neuron scheduler extension): a container's set is contiguous and ascending, on
-a line or ring any run, on a 4x4 torus one device or an aligned block of 4, 8 or 16. Cores on block machines stay inside
-one device or are whole blocks. A set never wraps around, not even on the true ring of inf2.48xlarge. A profile may
-allow aligned pairs, too (`Machine.with_pairs`): the request says so, since profiles share nodes, and a pod is placed by
-the rule of its own. Pure and memoised: the answer for a (machine, free cores, request) is computed once.
+The rules are AWS's (documentation of the Neuron scheduler extension): a container's set is contiguous and ascending. On
+a line or ring it is any run, on a 4x4 torus one device or an aligned block of 4, 8 or 16. Cores on block machines stay
+inside one device or are whole blocks. A set never wraps around, not even on the true ring of inf2.48xlarge.
+
+A profile may allow aligned pairs, too (`Machine.with_pairs`). The request says so, since profiles share nodes.
 """
 
 from collections.abc import Iterable

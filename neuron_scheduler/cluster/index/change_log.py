@@ -1,9 +1,8 @@
 """
 A log of changes from which several readers catch up, each from where it stopped.
 
-A position is a number of changes: a reader that knows the first *n* reads on at position *n*. Old changes are dropped,
-so a reader first asks whether the log still covers its position; if it does not, the reader starts again from the table
-itself.
+A position is a number of changes. Old changes are dropped: a reader whose position the log no longer covers starts
+again from the table itself.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """
 A non-negative number for each node, as bit planes: plane *j* is the set of nodes whose number has bit *j*.
 
-So "free memory >= x" for all nodes takes a few ANDs and ORs for each bit of x; nothing is sorted, bucketed or cached.
-The caller clamps negative numbers.
+So "free memory >= x" for all nodes takes a few ANDs and ORs for each bit of x. The caller clamps negative numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,14 +1,12 @@
 """
 The indexes of a table, and the log of changes from which they are brought up to date.
 
-An index is defined by a function of one row. It is built when it is first used. From then on it *follows* every change,
-until it has not been used for a while; when it is used again, it catches up from the log. If it is not used for too
-long, it is dropped: the number of indexes and the length of the log are bounded. An index holds sets only; what a
-changed row contributed before is computed from the old row. Indexes are looked up by the identity of their definition:
-a function, or a callable that exists once for each question (`labels.label`).
+An index is defined by a function of one row, and built when it is first used. From then on it *follows* every change,
+until it has not been used for a while; at its next use it catches up from the log. One that is not used for too long is
+dropped. An index holds sets only; what a changed row contributed before is computed from the old row. Indexes are
+looked up by the identity of their definition: a function, or a callable that exists once for each question.
 
-An index *derives* from another one if it differs from it for a few rows only: it is made from a copy, at the cost of
-these rows. Derived indexes have a limit of their own.
+An index *derives* from another one if it differs from it for a few rows only: it is made from a copy.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
@@ -21,6 +19,16 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
 
+_Key = TypeVar("_Key", bound=Hashable)
+_MOST_INDEXES = 1024
+_MOST_DERIVED = 512
+_FEWEST_LOGGED = 1024
+_AT_ONCE = 64
+"""Rows, or changes, after which a preparation yields."""
+_PATIENCE = 32
+"""Changes that an index follows without being used."""
+Row = TypeVar("Row")
+
 
 class _Entry(Protocol):
     """An entry of a cache."""
@@ -30,7 +38,6 @@ class _Entry(Protocol):
         """When it was last asked for: any number that grows."""
 
 
-_Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value", bound=_Entry)
 
 
@@ -46,17 +53,6 @@ def evict_if_full(cache: dict[_Key, _Value], most: int) -> None:
         by_age = sorted(cache, key=lambda key: cache[key].last_used)
         for key in by_age[: -(-most * 3 // 4) : 3]:
             del cache[key]
-
-
-_MOST_INDEXES = 1024
-_MOST_DERIVED = 512
-_FEWEST_LOGGED = 1024
-_AT_ONCE = 64
-"""Rows, or changes, after which a preparation yields."""
-_PATIENCE = 32
-"""Changes that an index follows without being used."""
-
-Row = TypeVar("Row")
 
 
 @attrs.define(eq=False)

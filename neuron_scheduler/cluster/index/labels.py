@@ -1,9 +1,8 @@
 """
 Nodes by the value of a label: definitions of the indexes for selectors and domains.
 
-A domain is a value of a label, with one exception. AWS's device plugin also labels nodes that are in no UltraServer,
-with an id of zeros (`neuron.amazonaws.com/ultraserver-server-id-4`). A selector can match that value like any other,
-but these nodes have nothing in common and are in no domain.
+A domain is a value of a label, with one exception: AWS's device plugin labels nodes that are in no UltraServer with an
+id of zeros. A selector can match that value, but these nodes have nothing in common and are in no domain.
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 A set of nodes as one integer: bit *i* is the node in slot *i*.
 
 Intersection and union are `&` and `|`, and `1 << slot` is the set of one node. A complement has meaning only once it is
-ANDed with the live slots. This module has what integers do not offer, or not as fast.
+ANDed with the live slots.
 """
 
 from collections.abc import Callable, Iterable, Iterator

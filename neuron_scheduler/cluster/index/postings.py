@@ -1,8 +1,8 @@
 """
 Which nodes have which value: labels, taint lists, ports, block levels.
 
-A node may have several values or none. A value of few nodes is kept as a tuple of slots: a label that is different on
-every node would otherwise cost one long integer for each node (15 MB at 15,000 nodes, against 1.3 MB).
+A node may have several values or none. A value of few nodes is a tuple of slots: for a label that differs on every
+node, one integer each would take 15 MB at 15,000 nodes, tuples take 1.3 MB.
 """
 
 from collections.abc import Hashable, Iterable, Sequence, Set as AbstractSet

@@ -3,8 +3,7 @@ The sum of a count over each domain, stored at every node of the domain.
 
 Domains are the values of one label (zone, hostname, UltraServer id); a node without a domain has 0. One more pod flips
 the domain's set of nodes in the planes that change. So "at most so many in the node's domain" and "the fewest of all
-domains" read each plane once, with three domains or fifteen thousand. A node that is added, removed or moved to another
-domain changes the sums by its own count, and no other node is read.
+domains" read each plane once, with three domains or fifteen thousand.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """
 A number of each row, summed up over the node's domain of a label: how many nodes of an UltraServer are wholly free.
 
-A sum is built when it is first asked for, and brought up to date from the log of rows when it is asked for again; one
-that was not asked for so long that the log has forgotten its changes is built again.
+A sum is built when it is first asked for, and brought up to date from the log of rows while that covers its changes.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -2,7 +2,7 @@
 One row of the cluster: a node, its pods, and the sums over the pods that indexes read.
 
 Frozen: a change makes a new row. Pods are added and removed only here, so the cluster, a fork and an overlay have the
-same sums. A row with pods whose node object is not there is *headless*: it keeps the sums and takes no pod.
+same sums. A *headless* row has pods and no node object: it keeps the sums and takes no pod.
 """
 
 from collections import Counter
@@ -21,6 +21,9 @@ from neuron_scheduler.model.volumes import NO_STORAGE, HeldVolume, NodeStorage
 from neuron_scheduler.neuron.annotations import alloc_time_of
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
+
+_T = TypeVar("_T")
+NO_COUNTS: Mapping[Any, int] = {}
 
 
 @attrs.frozen
@@ -99,12 +102,6 @@ def _may_hold(pod_info: PodInfo, machine: Machine) -> tuple[int, int]:
         apart = request.total * request.cores_each  # the kubelet may have taken cores of other devices
         return request.total + apart, request.total * machine.cores_per_device + apart
     return request.total, request.total  # at worst every core is on a device of its own
-
-
-_T = TypeVar("_T")
-
-
-NO_COUNTS: Mapping[Any, int] = {}
 
 
 @attrs.frozen

@@ -12,6 +12,12 @@ from neuron_scheduler.neuron.annotations import allocation_of
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
+_holdings = attrgetter(
+    *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
+    *("constraints.volume_claims", "constraints.disks"),
+)
+"""The fields of a pod on which what it holds and the sums of a row depend, apart from its allocation."""
+
 
 @attrs.frozen
 class PodInfo:
@@ -44,12 +50,6 @@ class PodInfo:
         then, now = before.pod.requests, self.pod.requests
         return now is not then and any(then.get(name, 0) < amount for name, amount in now.items())
 
-
-_holdings = attrgetter(
-    *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
-    *("constraints.volume_claims", "constraints.disks"),
-)
-"""The fields of a pod on which what it holds and the sums of a row depend, apart from its allocation."""
 
 NO_POD_INFOS: Mapping[str, PodInfo] = {}
 

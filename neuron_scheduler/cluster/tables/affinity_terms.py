@@ -1,9 +1,8 @@
 """
 The (anti-)affinity terms of pods on nodes: which of them match a pod, and how many pods have each in each domain.
 
-A term is posted under its namespaces and one equality of its selector; the few terms without an equality are posted
-together. So of thousands of terms, only those are tried that could match a pod's labels. Equal terms of several pods
-are one term here.
+A term is posted under its namespaces and one equality of its selector; the few without an equality are posted together.
+So only those terms are tried that could match a pod's labels. Equal terms of several pods are one term here.
 """
 
 import enum
@@ -28,6 +27,9 @@ A pod's decision looks at each term that matches it: so many terms take 50 to 10
 """
 
 _WORTH_APPLYING = 16  # so many changes are applied one by one even if few pods have the term
+_Key = TypeVar("_Key")
+_Equality = tuple[str, str] | None
+_Directory = dict[str | None, dict[_Equality, dict[PodAffinityTerm, None]]]
 
 
 class TermKind(enum.StrEnum):
@@ -41,10 +43,6 @@ class TermKind(enum.StrEnum):
 
 _KINDS = tuple(TermKind)
 _terms_of = attrgetter(*_KINDS)
-
-_Key = TypeVar("_Key")
-_Equality = tuple[str, str] | None
-_Directory = dict[str | None, dict[_Equality, dict[PodAffinityTerm, None]]]
 
 
 @attrs.frozen(eq=False)

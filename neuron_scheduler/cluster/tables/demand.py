@@ -1,8 +1,8 @@
 """
 The demand for Neuron: how many pods of each size are on the nodes.
 
-Counted from the rows, so replicas that have the same pods have the same counts, also after a restart. Pending pods are
-left out: a pod that was refused found no free block of its size, so there is none that other pods could take from it.
+Counted from the rows, so all replicas have the same counts, also after a restart. Pending pods are left out: a pod that
+was refused found no free block of its size, so other pods can take none from it.
 """
 
 from typing import Self

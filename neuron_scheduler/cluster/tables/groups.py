@@ -14,6 +14,9 @@ import attrs
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 
+MOST_SAYINGS: Final = 64
+"""Different sayings of a group that count; members that say something else after that are members all the same."""
+
 
 @attrs.define(eq=False)
 class _Members:
@@ -31,8 +34,6 @@ class _Members:
     said: Counter[PodGroup] = attrs.field(factory=Counter)
 
 
-MOST_SAYINGS: Final = 64
-"""Different sayings of a group that count; members that say something else after that are members all the same."""
 _NOBODY: Final = _Members()
 
 

@@ -1,9 +1,8 @@
 """
 Which nodes have pulled an image of a name, and how large it is there.
 
-Nodes share images, and pods ask for few of them, so there is no index of all nodes and images: the names of the nodes
-are kept by image, and become a set of nodes when a pod first asks for the image. One name may stand for images of
-different sizes on different nodes (another architecture, a tag that moved on).
+Nodes share images, and pods ask for few of them: the names of the nodes are kept by image, and become a set when a pod
+first asks for the image. One name may stand for images of different sizes (another architecture, a tag that moved on).
 """
 
 from collections.abc import Iterator, Mapping

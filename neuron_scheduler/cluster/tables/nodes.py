@@ -3,10 +3,10 @@ The table of nodes: a row for each, in a slot, with the indexes and the other ta
 
 Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
 are given in that order, except to *latecomers*, which arrive after a younger node: nodes that are launched together are
-created in the same second and arrive in any order. With too many latecomers or holes, the next node that comes or goes
-has the table renumbered, which drops all indexes. So slots and node sets must not outlive an `await`.
+created in the same second and arrive in any order. With too many latecomers or holes the table is renumbered, which
+drops all indexes. So slots and node sets must not outlive an `await`.
 
-Pods whose node does not exist (yet, or any more) are kept in *headless* rows, which have a name but no slot.
+Pods whose node does not exist (yet, or any more) are in *headless* rows, which have a name but no slot.
 """
 
 from bisect import insort
@@ -39,6 +39,11 @@ from neuron_scheduler.cluster.tables.images import ImageTable
 from neuron_scheduler.cluster.tables.pods import PodTable
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+
+_MOST_HOLES = 64  # more than there are nodes
+_MOST_LATECOMERS = 512
+_MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
+_Age = tuple[float, str, str]
 
 
 @attrs.define(eq=False)
@@ -78,13 +83,6 @@ def _count(names: dict[str, int], changed: Iterable[str], by: int) -> None:
             names[name] = number
         else:
             del names[name]
-
-
-_MOST_HOLES = 64  # more than there are nodes
-_MOST_LATECOMERS = 512
-_MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
-
-_Age = tuple[float, str, str]
 
 
 @attrs.define(eq=False)

@@ -2,8 +2,7 @@
 The pods on nodes, posted by namespace and label, and how many of them match a selector on each node.
 
 A count for a selector is built from the smallest posting that contains all its pods, and kept up to date from a log of
-added, removed and changed pods; if the log has become longer than that posting, the count is built again. So a decision
-looks neither at thousands of pods nor at thousands of selectors.
+changes of pods; it is built again if the log has become longer than that posting.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,12 @@ from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
+
+_MOST_COLUMNS = 1024
+_MOST_LOGGED = 4096
+_AT_ONCE = 64
+"""Pods, or changes, after which a preparation yields."""
+_WORTH_READING = 16  # up to so many changes are read from the log even if the posting is smaller
 
 
 @attrs.frozen(cache_hash=True)
@@ -55,13 +60,6 @@ class Matching:
             change = (new is not None and self.matches(new)) - (old is not None and self.matches(old))
             if change:
                 yield slot, change
-
-
-_MOST_COLUMNS = 1024
-_MOST_LOGGED = 4096
-_AT_ONCE = 64
-"""Pods, or changes, after which a preparation yields."""
-_WORTH_READING = 16  # up to so many changes are read from the log even if the posting is smaller
 
 
 @attrs.define(eq=False)

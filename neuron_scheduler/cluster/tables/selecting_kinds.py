@@ -1,10 +1,9 @@
 """
 What selects pods: the labels of namespaces, the Services that send to a pod, the workload that controls it, budgets.
 
-A selector of namespaces is resolved to a set of names before it becomes part of an index's definition, so a change of
-labels leads to another definition and no index becomes wrong. The resolved sets are updated with each namespace. Of
-Services and workloads only selectors are kept; the default spread constraints need them to find the pods that belong
-together (`plugins/helper/spread.go`).
+A selector of namespaces is resolved to a set of names before it becomes part of an index's definition. So a change of
+labels leads to another definition, and no index becomes wrong. The default spread constraints need the selectors of
+Services and workloads to find the pods that belong together (`plugins/helper/spread.go`).
 """
 
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from neuron_scheduler.model.selecting_kinds import SERVICE, Namespace, Workload
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, Requirement
 
 _MOST_SELECTORS = 1024
+_Posting = tuple[str, str, str]
 
 
 @attrs.define(eq=False)
@@ -58,9 +58,6 @@ class NamespaceTable:
 
     def fork(self) -> Self:
         return type(self)(labels=dict(self._labels), selected=dict(self._selected))
-
-
-_Posting = tuple[str, str, str]
 
 
 @attrs.define(eq=False)

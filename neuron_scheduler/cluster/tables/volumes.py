@@ -1,9 +1,8 @@
 """
 The storage objects by name: what a pod attaches, and what a node can attach.
 
-Each object is kept as the API server has it and, beside it, as it will be after a decision that the watch has not yet
-shown: a volume bound to a claim, a node selected for a claim. Such an assumption ends with the next version of the
-object.
+Each object is kept as the API server has it and, beside it, as it will be after a decision (an assumption). An
+assumption ends with the next version of the object.
 """
 
 from bisect import bisect_left, insort

@@ -1,10 +1,9 @@
 """
 Warm-up: the indexes that a kind of pod needs are built before the first such pod is decided, a few rows at a time.
 
-An index is built when it is first asked for, which takes milliseconds; a first decision asks for a dozen. So the
-scheduling loop warms up for each new kind of pod, with pauses in which heartbeats and probes are answered. It warms up
-for a kind again if the cluster has dropped an index since, or if an index was not asked for so long that it has much to
-catch up with. The indexes that only a refusal needs are built when a pod is refused.
+An index takes milliseconds to build, and a first decision asks for a dozen. So the scheduling loop warms up for each
+new kind of pod, with pauses for heartbeats and probes, and again if an index was dropped or has much to catch up with.
+The indexes that only a refusal needs are built when a pod is refused.
 """
 
 from collections.abc import Callable, Generator, Hashable

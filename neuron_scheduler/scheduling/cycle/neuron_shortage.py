@@ -3,9 +3,8 @@ Why the devices or cores of the nodes do not suffice for a pod, in one sentence 
 
 A pod with Neuron waits for one of three reasons, each with its own remedy: too little is free (wait, or add nodes);
 enough is free, but in pieces (wait, or make room); or the instance type has no such count (ask for another one). Only
-nodes that would take the same pod without Neuron are counted: what is free elsewhere does not help. If pods with
-unknown ids are the reason, a second sentence names some of them. It uses sets and columns only, and is made only for a
-pod that was refused.
+nodes that would take the same pod without Neuron are counted. If pods with unknown ids are the reason, a second
+sentence names some of them.
 """
 
 import re
@@ -40,6 +39,11 @@ _MOST_NAMED: Final = 3  # nodes with unknown holders that a refusal names
 MOST_PARTS: Final = 8
 """Containers whose counts are listed one by one."""
 _MOST_LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
+_MACHINES = tuple(
+    Machine(row.name, row.shape, row.devices, cores)
+    for row in INSTANCE_TYPES.values()
+    for cores in row.cores_per_device
+)
 
 
 @attrs.frozen
@@ -233,13 +237,6 @@ def request_text(request: NeuronRequest | None, *, unit: bool = True) -> str:
 def amount(count: int, unit: Unit) -> str:
     """Return `1 Neuron device` or `2 Neuron cores`."""
     return count_text(count, f"Neuron {unit.value}")
-
-
-_MACHINES = tuple(
-    Machine(row.name, row.shape, row.devices, cores)
-    for row in INSTANCE_TYPES.values()
-    for cores in row.cores_per_device
-)
 
 
 def new_node_could_help(pod: Pod) -> bool:

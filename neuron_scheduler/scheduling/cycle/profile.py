@@ -4,8 +4,8 @@ A profile: which plugins run for the pods of one scheduler name, and in which or
 Filters run in kube-scheduler's order, so that a node is counted under the reason kube-scheduler would give.
 Preferences are lexicographic: each narrows the best of the ones before it, so the choice can be explained.
 
-Most pods leave out most fields of a spec, and a step that reads only fields that a pod leaves out is skipped: which
-steps remain is worked out once for all pods that leave out the same fields. Which plugins there are is the registry's.
+A step that reads only fields that a pod leaves out is skipped. Which steps remain is worked out once for all pods that
+leave out the same fields.
 """
 
 from collections.abc import Callable, Iterable

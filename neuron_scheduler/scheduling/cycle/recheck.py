@@ -1,9 +1,7 @@
 """
 Whether a node still takes a pod that was decided for it and waits: to be bound, or for the space that is kept for it.
 
-A Binding may wait for minutes, and the API server does not check whether the pod fits. A pod that the kubelet would
-reject, or a node that is being drained, must be noticed before the request. Space is kept as long as the victims take
-to end, and is of no use where the pod would be refused afterwards. Only the one node is looked at.
+A Binding may wait for minutes, and the API server does not check whether the pod fits. Only the one node is looked at.
 """
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pod

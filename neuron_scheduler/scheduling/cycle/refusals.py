@@ -1,8 +1,8 @@
 """
 Why nodes refuse a pod: what `why`, the message, the log and the metrics are made of, so that they cannot differ.
 
-A decision asks for reasons only if no node is left. All nodes are asked at once, as kube-scheduler does, with the
-nominated pods first: a node is refused for what it lacks with them.
+A decision asks for reasons only if no node is left. All nodes are asked at once, with the nominated pods first: a node
+is refused for what it lacks with them.
 """
 
 from collections import Counter

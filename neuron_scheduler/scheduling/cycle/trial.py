@@ -1,10 +1,9 @@
 """
-A trial: pods placed on the cluster one after the other, and taken back if the whole does not come about.
+A trial: pods placed on the cluster one after the other, and taken back if not all of them fit.
 
 Each pod is decided and assumed as by itself, so devices, spreading, affinity, host ports and volumes count as they do
-for single pods. Taking one back restores what was there before: its nomination and its volumes, too. A trial on the
-cluster itself costs less than one on a fork, whose indexes are copied when they are first asked for, and nothing is
-assumed twice where it succeeds.
+for single pods. Taking one back restores its nomination and its volumes, too. A trial on the cluster itself costs less
+than one on a fork, whose indexes are copied when they are first asked for.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """
-What a pod's volumes need once it has a node: volumes that are kept for its claims, and claims for which the node is
-selected, so that a provisioner makes a volume there.
+What a pod's volumes need once it has a node: volumes kept for its claims, and claims for which the node is selected.
 
-Upstream: `AssumePodVolumes` in `plugins/volumebinding/binder.go`. A pure function.
+A provisioner makes volumes for the latter. Upstream: `AssumePodVolumes` in `plugins/volumebinding/binder.go`.
 """
 
 import attrs

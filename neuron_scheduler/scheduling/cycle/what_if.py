@@ -1,8 +1,7 @@
 """
-What would be if: pods placed on a fork one after the other, and nodes that do not exist yet.
+Pods placed on a fork one after the other, and nodes that do not exist yet.
 
-Each pod is decided by the functions that decide real ones, so devices, spread constraints, host ports and claims count
-as they do for real pods.
+Each pod is decided by the functions that decide real ones.
 """
 
 from collections.abc import Generator, Iterator

@@ -1,8 +1,7 @@
 """
 A group at one moment: its members that wait for a node, and those that have one.
 
-Pure values. Members that are being deleted are none: a restarted job has the name of the one before, whose pods may
-still be ending.
+Members that are being deleted are none: a restarted job has the name of the one before, whose pods may still be ending.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from neuron_scheduler.scheduling.plugins.contract import PluginName
 
 TOPOLOGY: Final = PluginName("PodGroupTopology")
 """The name under which a group is refused."""
+_LATE: Final = ("training.kubeflow.org/job-role", "worker")
 
 
 @attrs.frozen
@@ -132,9 +132,6 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
     if not sentence:
         return None
     return FitError(cluster.view.node_count, plugins=frozenset({TOPOLOGY}), pod_reason=sentence, cause=Cause.POD)
-
-
-_LATE: Final = ("training.kubeflow.org/job-role", "worker")
 
 
 def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:

@@ -4,12 +4,12 @@ Where a group belongs: the rule of the smallest sufficient block, from the machi
     node < pair of an UltraServer < four of an UltraServer < network layer 3 < layer 2 < layer 1 < anywhere
 
 A required topology is a filter: the group goes into one domain of it or nowhere. All else is a preference, and only
-for members that take whole machines, because smaller ones share machines by the rule for single pods. Of such members
-two to four get one server id. More of them take whole UltraServers first, if their number can be divided so, and their
-ranks follow the places of the nodes in each, which is the order of the links.
+for members that take whole machines: smaller ones share machines by the rule for single pods. Two to four such members
+get one server id. More of them take whole UltraServers first, if their number can be divided so. Their ranks follow
+the places of the nodes in each, which is the order of the links.
 
 A domain is enough if it has *room*: a bound from above for how many members fit, exact for members that are alike and
-look at no other pod. Of the domains that are enough, the one with the least room is taken: it leaves most to others.
+look at no other pod. Of the domains that are enough, the one with the least room leaves most to others.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

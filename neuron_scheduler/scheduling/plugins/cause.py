@@ -1,7 +1,7 @@
 """
 What a waiting pod waits for, in one word for the metrics (`neuron_scheduler_pods_waiting`).
 
-Each plugin names the cause of its refusals; `cycle.schedule_pod` chooses between the causes of several refusals.
+Each plugin names the cause of its refusals; `cycle.refusals` chooses between the causes of several refusals.
 """
 
 import enum

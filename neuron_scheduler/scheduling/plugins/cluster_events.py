@@ -1,8 +1,7 @@
 """
 What can happen in a cluster that may change a refusal.
 
-Upstream: `pkg/scheduler/framework/events.go`. Each plugin lists the events that concern it (`EventsToRegister`). A
-node's heartbeat is no event: the decoder keeps nothing of it, so the old and the new node are equal.
+Upstream: `pkg/scheduler/framework/events.go`. Each plugin lists the events that concern it (`EventsToRegister`).
 """
 
 import enum

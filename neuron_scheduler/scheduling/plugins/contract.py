@@ -1,8 +1,8 @@
 """
 What a plugin is, and the values that plugins and the decision share.
 
-Upstream: `pkg/scheduler/framework/interface.go`. A refusal's reason is a lower-case phrase without ids, in
-kube-scheduler's or AWS's own wording where there is one, so that equal reasons can be counted.
+Upstream: `pkg/scheduler/framework/interface.go`. A refusal's reason is a lower-case phrase without ids, so that equal
+reasons can be counted; in kube-scheduler's or AWS's own wording where there is one.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,6 +23,9 @@ PluginName = NewType("PluginName", str)
 """A plugin's name, made once in its file: a name that is written out elsewhere is an error of the type check."""
 
 _Input = TypeVar("_Input", bound=Hashable)
+Accept = Callable[[View, Pod, NodeSet], NodeSet]
+Prefer = Callable[[View, Pod, NodeSet], NodeSet]
+EVERY_PLUGIN: Final = PluginName("*")
 
 
 @attrs.frozen
@@ -57,12 +60,8 @@ class PodRefusal:
 
 
 Refuse = Callable[[View, Pod, NodeSet], Sequence[Refusal]]
-Accept = Callable[[View, Pod, NodeSet], NodeSet]
-Prefer = Callable[[View, Pod, NodeSet], NodeSet]
 
 NONE_REFUSED: Sequence[Refusal] = ()
-
-EVERY_PLUGIN: Final = PluginName("*")
 
 
 @attrs.frozen

@@ -1,8 +1,7 @@
 """
 DynamicResources: pods with claims of Dynamic Resource Allocation are always refused.
 
-The DRA driver and kube-scheduler allocate and reserve claims. A pod that is bound without this would never start,
-because the kubelet finds that the claim is not reserved for it.
+The DRA driver and kube-scheduler allocate and reserve claims; without that the kubelet never starts the pod.
 """
 
 from neuron_scheduler.cluster.view import View

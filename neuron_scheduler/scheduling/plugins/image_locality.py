@@ -1,9 +1,9 @@
 """
 ImageLocality: of nodes that are otherwise equal, those that have most of the pod's images are best.
 
-Upstream: `plugins/imagelocality/image_locality.go`. An image counts by its size times the share of nodes that have
-it, so that a single node with it does not attract every pod. Sums are compared in eighths of upstream's range, which
-grows with every image, those of volumes included (since Kubernetes 1.37).
+Upstream: `plugins/imagelocality/image_locality.go`. An image counts by its size times the share of nodes that have it,
+so that a single node with it does not attract every pod. Sums are compared in eighths of upstream's range, which grows
+with every image, those of volumes included (since Kubernetes 1.37).
 """
 
 from collections.abc import Iterator

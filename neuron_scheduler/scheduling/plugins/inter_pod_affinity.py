@@ -1,9 +1,8 @@
 """
 InterPodAffinity: a pod's affinity and anti-affinity terms, and the terms of placed pods that match it.
 
-Upstream: `plugins/interpodaffinity/{filtering,scoring}.go`. Pods that match a term are counted per domain of the term's
-label. Terms of placed pods are found by the labels of the incoming pod, and the pods that have them are counted per
-domain in the same way. Pods that are being deleted count.
+Upstream: `plugins/interpodaffinity/{filtering,scoring}.go`. Pods that match a term, and pods that have a term, are
+counted per domain of the term's label. Pods that are being deleted count.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

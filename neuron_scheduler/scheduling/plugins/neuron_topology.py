@@ -2,9 +2,8 @@
 NeuronTopology: a legal, contiguous, free set of devices or cores, out of the smallest block that suffices.
 
 Whether free devices are connected does not follow from their count: {0, 2, 4} is three devices and no ring. So nodes
-are posted, per request, under the *level* of the block that a placement would cut (`neuron.topology`): no level means
-no block, and the lowest level in the fleet wastes least. There are three different refusals: the instance type does not
-support the count, too few devices or cores are free, and enough are free but not in one block.
+are posted, per request, under the *level* of the block that a placement would cut (`neuron.topology`). There are three
+refusals: the instance type has no such count, too few are free, or enough are free but not in one block.
 """
 
 from collections.abc import Sequence

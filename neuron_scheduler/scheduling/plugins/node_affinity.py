@@ -34,6 +34,8 @@ NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT = "pod affinity terms conflict"
 
 _FIELD = "metadata.name"
+Selection = tuple[frozenset[tuple[str, str]], tuple[NodeSelectorTerm, ...] | None]
+"""A pod's node selector and its required terms."""
 
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
@@ -67,10 +69,6 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     if constraints.required_terms is not None:
         among = any_term(view, constraints.required_terms, among)
     return among
-
-
-Selection = tuple[frozenset[tuple[str, str]], tuple[NodeSelectorTerm, ...] | None]
-"""A pod's node selector and its required terms."""
 
 
 def _selection(pod: Pod) -> Selection:

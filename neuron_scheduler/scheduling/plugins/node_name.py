@@ -1,8 +1,7 @@
 """
 NodeName: a pod that names its node fits nowhere else.
 
-Upstream: `plugins/nodename/node_name.go`. Only pods without a node reach a scheduler, so it refuses nothing
-in practice.
+Upstream: `plugins/nodename/node_name.go`. It refuses nothing in practice: only pods without a node reach a scheduler.
 """
 
 from collections.abc import Sequence

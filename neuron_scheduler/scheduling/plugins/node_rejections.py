@@ -1,9 +1,8 @@
 """
 AvoidRejectingNodes: nodes whose kubelets have rejected pods lately are used last, and so are the ids of those pods.
 
-A controller recreates a rejected pod at once, and for the filters nothing has changed. This is only a preference: if no
-other node takes a pod, the node is used, with other ids if it has any. Which nodes and ids are set aside, and for how
-long, is decided in `controllers.rejections`, which has a clock.
+A controller recreates a rejected pod at once, and for the filters nothing has changed. `controllers.rejections`, which
+has a clock, decides which nodes and ids are set aside, and for how long.
 """
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less

@@ -2,9 +2,9 @@
 NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
 
 Upstream: `plugins/nodevolumelimits/csi.go`. A volume counts once, however many pods use it, and also if only a
-VolumeAttachment names it and no pod uses it any more. A node without a limit for the driver takes any number, and none
-if the driver is not installed there and its CSIDriver requires it (on by default since Kubernetes 1.37). A volume of an
-in-tree plugin counts for the driver that replaced the plugin, whatever the node's migrated-plugins annotation is.
+VolumeAttachment names it. A node without a limit for the driver takes any number; none if its CSIDriver requires the
+driver and the node lacks it (on by default since Kubernetes 1.37). A volume of an in-tree plugin counts for the driver
+that replaced the plugin, whatever the node's migrated-plugins annotation is.
 """
 
 from collections.abc import Sequence

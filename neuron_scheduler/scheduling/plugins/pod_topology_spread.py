@@ -1,10 +1,8 @@
 """
 PodTopologySpread: no domain of a label may have many more matching pods than another (hard), or should (soft).
 
-Upstream: `plugins/podtopologyspread/{common,filtering,scoring}.go`. A constraint has its *eligible* nodes: those that
-carry all keys of the pod's constraints of this kind, and that the constraint's policies let count. The number of
-matching pods per domain comes from a rollup, which is exact if all matching pods are on eligible nodes; domains with
-matching pods on other nodes are counted again.
+Upstream: `plugins/podtopologyspread/{common,filtering,scoring}.go`. A constraint's *eligible* nodes carry all keys of
+the pod's constraints of this kind, and its policies let them count.
 """
 
 from collections.abc import Iterator, Sequence

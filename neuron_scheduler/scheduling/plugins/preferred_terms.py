@@ -2,9 +2,9 @@
 WeightedTerms: preferred node affinity, soft topology spread and preferred pod affinity, as one weighted sum.
 
 Upstream, each of these plugins scores on its own, is normalised to 0..100, and counts twice
-(`pkg/scheduler/apis/config/v1/default_plugins.go`); the same here, with fractions instead of rounding. A *source* is a
-function of (view, pod, among) that yields (weight above 0, nodes); a node gets the sum of its weights. A weight against
-nodes is yielded as a weight for the other nodes of `among`.
+(`pkg/scheduler/apis/config/v1/default_plugins.go`); the same here, with fractions instead of rounding. A *source*
+yields (weight above 0, nodes), and a node gets the sum of its weights. A weight against nodes is yielded as a weight
+for the other nodes of `among`.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,9 +1,4 @@
-"""
-All plugins, each in its place: the only list of them.
-
-What else needs to know about plugins derives it from here: profiles and their plans, the queue and its hints, causes of
-waiting, signatures, the names in a configuration file.
-"""
+"""All plugins, each in its place: the only list of them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
@@ -72,6 +67,14 @@ PREFERENCES: Final = {
     plugin.preference.name: plugin.preference for plugin in _PREFERRING if plugin.preference is not None
 }
 """All preferences by name, the most important first."""
+CONCERNED_BY: Final = {
+    event: frozenset(plugin.name for plugin in PLUGINS if event in plugin.events) for event in ClusterEvent
+}
+"""Names of the plugins whose refusals an event may change."""
+LOCAL: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.hint is not None)
+"""Names of the plugins that have a hint: they judge a node by itself, and look at nothing else in a pod."""
+COUNTING_PODS: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_pods)
+COUNTING_VOLUMES: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_volumes)
 
 
 def pre_filters_of(ordered: Sequence[Plugin]) -> tuple[PreFilter, ...]:
@@ -91,13 +94,3 @@ def _in_order(ordered: Sequence[Plugin], steps: Iterable[tuple[Plugin, _Step]]) 
         return places[name or plugin.name], not name
 
     return tuple(step for _, step in sorted(steps, key=place))
-
-
-CONCERNED_BY: Final = {
-    event: frozenset(plugin.name for plugin in PLUGINS if event in plugin.events) for event in ClusterEvent
-}
-"""Names of the plugins whose refusals an event may change."""
-LOCAL: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.hint is not None)
-"""Names of the plugins that have a hint: they judge a node by itself, and look at nothing else in a pod."""
-COUNTING_PODS: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_pods)
-COUNTING_VOLUMES: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_volumes)

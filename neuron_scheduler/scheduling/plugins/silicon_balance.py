@@ -2,13 +2,12 @@
 How a pod changes the balance between a node's silicon (devices and cores) and its cpu and memory.
 
 Later pods cannot use silicon without cpu, nor cpu without silicon. So of nodes that are otherwise alike, those are best
-where |cpu left - silicon left| and |memory left - silicon left|, in shares of the node, grow least: a pod that asks for
-much cpu goes where more cpu than silicon is left.
+where |cpu left - silicon left| and |memory left - silicon left|, in shares of the node, grow least.
 
-With d, the *surplus* of a resource over the silicon on a node, and delta, by how much more of the resource than of
-silicon a pod takes, |d - delta| - |d| is |delta| less twice the *relief*: how far d lies in delta's direction, from 0
-to |delta|. So one column of d for each resource serves every pod, and no index is made for a single request. For a pod,
-delta depends only on the node's size, of which a fleet has few.
+d is the *surplus* of a resource over the silicon on a node; delta is how much more of the resource than of silicon a
+pod takes. |d - delta| - |d| is |delta| less twice the *relief*: how far d lies in delta's direction, from 0 to |delta|.
+So one column of d for each resource serves every pod. For a pod, delta depends only on the node's size, of which a
+fleet has few.
 """
 
 from typing import cast

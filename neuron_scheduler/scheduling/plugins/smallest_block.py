@@ -1,9 +1,9 @@
 """
 SmallestBlock: a request for Neuron is cut from the free block whose loss costs other pods least.
 
-On machines of one kind, and for cores, that is the smallest sufficient block. Between the smallest blocks of different
-kinds, it is the one whose loss costs least, by what the pods on the nodes ask for (`capability.cost`). Ties go to the
-smaller block, then to the node where the pod keeps cpu and memory in balance with the silicon (`silicon_balance`).
+On machines of one kind, and for cores, that is the smallest sufficient block. Between machines of different kinds, the
+sizes of the pods on the nodes decide (`capability.cost`). Ties go to the smaller block, then to the node where the pod
+keeps cpu and memory in balance with the silicon (`silicon_balance`).
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@ Which volumes serve which claims, on which nodes; and, for one node, which claim
 
 Upstream: `FindMatchingVolume` in `component-helpers/storage/volume/pv_helpers.go`, `findMatchingVolumes` in the
 scheduler's `volumebinding/binder.go`: claims by size, each gets the smallest volume that is left. Equal volumes are
-taken by name. No node is looked at by itself: where a claim takes a volume is a set of nodes.
+taken by name.
 """
 
 from collections.abc import Mapping, Sequence

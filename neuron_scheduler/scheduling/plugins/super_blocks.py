@@ -2,8 +2,8 @@
 IntactUltraServers: a single pod that cuts a whole machine leaves intact UltraServers whole.
 
 The rule of the smallest sufficient block goes on above the machine: nodes outside of any UltraServer come first, then
-those of a broken pair, then those of a broken four, then intact ones. By these classes, not by how many nodes are left:
-that was measured (`benchmarks.placement`). An UltraServer is broken if a node of it is in use, cordoned or not there.
+those of a broken pair, then those of a broken four, then intact ones. The number of nodes left does not count, which
+was measured (`benchmarks.placement`). An UltraServer is broken if a node of it is in use, cordoned or not there.
 """
 
 from functools import reduce

@@ -1,8 +1,8 @@
 """
 TaintToleration: taints keep pods away (NoSchedule, NoExecute) or make a node second choice (PreferNoSchedule).
 
-Upstream: `plugins/tainttoleration/taint_toleration.go`. Nodes are posted under their whole list of taints: a
-cluster has few different lists, so a decision looks at lists, not at nodes.
+Upstream: `plugins/tainttoleration/taint_toleration.go`. Nodes are posted under their whole list of taints: a cluster
+has few different lists.
 """
 
 from collections.abc import Sequence

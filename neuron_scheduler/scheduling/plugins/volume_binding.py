@@ -1,10 +1,9 @@
 """
 VolumeBinding: on the pod's node, each of its claims has a volume that can be mounted, or can get one.
 
-Upstream: `plugins/volumebinding/{volume_binding,binder}.go`. The node affinity of a bound claim's volume decides where
-it can be mounted. A claim that waits for its first consumer gets the smallest volume that serves it on the node; if
-there is none, one is provisioned, where the class allows it and the driver has room. Volumes are sets of nodes here, as
-selectors are.
+Upstream: `plugins/volumebinding/{volume_binding,binder}.go`. A claim that waits for its first consumer gets the
+smallest volume that serves it on the node; if there is none, one is provisioned, where the class allows it and the
+driver has room.
 """
 
 from collections.abc import Sequence

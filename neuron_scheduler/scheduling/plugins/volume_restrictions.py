@@ -1,8 +1,8 @@
 """
 VolumeRestrictions: a ReadWriteOncePod claim has one pod in the cluster, a disk that cannot be shared one per node.
 
-Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks other than EBS (iSCSI, RBD,
-and those of other clouds) are refused: this module does not know whether two pods may share one.
+Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks other than EBS are refused: nobody knows
+here whether two pods may share one.
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ DISK = "node(s) had no available disk"
 ONE_POD = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
+_VOLUMES = (PodField.VOLUME_CLAIMS, PodField.DISKS, PodField.INLINE_VOLUMES)
 
 
 def _disks(node_info: NodeInfo) -> Values:
@@ -77,7 +78,6 @@ def _is_for_one_pod(view: View, key: str) -> bool:
     return claim is not None and "ReadWriteOncePod" in claim.access_modes
 
 
-_VOLUMES = (PodField.VOLUME_CLAIMS, PodField.DISKS, PodField.INLINE_VOLUMES)
 PLUGIN = Plugin(
     name=NAME,
     pre_filter=PreFilter(pre_filter, reads=_VOLUMES),

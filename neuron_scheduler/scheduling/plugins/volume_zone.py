@@ -1,8 +1,7 @@
 """
 VolumeZone: a volume whose labels name its zone, as those of old volumes do, can be used in that zone only.
 
-Upstream: `plugins/volumezone/volume_zone.go`. Volumes of CSI drivers have the zone in their node affinity, which
-VolumeBinding looks at.
+Upstream: `plugins/volumezone/volume_zone.go`. Volumes of CSI drivers have the zone in their node affinity.
 """
 
 from collections.abc import Iterator, Sequence

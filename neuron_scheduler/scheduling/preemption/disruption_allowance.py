@@ -2,8 +2,8 @@
 What PodDisruptionBudgets allow, asked for many sets of pods in one search for victims.
 
 Upstream compares every pod with every budget (`filterPodsWithPDBViolation`). Here a budget is posted under one equality
-of its selector, and the budgets of a pod are kept for the search: a pod is in many sets, and thousands of pods and
-hundreds of budgets are ordinary.
+of its selector, and the budgets of a pod are kept for the search: thousands of pods and hundreds of budgets are
+ordinary.
 """
 
 from collections.abc import Hashable, Iterable, Sequence

@@ -1,8 +1,8 @@
 """
 The nomination of a node for a pod: the cores that it will get there, and the pods that leave for it.
 
-A nomination is made in the step that acts on a search, is made again from the pod's status after a restart, and is
-dropped when another pod takes the space or the node takes the pod no more.
+It is made in the step that acts on a search, and again from the pod's status after a restart. It is dropped when
+another pod takes the space or the node takes the pod no more.
 """
 
 from collections.abc import Callable

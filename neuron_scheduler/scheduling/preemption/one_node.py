@@ -3,10 +3,8 @@ Which pods one node would have to lose for a pod, if another scheduler has alrea
 
 kube-scheduler evicts as many devices as the pod asks for; whether they are a legal block is chance. The proposal stays
 where it frees one and no cheaper victims would. Otherwise other pods are chosen, by the criteria of our own search and
-with all filters; where these refuse what kube-scheduler accepts, whose settings we do not know, victims that free a
-block are added to the proposal. A proposal with more pods than the count needs stays, if it frees a block:
-kube-scheduler knows of a pod there that we do not, such as one for which it has just evicted pods; cheaper victims
-would be those of that pod, once more.
+with all filters. Where these refuse what kube-scheduler accepts, whose settings we do not know, victims that free a
+block are added to the proposal.
 """
 
 from collections.abc import Set as AbstractSet
@@ -49,6 +47,8 @@ def victims_instead(
             return None
         kept = _if_enough(cluster, slot, ours, proposed)
         if kept is not None and _is_more_than_the_count(cluster.view.row(slot), pod, kept):
+            # kube-scheduler knows of a pod there that we do not, such as one for which it has just evicted pods.
+            # Cheaper victims would be the ones already evicted for that pod.
             return kept
         found = victims_on(cluster, slot, incoming, below=pod.priority, limit=None if kept is None else kept.cost)
         if isinstance(found, Victims):

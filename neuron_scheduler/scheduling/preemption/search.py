@@ -7,8 +7,7 @@ DefaultPreemption: which pods to evict, so that a pod that fits nowhere gets a n
     the cheapest by kube-scheduler's criteria                                (`Comparison`)
 
 Upstream: `plugins/defaultpreemption/default_preemption.go`, `framework/preemption/preemption.go`. The search pauses
-between nodes, so that its caller can let other tasks run; the result must be confirmed in the step that acts on it
-(`nominations`).
+between nodes; its result must be confirmed in the step that acts on it (`nominations`).
 """
 
 from collections import Counter
@@ -43,6 +42,11 @@ MOST_ROUNDS = 4
 NOBODY: frozenset[str] = frozenset()
 _AT_ONCE = 16
 """Nodes whose pods' budgets are looked at in a row; then other tasks may run."""
+NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+FEWEST_CANDIDATES: Final = 100
+PERCENT_OF_NODES: Final = 10
+"""Of the nodes that may fit, so many candidates are compared, at least the fewest (upstream's defaults)."""
 
 
 def _priorities(node_info: NodeInfo) -> Values:
@@ -64,14 +68,6 @@ class WithoutLowerPriority:
 
     def __call__(self, node_info: NodeInfo) -> NodeInfo:
         return node_info.without_lower_priority(self.below)
-
-
-NO_VICTIMS: Final = "No preemption victims found for incoming pod"
-NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-
-FEWEST_CANDIDATES: Final = 100
-PERCENT_OF_NODES: Final = 10
-"""Of the nodes that may fit, so many candidates are compared, at least the fewest (upstream's defaults)."""
 
 
 @attrs.frozen

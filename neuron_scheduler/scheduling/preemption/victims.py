@@ -2,13 +2,12 @@
 Which pods one node would have to lose for an incoming pod, and what that costs.
 
 Upstream: `SelectVictimsOnNode` and `pickOneNodeForPreemption` (`plugins/defaultpreemption`, `framework/preemption`).
-Neuron makes a difference: which cores become free depends on which pods leave, and reprieves in order of importance
-may free any block, not the cheapest. So a candidate is a node *and* a legal block: the pods on the block's cores must
-leave, all others are reprieved in upstream's order, and blocks are compared by upstream's criteria, as nodes are.
+Neuron makes a difference: reprieves in order of importance may free any block, not the cheapest. So a candidate is a
+node *and* a legal block: the pods on the block's cores must leave, all others are reprieved in upstream's order, and
+blocks are compared by upstream's criteria, as nodes are.
 
-The dry run is made by counting first, which takes a hundredth of the time of the filters. If the result is cheaper than
-what is known from other nodes, the filters confirm it. Counting sees resources and cores only; where the filters refuse
-the result, the dry run is repeated with the filters.
+The dry run is made by counting resources and cores, which takes a hundredth of the time of the filters. If the result
+is cheaper than what is known from other nodes, the filters confirm it; where they refuse it, they make the dry run.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -35,6 +34,11 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+
+_TO_POSITIVE = 1 << 31
+"""Added to every priority, so that a few pods of negative priority are cheaper than many."""
+Cost = tuple[float, ...]
+"""What candidates are compared by, the smaller the better; more victims never cost less."""
 
 
 class NodeTrial(Protocol):
@@ -123,13 +127,6 @@ class ByFilters:
                     else:
                         kept.enter_context(tried.pop_all())
         return left
-
-
-_TO_POSITIVE = 1 << 31
-"""Added to every priority, so that a few pods of negative priority are cheaper than many."""
-
-Cost = tuple[float, ...]
-"""What candidates are compared by, the smaller the better; more victims never cost less."""
 
 
 @attrs.frozen

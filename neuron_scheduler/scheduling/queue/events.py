@@ -2,14 +2,13 @@
 The events since the queue last looked, and which waiting pods they may help.
 
 Events come in bursts: they are collected by kind, with the pods, the nodes and the claims that they happened to, and
-evaluated once. Waiting pods are in kinds of equal (refusing plugins, hint input, interest in other pods), so that
-hints are asked for kinds. An event whose details are unknown, or too many, may help all pods that its plugins refused.
+evaluated once. Hints are asked for kinds of refusal (`RefusalKind`), which many waiting pods share. An event whose
+details are unknown, or too many, may help all pods that its plugins refused.
 
-Upstream: queueing hints, `isSchedulableAfter...` of each plugin. Most plugins judge a node by itself, so a change of
-one node changes their answer for that node only, and the new answer follows from the node's row. So the node must pass
-all the plugins that refused the pod and have a hint. For plugins that look at other pods, it depends on the pods that
-the event happened to. Pods of lower priority that could be evicted are left out of account, so that a hint may say yes
-too often, and never no too often.
+Upstream: queueing hints, `isSchedulableAfter...` of each plugin. Most plugins judge a node by itself, so the node must
+now pass all the plugins that refused the pod and have a hint. For plugins that look at other pods, it depends on the
+pods that the event happened to. Pods of lower priority that could be evicted are left out of account: a hint may say
+yes too often, never no too often.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set as AbstractSet
@@ -28,6 +27,12 @@ from neuron_scheduler.scheduling.queue.places import QueuedPod
 _HINTS: Final[Mapping[str, NodeHint[Any] | RowHint[Any]]] = {
     plugin.name: plugin.hint for plugin in PLUGINS if plugin.hint is not None
 }
+MOST_ASKED = 256
+"""Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
+_MOST_CHECKS = 20_000
+"""Kinds times changed nodes; beyond, the hints cost more than the attempts they save."""
+RowOf = Callable[[str], NodeInfo | None]
+"""A node as it is now, by name; None if it is not known."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -60,10 +65,6 @@ def is_acceptable(hint_input: HintInput, node_info: NodeInfo) -> bool:
     if hint_input.evicts_below is not None:
         node_info = node_info.without_lower_priority(hint_input.evicts_below)
     return all(_HINTS[name].accepts(looked_at, node_info) for name, looked_at in hint_input.by_plugin)
-
-
-MOST_ASKED = 256
-"""Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -165,13 +166,6 @@ def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[st
     if term.selector is None or not term.selector.matches(dict(labels)):
         return False
     return term.namespace_selector is not None or namespace in term.namespaces
-
-
-_MOST_CHECKS = 20_000
-"""Kinds times changed nodes; beyond, the hints cost more than the attempts they save."""
-
-RowOf = Callable[[str], NodeInfo | None]
-"""A node as it is now, by name; None if it is not known."""
 
 
 @attrs.frozen(cache_hash=True)

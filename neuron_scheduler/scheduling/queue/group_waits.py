@@ -3,10 +3,10 @@ The waiting members of each group: which of them are held until there are enough
 
 A declared group is held below its count. An inferred one is never held, but its members are created in a burst, and the
 first alone would choose a place for one: its first try waits until no new member has come for a second. When one goes,
-the others wait as long: it may be created again, or all of them may be on their way out.
+the others wait as long: it may be created again.
 
 An attempt that binds nobody is paid back in pauses: what it took, twenty times over, passes before the next attempt at
-a group of the same namespace, a new one too. Its groups take turns, so each waits for its own turn only once.
+a group of the same namespace. Its groups take turns, so each waits for its own turn only once.
 """
 
 from collections.abc import Iterator

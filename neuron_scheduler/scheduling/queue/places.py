@@ -22,6 +22,14 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.signature import IDENTITY_AND_STATUS
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
+_read_by_plugins: Final = attrgetter(
+    *(field.name for field in attrs.fields(Pod) if field.name not in IDENTITY_AND_STATUS)
+)
+_SLACK: Final = 64
+"""Stale entries for which a small heap is not rebuilt."""
+_ROW_ENDS_AFTER: Final = 2.0
+"""Times the longest backoff; a refusal that comes later than that begins a new row."""
+
 
 class Place(enum.StrEnum):
     """Where a pod waits; the values are the labels of `scheduler_pending_pods`."""
@@ -73,18 +81,9 @@ class QueuedPod:
         return -self.pod.priority, self.arrival
 
 
-_read_by_plugins: Final = attrgetter(
-    *(field.name for field in attrs.fields(Pod) if field.name not in IDENTITY_AND_STATUS)
-)
-
-
 def matters_for_scheduling(before: Pod, after: Pod) -> bool:
     """Return whether anything has changed that a plugin may read."""
     return bool(_read_by_plugins(before) != _read_by_plugins(after))
-
-
-_SLACK: Final = 64
-"""Stale entries for which a small heap is not rebuilt."""
 
 
 @attrs.define(eq=False)
@@ -130,10 +129,6 @@ class PodHeap:
             return
         self._entries = [entry for entry in self._entries if self._tickets.get(entry[2]) == entry[1]]
         heapq.heapify(self._entries)
-
-
-_ROW_ENDS_AFTER: Final = 2.0
-"""Times the longest backoff; a refusal that comes later than that begins a new row."""
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -1,16 +1,15 @@
 r"""
 The pods that wait: active, in backoff, unschedulable, gated.
 
-    add --> ACTIVE --pop--> IN_FLIGHT --unschedulable--> UNSCHEDULABLE --event, 5 min--> ACTIVE   (or BACKOFF, if the
-      \--> GATED --gates gone--> ACTIVE        \--error--> BACKOFF --its end--> ACTIVE                last was in vain)
+    add --> ACTIVE --pop--> IN_FLIGHT --refused--> UNSCHEDULABLE --event, 5 min--> ACTIVE   (or BACKOFF, if the
+      \--> GATED --gates gone--> ACTIVE        \--error--> BACKOFF --its end--> ACTIVE            last was in vain)
 
 Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`. Time is an argument, in seconds of any clock that never
-jumps. Pods of higher priority come first, then older ones: a refused pod keeps its place. Events are only noted when
-they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
-(`events`, `unschedulable_pods`). Events during a long decision are kept for its pod. A pod whose victims are
-being asked to leave is held until all of them have been asked. The queue waits for nothing itself: `on_change` says
-when it is worth calling `pop` again. `pop` does a part of the work at a time, so that no step is long with thousands of
-different pods: it returns None where more is left, and `next_time` says that it is time already.
+jumps. Pods of higher priority come first, then older ones: a refused pod keeps its place. Events take effect at the
+next `pop`, so a burst of deletions wakes each line of refused pods once (`events`, `unschedulable_pods`). Events during
+a long decision are kept for its pod. A pod is held while its victims are being evicted. `on_change` says when it is
+worth calling `pop` again. `pop` does a part of the work at a time: it returns None where more is left, and `next_time`
+says that it is time already.
 """
 
 import math

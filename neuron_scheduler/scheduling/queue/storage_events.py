@@ -1,10 +1,9 @@
 """
 The cluster events that follow from a change of a storage object.
 
-Upstream: `EventsToRegister` of the volume plugins. Its hints are left out: a few pods wait for volumes, so a needless
-attempt costs less than a rule for each field. A claim, or a volume that is bound to it, concerns only the pods that use
-the claim; a free volume concerns all pods. ATTACHMENT_GONE stands for any change of what counts as attached to a node:
-it may leave room for all pods, or include a volume that a waiting pod needs too.
+Upstream: `EventsToRegister` of the volume plugins, without its hints: few pods wait for volumes, so a needless attempt
+costs less than a rule for each field. A claim, or a volume bound to it, concerns only the pods that use the claim; a
+free volume concerns all pods. ATTACHMENT_GONE stands for any change of what counts as attached to a node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,9 @@ from neuron_scheduler.model.volumes import (
 )
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+
+_COUNTED: Final = (PersistentVolumeClaim, PersistentVolume, StorageClass)
+"""By these kinds the volumes of pods count as attached, on nodes and in limits that may be full."""
 
 
 @attrs.frozen
@@ -52,8 +54,6 @@ _EVENTS: Final[Mapping[type[Storage], _Events]] = {
     CSIStorageCapacity: _Events(ClusterEvent.CAPACITY_CHANGED, ClusterEvent.CAPACITY_CHANGED),
     VolumeAttachment: _Events(deleted=ClusterEvent.ATTACHMENT_GONE),
 }
-_COUNTED: Final = (PersistentVolumeClaim, PersistentVolume, StorageClass)
-"""By these kinds the volumes of pods count as attached, on nodes and in limits that may be full."""
 
 
 def storage_events(before: Storage | None, after: Storage | None) -> Iterator[StorageEvent]:

@@ -1,11 +1,9 @@
 """
-The refused pods, in lines: what refuses one pod of a line refuses all of them.
+The refused pods, in lines: what refuses one pod of a line refuses all of them (`scheduling.cycle.signature`).
 
 Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which wakes all pods that an event may help. Here only
 the first pod of a line is tried. If it is refused again, the others would be refused too. If it gets a node, the next
 pod is tried, as long as one of the nodes for which the line was woken may still take a pod of the line.
-
-The pods of a line have one signature (`scheduling.cycle.signature`).
 """
 
 from collections import Counter
