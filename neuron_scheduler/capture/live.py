@@ -31,7 +31,7 @@ AT_ONCE: Final = 4
 """Kinds that are listed at the same time."""
 NEEDED: Final = (NODES, PODS)
 
-Listed = TypeVar("Listed")
+T = TypeVar("T")
 
 
 async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
@@ -85,7 +85,7 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
         collection.note(_left_out(resource, str(error)))
 
 
-async def list_all(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
+async def list_all(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
     """Return all objects of a kind; the list begins once more if its version has expired meanwhile."""
     try:
         return await _list_once(client, resource)
@@ -95,7 +95,7 @@ async def list_all(client: Client, resource: Resource[Listed]) -> list[Decoded[L
     return await _list_once(client, resource)
 
 
-async def _list_once(client: Client, resource: Resource[Listed]) -> list[Decoded[Listed]]:
+async def _list_once(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
     return [decoded async for page in pages(client, resource) for decoded in page.objects]
 
 

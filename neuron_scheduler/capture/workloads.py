@@ -126,34 +126,34 @@ class Part:
     creates_volumes: bool = False
 
 
-_Started = tuple[int, list[Part]]
+_Workload = tuple[int, list[Part]]
 """How many replicas a workload has, and the parts of one of them."""
 
 
-def _pod(pod: Template) -> _Started:
+def _pod(pod: Template) -> _Workload:
     return 1, [Part(pod)]
 
 
-def _job(job: Object[_Job]) -> _Started:
+def _job(job: Object[_Job]) -> _Workload:
     return job.spec.pods, [Part(job.spec.template, {"batch.kubernetes.io/job-name": job.name})]
 
 
-def _cron_job(cron_job: Object[_CronJob]) -> _Started:
+def _cron_job(cron_job: Object[_CronJob]) -> _Workload:
     return _job(Object(cron_job.spec.job_template.spec, cron_job.metadata))
 
 
-def _deployment(deployment: Object[_Replicas]) -> _Started:
+def _deployment(deployment: Object[_Replicas]) -> _Workload:
     replicas, part = _replicas(deployment)
     return replicas, [attrs.evolve(each, labels={"pod-template-hash": "new"}) for each in part]
 
 
-def _replicas(workload: Object[_Replicas]) -> _Started:
+def _replicas(workload: Object[_Replicas]) -> _Workload:
     spec = workload.spec
     part = Part(spec.template, creates_volumes=bool(spec.volume_claim_templates))
     return _or_one(spec.replicas), [part]
 
 
-def _job_set(job_set: Object[_JobSet]) -> _Started:
+def _job_set(job_set: Object[_JobSet]) -> _Workload:
     """Return a JobSet as one replica: its Jobs belong together."""
     prefix, parts = "jobset.sigs.k8s.io", list[Part]()
     for each in job_set.spec.replicated_jobs:
@@ -163,7 +163,7 @@ def _job_set(job_set: Object[_JobSet]) -> _Started:
     return 1, parts
 
 
-def _leader_worker_set(groups: Object[_LeaderWorkerSet]) -> _Started:
+def _leader_worker_set(groups: Object[_LeaderWorkerSet]) -> _Workload:
     """Return groups of a leader and its workers; without a template of its own, the leader is like a worker."""
     prefix, group = "leaderworkerset.sigs.k8s.io", groups.spec.leader_worker_template
     labels = {f"{prefix}/name": groups.name, f"{prefix}/group-key": groups.name}
@@ -178,7 +178,7 @@ def _or_one(count: int | None) -> int:
     return 1 if count is None else count
 
 
-_KINDS: Final[Mapping[str, tuple[Any, Callable[[Any], _Started]]]] = {
+_KINDS: Final[Mapping[str, tuple[Any, Callable[[Any], _Workload]]]] = {
     "CronJob": (Object[_CronJob], _cron_job),
     "Deployment": (Object[_Replicas], _deployment),
     "Job": (Object[_Job], _job),

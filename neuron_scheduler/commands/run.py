@@ -60,7 +60,7 @@ def _run(config: Config) -> int:
 class ExitCode:
     """The exit code of a scheduler that has ended."""
 
-    code: int = CLEAN
+    code: int = FAILED
 
 
 @contextmanager
@@ -77,22 +77,13 @@ def log_end() -> Iterator[ExitCode]:
     except* ConfigurationError as group:
         refusal = sentence(group)
     except* LeaseLostError as group:
-        end.code = _stop("Leaderelection lost", group)
+        log.error("Leaderelection lost", exc=group)
     except* StalledError as group:
-        end.code = _stop("The scheduler does not schedule; exiting", group)
+        log.error("The scheduler does not schedule; exiting", exc=group)
     except* Exception as group:  # noqa: BLE001 - the process ends here, with a log line
-        end.code = _crash(group)
+        log.fatal("The scheduler ended unexpectedly", exc=group)
+    else:
+        end.code = CLEAN
+        log.info("Requested to terminate, exiting")
     if refusal:
         raise ConfigurationError(refusal)
-    if end.code == CLEAN:
-        log.info("Requested to terminate, exiting")
-
-
-def _stop(reason: str, error: BaseException) -> int:
-    log.error(reason, exc=error)
-    return FAILED
-
-
-def _crash(error: BaseException) -> int:
-    log.fatal("The scheduler ended unexpectedly", exc=error)
-    return FAILED

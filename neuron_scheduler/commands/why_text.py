@@ -66,14 +66,14 @@ class WhyText:
     now: float = 0.0
 
     def lines(self, explanation: Explanation) -> Iterator[str]:
-        waits_not = explanation.verdict is Verdict.WAITS and explanation.node_name  # asked about another node
-        yield from self._title(explanation.pod, Verdict.BOUND if waits_not else explanation.verdict)
+        about_another_node = explanation.verdict is Verdict.WAITS and explanation.node_name
+        yield from self._title(explanation.pod, Verdict.BOUND if about_another_node else explanation.verdict)
         yield ""
         yield from self.paragraphs.wrap(explanation.message)
         meaning = CAUSES.get(explanation.cause, "")
         if meaning:
             yield ""
-            yield from self.paragraphs.wrap(f"{_words(explanation.cause).capitalize()}: {meaning}")
+            yield from self.paragraphs.wrap(f"{explanation.cause.replace('_', ' ').capitalize()}: {meaning}")
         if explanation.capacity_request:
             yield ""
             yield from self.paragraphs.wrap(explanation.capacity_request)
@@ -162,10 +162,6 @@ class WhyText:
 
 def _pod(pod: LeavingPod) -> str:
     return f"{pod.namespace}/{pod.name}" if pod.name else "a pod that you may not see"
-
-
-def _words(cause: str) -> str:
-    return cause.replace("_", " ")
 
 
 def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = False) -> Iterator[str]:

@@ -95,8 +95,8 @@ class AnswerSources:
         unsynced: says what this process does not know yet, None if it knows all.
         leads: whether this replica is the active one.
         clock: seconds, monotonic.
-        capacity_request_of: what this process says about a machine for a waiting pod that an autoscaler may be asked
-            for; empty if there is nothing to say, None if the pod's profile asks for none.
+        capacity_request_of: one sentence on the machine that is asked for for a pod; empty if there is nothing to say,
+            None if its profile asks for none.
     """
 
     cluster: Cluster

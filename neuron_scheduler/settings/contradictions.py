@@ -41,8 +41,8 @@ def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
 
 
 def _require(config: Any, name: str, described: str, value: object) -> None:
-    complaint = attrs.fields_dict(type(config))[name].metadata["check"](value)
-    if complaint:
+    check = attrs.fields_dict(type(config))[name].metadata["check"]
+    if check is not None and (complaint := check(value)):
         raise ConfigurationError(f"{described} {complaint}")
 
 

@@ -49,10 +49,6 @@ _PARSERS: Final[dict[type, Callable[[str], Any]]] = {bool: boolean, int: int, fl
 _METAVARS: Final[dict[Callable[[str], Any], str]] = {boolean: "BOOL", duration: "DURATION", int: "N", float: "N"}
 
 
-def _any(_value: Any) -> str:
-    return ""
-
-
 def setting(
     default: Any,
     text: str,
@@ -61,7 +57,7 @@ def setting(
     metavar: str = "",
     shown: str = "",
     path: str = "",
-    check: Check = _any,
+    check: Check | None = None,
 ) -> Any:
     """
     Declare a field that is also a flag and a field of the configuration file.

@@ -18,7 +18,7 @@ import attrs
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
-from neuron_scheduler.explain.changes.refused_pod import Found, Note, RefusedPod, kubectl
+from neuron_scheduler.explain.changes.refused_pod import Note, RefusedPod, SearchStep, kubectl
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
@@ -56,7 +56,7 @@ class DepartureRules(Incoming):
         return sum(other.requests.get(name, 0) / amount for name, amount in self.pod.requests.items() if amount > 0)
 
 
-def find_departure(refused: RefusedPod) -> Iterator[Found]:
+def find_departure(refused: RefusedPod) -> Iterator[SearchStep]:
     if refused.error.pod_reason:
         return
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)

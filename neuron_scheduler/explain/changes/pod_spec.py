@@ -29,8 +29,8 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import (
     MOST_TRIED,
     NOT_ALL,
-    Found,
     RefusedPod,
+    SearchStep,
     requirement_text,
     taint_text,
     with_template,
@@ -55,7 +55,7 @@ that affinity.
 WHOLE: Final = "its required node affinity"
 
 
-def find_count(refused: RefusedPod) -> Iterator[Found]:
+def find_count(refused: RefusedPod) -> Iterator[SearchStep]:
     request, view, pod = refused.pod.neuron, refused.cluster.view, refused.pod
     if request is None or len(request.counts) + len(request.init_counts) > 1:
         return
@@ -109,7 +109,7 @@ def with_tolerations(pod: Pod, taints: Collection[Taint]) -> Pod:
     return attrs.evolve(pod, tolerations=(*pod.tolerations, *more))
 
 
-def find_toleration(refused: RefusedPod) -> Iterator[Found]:
+def find_toleration(refused: RefusedPod) -> Iterator[SearchStep]:
     """Yield the fewest taints of one node that the pod would have to tolerate."""
     view, pod = refused.cluster.view, refused.pod
     tolerant = attrs.evolve(pod, tolerations=(*pod.tolerations, Toleration(exists=True)))
@@ -169,7 +169,7 @@ def without_parts(pod: Pod, dropped: Collection[Part]) -> Pod:
     return attrs.evolve(pod, constraints=attrs.evolve(pod.constraints, node_selector=selector, required_terms=terms))
 
 
-def find_selector(refused: RefusedPod) -> Iterator[Found]:
+def find_selector(refused: RefusedPod) -> Iterator[SearchStep]:
     pod = refused.pod
     dropped = [*parts(pod.constraints)]
     decision = (yield from refused.decision(without_parts(pod, dropped))) if dropped else None
@@ -209,7 +209,7 @@ def with_instance_type(pod: Pod, value: str) -> Pod:
     return attrs.evolve(pod, constraints=attrs.evolve(pod.constraints, node_selector=selector))
 
 
-def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
+def find_instance_type(refused: RefusedPod) -> Iterator[SearchStep]:
     pod = refused.pod
     keys = ((part, part.key if isinstance(part, Requirement) else part) for part in parts(pod.constraints))
     of_type = [part for part, key in keys if key in INSTANCE_TYPE_LABELS]
@@ -228,7 +228,7 @@ def find_instance_type(refused: RefusedPod) -> Iterator[Found]:
         )
 
 
-def find_pairs(refused: RefusedPod) -> Iterator[Found]:
+def find_pairs(refused: RefusedPod) -> Iterator[SearchStep]:
     request, name = refused.pod.neuron, refused.profile.scheduler_name
     machines = cast(frozenset[Machine], neuron_topology.machines(refused.cluster.view).values)
     if request is None or not name:

@@ -38,7 +38,7 @@ class Note:
     text: str
 
 
-Found = SuggestedChange | Note | None
+SearchStep = SuggestedChange | Note | None
 
 
 NOT_ALL: Final = Note(f"Only the first {MOST_TRIED} changes of a kind were tried; others may help.")
@@ -79,7 +79,7 @@ class RefusedPod:
         with self.cluster.row_replaced(slot, node_info):
             return isinstance(decide_on(self.cluster, self.pod, self.profile, name), Decision)
 
-    def first_fitting(self, others: Iterable[tuple[T, Pod]]) -> Generator[Found, None, tuple[T, str] | None]:
+    def first_fitting(self, others: Iterable[tuple[T, Pod]]) -> Generator[SearchStep, None, tuple[T, str] | None]:
         """Return the first of other forms of the pod that fits, as it is called, and its node's name; None if none."""
         for number, (what, other) in enumerate(others):
             if number == MOST_TRIED:
@@ -91,7 +91,7 @@ class RefusedPod:
         return None
 
 
-Kind = Callable[[RefusedPod], Iterator[Found]]
+Kind = Callable[[RefusedPod], Iterator[SearchStep]]
 """Searches for a change of one kind; yields None whenever other tasks may run."""
 
 

@@ -25,7 +25,7 @@ from neuron_scheduler.cluster.fresh_node import FreshNode
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import find_departure
-from neuron_scheduler.explain.changes.refused_pod import Found, Kind, Note, RefusedPod, kubectl
+from neuron_scheduler.explain.changes.refused_pod import Kind, Note, RefusedPod, SearchStep, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import ZONE_LABEL, Node
@@ -56,7 +56,7 @@ Answer = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
 """The changes, and the notes."""
 
 
-def find_uncordon(refused: RefusedPod) -> Iterator[Found]:
+def find_uncordon(refused: RefusedPod) -> Iterator[SearchStep]:
     pod = refused.pod
     tolerant = attrs.evolve(pod, tolerations=(*pod.tolerations, Toleration(_CORDON, exists=True)))
     decision = yield from refused.decision(tolerant)
@@ -78,7 +78,7 @@ def without_cordon(node: Node) -> Node:
     return attrs.evolve(node, unschedulable=False, taints=taints)
 
 
-def find_new_node(refused: RefusedPod) -> Iterator[Found]:
+def find_new_node(refused: RefusedPod) -> Iterator[SearchStep]:
     if refused.pod.neuron is None:
         return
     cluster, pod, zone = refused.cluster, refused.pod, refused.pod.constraints.node_selector.get(ZONE_LABEL, "")
