@@ -28,8 +28,8 @@ from tests.support.documented_commands import ROOT, exists
 PACKAGE: Final = ROOT / "neuron_scheduler"
 LINK: Final = re.compile(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
 
-PROBLEM: Final = r'\b(?:log\.(?:warning|error|fatal)|self\._trouble\.met|_stop)\(\s*(?:"([^"]+)"|([\w.]+))'
-EVENT: Final = r'\.(?:record\([^)]*?\breason=|about_capacity\(\s*\w+,\s*)(?:"([^"]+)"|([\w.]+))'
+PROBLEM: Final = r'\b(?:log\.(?:warning|error|fatal)|self\._trouble\.report|_stop)\(\s*(?:"([^"]+)"|([\w.]+))'
+EVENT: Final = r'\.(?:record\([^)]*?\breason=|report_capacity\(\s*\w+,\s*)(?:"([^"]+)"|([\w.]+))'
 
 
 def page(name: str) -> str:
