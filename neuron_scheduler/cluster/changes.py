@@ -61,7 +61,7 @@ class PodBound:
     A pod has come to a node, or has changed there.
 
     Attributes:
-        before: what was known of it there, which may be our assumption, on another node even.
+        before: what was known of it, which may be our assumption on another node.
         after: its state now; `unreadable` if only its node could be read.
         freed: as in `PodPending`.
     """
@@ -95,9 +95,7 @@ class PodGone:
 class SpaceChanged:
     """
     A node may have room for fewer pods, or for others, than when space there was promised to one.
-
-    It follows the change of the node or of its pod. While the pods are listed it is put off until the end of the list,
-    like `PodDoubted`.
+    It follows the change of the node or of its pod. While the pods are listed it is put off, like `PodDoubted`.
     """
 
     node_name: str

@@ -49,17 +49,7 @@ CHANGED = "its allocation changed after it was bound; the first is kept"
 
 @attrs.define(eq=False)
 class Cluster:
-    """
-    Nodes, pods, indexes.
-
-    Attributes:
-        workloads: the Services and controllers that pods belong to.
-        namespaces: the labels of namespaces.
-        volumes: the storage objects.
-        groups: the pods that start together.
-        budgets: the PodDisruptionBudgets.
-        view: what can be read of all nodes at once.
-    """
+    """Nodes, pods, indexes; `view` is what can be read of all nodes at once."""
 
     workloads: Workloads = attrs.field(factory=Workloads)
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)

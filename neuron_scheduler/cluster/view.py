@@ -85,14 +85,7 @@ class IndexRequests:
 
 @attrs.define(eq=False)
 class View:
-    """
-    Read access to the cluster's tables.
-
-    Attributes:
-        workloads: the Services and controllers that pods belong to.
-        namespaces: the labels of namespaces.
-        volumes: the storage objects.
-    """
+    """Read access to the cluster's tables."""
 
     workloads: Workloads = attrs.field(factory=Workloads)
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)
@@ -196,8 +189,8 @@ class View:
         """
         Build the indexes that a question needs, a few rows at a time; yields when other tasks may run.
 
-        For questions whose indexes may be missing: one costs some milliseconds for a thousand rows. `ask` is called
-        once, with a view in which missing indexes are empty; it must go on to its last index all the same.
+        One index costs some milliseconds for a thousand rows. `ask` is called once, with a view in which missing indexes are
+        empty; it must go on to its last index all the same.
         """
         requests = self.index_requests(ask)
         if requests.lacking:
@@ -225,11 +218,7 @@ class View:
         return table.pods.totals(definition, table.domains(key), len(table.slots))
 
     def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
-        """
-        Return at each node the sum of a number of the rows of its domain of a label; 0 where it lacks that.
-
-        A key that no node has costs no index.
-        """
+        """Return at each node the sum of a number of the rows of its domain of a label; 0 where it lacks that."""
         table = self._table
         if key not in table.offered.labels:
             return Column()
@@ -255,11 +244,7 @@ class View:
         return self._table.images.sizes_of(name, self._table.slot_of)
 
     def with_overlay(self, overlay: Overlay) -> Self:
-        """
-        Return the same cluster with an overlay over every row.
-
-        Counts of pods (`counts`, `totals`) stay those without the overlay.
-        """
+        """Return the same cluster with an overlay over every row; counts of pods stay those without it."""
         return attrs.evolve(self, overlay=overlay)
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
@@ -269,12 +254,7 @@ class View:
 
 @attrs.define(eq=False)
 class RecordingView(View):
-    """
-    Records the indexes that a question asks for, and returns an empty one in place of each that is not ready.
-
-    Attributes:
-        requests: what was asked for; under every overlay the same.
-    """
+    """Records the indexes that a question asks for, and returns an empty one in place of each that is not ready."""
 
     requests: IndexRequests = attrs.field(factory=IndexRequests)
 

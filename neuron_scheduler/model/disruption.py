@@ -16,7 +16,7 @@ class DisruptionBudget:
     One PodDisruptionBudget.
 
     Attributes:
-        selector: None where it is absent or cannot be read; then, and where it is empty, it matches no pod.
+        selector: None where it is absent or unreadable; then, and where it is empty, it matches no pod.
         allowed: `status.disruptionsAllowed`, by the disruption controller.
         disrupted: names of pods whose eviction the API server has granted; they are already counted.
     """

@@ -34,10 +34,9 @@ class NeuronRequest:
     Devices or cores for the containers of one pod.
 
     Attributes:
-        unit: devices or cores.
-        counts: one positive count for each container that runs side by side with the others (sidecars and app
-            containers, in spec order); containers without Neuron are left out.
-        init_counts: one positive count for each ordinary init container; they reuse ids of the pod's set.
+        counts: one for each container that runs side by side with the others (sidecars and app containers, in spec
+            order); containers without Neuron are left out.
+        init_counts: one for each ordinary init container; they reuse ids of the pod's set.
         total: size of the pod's set: what the largest phase needs.
         resource: the resource name in the pod's spec (device, its alias, or core).
         beside: for each of `init_counts`, how many of `counts` run beside it: the sidecars that start before it.

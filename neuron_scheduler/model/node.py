@@ -55,12 +55,11 @@ class Node:
 
     Attributes:
         created: creationTimestamp, seconds since the epoch.
-        allocatable: amounts that pods may request.
-        capacity: the Neuron part of the capacity only: how many devices and cores there are.
+        capacity: the Neuron part only: how many devices and cores there are.
         neuron_fault: the condition that reports a fault of its Neuron devices; empty if none does.
         declared_features: features that its kubelet declares and not every kubelet has.
         images: those that the kubelet reports as pulled, 50 at most by default.
-        refusal: why the object could not be read in full, in words for its owner; then the node takes no new pods.
+        refusal: why the object could not be read in full, for its owner; then the node takes no new pods.
     """
 
     uid: str

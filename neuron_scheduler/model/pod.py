@@ -51,18 +51,14 @@ class Constraints:
     The parts of a pod's spec that most pods leave out.
 
     Attributes:
-        node_selector: required label values.
         required_terms: `requiredDuringSchedulingIgnoredDuringExecution`, OR over terms; None if absent, and an
             empty tuple matches no node.
-        preferred_terms: weighted node preferences.
         affinity, anti_affinity: required pod (anti-)affinity terms.
-        preferred_affinity, preferred_anti_affinity: weighted ones.
         spread: topology spread constraints, hard and soft.
         volume_claims: names of PersistentVolumeClaims, generic ephemeral volumes included as `<pod>-<volume>`.
         ephemeral_claims: those of `volume_claims` that belong to a generic ephemeral volume.
         disks: inline volumes of in-tree plugins that CSI drivers serve.
         inline_volumes: in-tree inline volumes tied to a node or zone, which no CSI driver serves.
-        resource_claims: names of `spec.resourceClaims`.
         required_features: those that a node's kubelet has to declare, because not every kubelet has them.
     """
 
@@ -110,9 +106,8 @@ class Pod:
     One pod.
 
     Attributes:
-        uid: identity; a recreated pod of the same name has another.
-        resource_version: of the object this value was read from.
-        created: creationTimestamp, seconds since the epoch.
+        uid: a recreated pod of the same name has another.
+        created, started: seconds since the epoch; `started` is None before its kubelet has seen it.
         requests: effective requests (`resources.effective_requests`).
         neuron: the request for Neuron; None if there is none, or if it is refused (`refusal`).
         neuron_containers: names that belong to `neuron.counts` and `neuron.init_counts`.
@@ -123,10 +118,8 @@ class Pod:
         refusal: why this pod can never be bound by us, in words for its owner; empty if it can.
         terminating: has a deletionTimestamp; it still holds its allocation.
         gates: names of scheduling gates that are still there.
-        scheduled: its PodScheduled condition, None if it has none.
-        owner: its controller, None if it has none.
-        never_preempts: `spec.preemptionPolicy` is Never.
-        started: `status.startTime`, seconds since the epoch; None before its kubelet has seen it.
+        scheduled: its PodScheduled condition.
+        owner: its controller.
         preempted: by its condition DisruptionTarget, a scheduler has chosen it as a victim of preemption.
         admitted: its kubelet has admitted it, so the device plugin has handed out its ids, if it has any.
         group: the pods with which it starts; None for a pod by itself.

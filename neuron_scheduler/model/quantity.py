@@ -21,23 +21,13 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=1 << 14)
 def whole(text: str) -> int:
-    """
-    Return the quantity in whole units (bytes, counts), rounded up, saturated at the int64 limits.
-
-    Raises:
-        QuantityError: the text is no quantity.
-    """
+    """Return the quantity in whole units (bytes, counts), saturated at the int64 limits. Raises QuantityError."""
     return _parse(text, 0)
 
 
 @lru_cache(maxsize=1 << 14)
 def milli(text: str) -> int:
-    """
-    Return the quantity in thousandths (milli-cpu), rounded up, saturated at the int64 limits.
-
-    Raises:
-        QuantityError: the text is no quantity.
-    """
+    """Return the quantity in thousandths (milli-cpu), saturated at the int64 limits. Raises QuantityError."""
     return _parse(text, 3)
 
 

@@ -28,7 +28,6 @@ class Container:
     One container with its requests.
 
     Attributes:
-        name: unique in the pod.
         requests: amounts by resource name without zeros; limits replace missing requests.
         sidecar: an init container with `restartPolicy: Always`; it runs beside the app containers.
     """

@@ -61,7 +61,7 @@ class NodeStorage:
         limits: most volumes by driver.
         migrated: in-tree plugins whose volumes CSI drivers serve here.
         attachments: (driver, handle) of the volumes that are attached, used by a pod or not.
-        drivers: the CSI drivers that are installed.
+        drivers: those that are installed.
     """
 
     limits: Mapping[str, int] = _NO_LIMITS
@@ -83,7 +83,7 @@ class PersistentVolumeClaim:
         request: bytes.
         selector: which volumes fit; None for any.
         selected_node: the node for which its volume is to be provisioned; None without the annotation.
-        bind_completed: the controller has finished binding it, and has set its annotation.
+        bind_completed: the controller has finished binding it.
         owner: uid of the controlling owner.
     """
 
@@ -199,14 +199,7 @@ class StorageClass:
 
 @attrs.frozen
 class CSINode:
-    """
-    What CSI drivers report about the node of the same name.
-
-    Attributes:
-        limits: most volumes by driver, for those that have a limit.
-        migrated: in-tree plugins whose volumes CSI drivers serve here.
-        drivers: all that are installed there.
-    """
+    """What CSI drivers report about the node of the same name; the fields as in `NodeStorage`."""
 
     uid: str
     name: str

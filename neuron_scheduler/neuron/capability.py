@@ -46,7 +46,7 @@ def losses(
     kind: int, level: int, request: NeuronRequest, sizes: frozenset[NeuronRequest]
 ) -> Mapping[NeuronRequest, int]:
     """
-    Return how much less of each size fits after a request has cut a free block.
+    Return the devices of the blocks of each size that are lost when a request cuts a free block, times `DEVICE`.
 
     One unit fits in any block, and the request's own size is lost in every block: neither helps to choose one.
 
@@ -55,9 +55,6 @@ def losses(
         level: the size of the block in devices (`Placement.level`); below two, nothing is lost.
         request: what is placed.
         sizes: requests of one container each.
-
-    Returns:
-        The sizes that lose blocks, with the devices of the lost blocks, times `DEVICE`.
     """
     if level < 2:
         return {}

@@ -65,11 +65,10 @@ class Machine:
 
     Attributes:
         instance_type: without `ml.`; empty if the node has no such label.
-        devices: how many devices. On a machine that serves cores only, whose devices are unknown: how many cores.
+        devices: how many devices; how many cores on a machine that serves cores only.
         cores_per_device: 1 where only one of the two units is served, so that a bit is an id of that unit.
         units: what requests may be counted in.
         pairs: aligned pairs of devices are blocks, too: 2i and 2i+1, which are linked (Trn2) or share a board (Trn3).
-        all_cores: every core of it.
         kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ only in instance type or pairs.
     """
 

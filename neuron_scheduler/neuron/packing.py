@@ -52,7 +52,7 @@ class FreeIds:
         width: ids per device.
         cell: ids per cell; `size` is a multiple of it.
         blocks: sizes of aligned blocks in ids, ascending, each a multiple of the one before and of `cell`.
-        levels: for each device 0 if it is used in part, else the size in devices of the free block that it is in.
+        levels: for each device 0 if it is used in part, else the size in devices of its free block.
     """
 
     free: int
@@ -231,8 +231,6 @@ def _in_order_by_size(parts: Sequence[int], starts: dict[int, int]) -> tuple[int
 def _assign(items: list[int], room: list[int]) -> list[int] | None:
     """
     Return a bin for each item (descending sizes), or None if they do not fit: bin packing, by search with memoisation.
-
-    Failed states are kept by the sizes of what is left, so equal bins are tried once.
     """
     long = sum(item > 1 for item in items)
     if sum(items) > sum(room) or long > MOST_PARTS:

@@ -67,8 +67,7 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     Return why the machine never serves the request, however empty it is; None if it may.
 
     Each container's count must be legal, the pod's total need not be; and there must be sets for all containers that
-    run side by side. The text for devices is AWS's, to the letter. A count above what the machine has is not illegal
-    but a lack of capacity, which the caller checks first.
+    run side by side. The text for devices is AWS's, to the letter. The caller has checked that the machine has so many.
     """
     if not request.units <= machine.units:
         return UNEVEN
@@ -197,11 +196,7 @@ def sets_side_by_side(machine: Machine, free: CoreMask, devices: int) -> int:
 def free_blocks(machine: Machine, free: CoreMask, most: int) -> tuple[int, ...]:
     """
     Return the sizes in devices of the free blocks, the largest first; each is a legal count, and they do not overlap.
-
-    Args:
-        machine: whose devices.
-        free: its free cores.
-        most: devices that the blocks may have in all, as many as the kubelet would hand out.
+    They have at most `most` devices in all, as many as the kubelet would hand out.
     """
     if Unit.DEVICE not in machine.units:
         return ()

@@ -45,9 +45,8 @@ def evict_if_full(cache: dict[_Key, _Value], most: int) -> None:
     """
     Evict a quarter of the entries if there are `most` of them: every third, apart from the most recently used quarter.
 
-    A quarter at once, because sorting by age costs more than evicting. To evict only the least recently used ones would
-    be the worst choice if slightly more entries are used in turn than the cache can keep: each entry would be evicted
-    just before its next use.
+    Sorting by age costs more than evicting. Were only the least recently used ones evicted, slightly more entries than
+    the cache can keep, used in turn, would each go just before their next use.
     """
     if len(cache) >= most:
         by_age = sorted(cache, key=lambda key: cache[key].last_used)
@@ -62,7 +61,7 @@ class _Index:
 
     Attributes:
         position: the position in the log up to which it is correct.
-        asked: the end of the log when it was last used.
+        last_used: the end of the log then.
     """
 
     definition: Callable[[Any], Any]

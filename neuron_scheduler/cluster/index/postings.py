@@ -19,12 +19,7 @@ Values = tuple[Hashable, ...]
 
 @attrs.define(eq=False)
 class Postings:
-    """
-    The set of nodes of each value, updated row by row.
-
-    Attributes:
-        keyed: the nodes that have any value at all.
-    """
+    """The set of nodes of each value, updated row by row; `keyed` are the nodes that have any value at all."""
 
     NOTHING: ClassVar[Values] = ()
 

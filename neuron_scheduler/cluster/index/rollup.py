@@ -24,15 +24,7 @@ Relabelings = ChangeLog[tuple[Slot, Node | None]]
 
 @attrs.frozen
 class Domains:
-    """
-    The nodes by domain, for one label.
-
-    Attributes:
-        key: the label.
-        postings: nodes by domain.
-        nodes: the nodes by slot.
-        relabelings: the log of nodes that may have changed their domain.
-    """
+    """The nodes by domain, for one label; `relabelings` has the nodes that may have changed theirs."""
 
     key: str
     postings: Postings
@@ -61,12 +53,7 @@ class Domains:
 
 @attrs.define(eq=False)
 class Rollup:
-    """
-    Sums by domain.
-
-    Attributes:
-        totals: at each node the sum of its domain.
-    """
+    """Sums by domain; `totals` has at each node the sum of its domain."""
 
     totals: Column
     _numbers: dict[Slot, int]

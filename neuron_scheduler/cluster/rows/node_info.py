@@ -181,9 +181,7 @@ class NodeInfo:
 
     def with_nominated(self, priority: int) -> "NodeInfo":
         """
-        Return the row with the nominated pods of this priority or a higher one on it.
-
-        Computed once for a row and a priority.
+        Return the row with the nominated pods of this priority or a higher one; computed once for a row and a priority.
         """
         if not self.nominations:
             return self
@@ -209,11 +207,7 @@ def equal_rows(first: NodeInfo, second: NodeInfo) -> bool:
 
 
 def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS) -> NodeInfo:
-    """
-    Return the row of a node with these pods on it.
-
-    What the pods hold must have been read for this node's machine.
-    """
+    """Return the row of a node with these pods; what they hold must have been read for this node's machine."""
     return with_only(NodeInfo(node=node, machine=machine_of(node)), pod_infos)
 
 

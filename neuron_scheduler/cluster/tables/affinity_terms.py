@@ -182,9 +182,7 @@ class TermTable:
 
     def fork(self) -> "TermTable":
         """
-        Return an independent copy, which counts its totals when they are first asked for.
-
-        The numbers of a term are copied when one of the two changes them.
+        Return an independent copy: it counts totals anew, and a term's numbers are copied when one of the two changes them.
         """
         self._version = _Mark()
         return TermTable(

@@ -20,14 +20,7 @@ MOST_SAYINGS: Final = 64
 
 @attrs.define(eq=False)
 class _Members:
-    """
-    The members of one group.
-
-    Attributes:
-        pods: by uid.
-        placed: how many of them have a node.
-        said: how many of them say the same of the group.
-    """
+    """The members of one group: how many have a node, and how many say the same of the group."""
 
     pods: dict[str, Pod] = attrs.field(factory=dict)
     placed: int = 0

@@ -49,11 +49,9 @@ _Age = tuple[float, str, str]
 @attrs.define(eq=False)
 class Offered:
     """
-    Counts the nodes that have each name.
+    How many nodes have each label key and each allocatable resource.
 
     Attributes:
-        labels: by the label's key.
-        resources: by the name of the allocatable resource.
         novelties: how often a node was the first to have a name.
     """
 
@@ -98,11 +96,6 @@ class NodeTable:
         set_aside: the slots of nodes to be used only if no other takes the pod.
         of_nodes: indexes that depend on the nodes' objects only.
         of_rows: indexes of rows.
-        sums: numbers of rows, summed up by domain.
-        pods: the pods on the nodes, by label.
-        terms: the (anti-)affinity terms of the pods on the nodes.
-        demand: the sizes of the pods with Neuron.
-        images: the images that the nodes have pulled.
         offered: the labels and resources that some node has.
     """
 

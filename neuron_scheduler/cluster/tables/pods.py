@@ -209,11 +209,7 @@ class PodTable:
             self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
 
     def fork(self) -> "PodTable":
-        """
-        Return an independent copy, which builds its counts when they are first asked for.
-
-        A posting is copied when one of the two changes it.
-        """
+        """Return an independent copy; a posting is copied when one of the two changes it, counts are built anew."""
         self._own = set()
         return PodTable(
             pods=dict(self._pods), postings=dict(self._postings), namespaces=dict(self._namespaces), own=set()
@@ -249,11 +245,7 @@ class PodTable:
         return numbers
 
     def _to_build_from(self, definition: Matching, last_used: int | None) -> Collection[str] | None:
-        """
-        Return the uids to build a count from: in each namespace the smallest posting that has every matching pod.
-
-        None if reading the log since `last_used` is less work.
-        """
+        """Return the uids to build a count from; None if reading the log since `last_used` is less work."""
         lag = None if last_used is None or not self._log.covers(last_used) else self._log.end - last_used
         if lag is not None and lag <= _WORTH_READING:
             return None

@@ -62,12 +62,7 @@ class NamespaceTable:
 
 @attrs.define(eq=False)
 class Workloads:
-    """
-    Selectors of Services and controllers by namespace.
-
-    Services are posted under one equality of their selector, so only those that a pod's labels point to are compared
-    with it.
-    """
+    """Selectors of Services and controllers by namespace; Services are posted under one equality of their selector."""
 
     _controllers: dict[tuple[str, Owner], LabelSelector] = attrs.field(factory=dict)
     _services: dict[_Posting, dict[str, LabelSelector]] = attrs.field(factory=dict)

@@ -35,12 +35,7 @@ _NOTHING: Final[Generator[None, None, None]] = (None for _ in ())  # one for all
 
 @attrs.define(eq=False)
 class _Readiness:
-    """
-    The indexes that a kind of pod needs, and when all of them were last known to be ready.
-
-    Attributes:
-        epoch, changes: those of the view then.
-    """
+    """The indexes that a kind of pod needs, and the view's epoch and changes when all were last known to be ready."""
 
     asked: IndexRequests
     epoch: int

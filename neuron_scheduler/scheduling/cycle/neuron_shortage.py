@@ -102,9 +102,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     """
     Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
 
-    Whoever may read the pod reads this sentence in its condition, and may not be allowed to see the pods of other
-    namespaces: they are not named.
-
+    A reader of the pod's condition may not be allowed to see the pods of other namespaces: they are not named.
     `model.wording.shape` knows the first words: other names alone do not make another message.
     """
     blocked = NO_NODES
@@ -128,11 +126,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
 
 
 def unknown_holder(node_info: NodeInfo, namespace: str | None = None) -> str:
-    """
-    Name the oldest of a node's pods with unknown ids, and its schedulerName.
-
-    With a namespace it is the oldest there; a pod of another namespace is not named.
-    """
+    """Name the oldest of a node's pods with unknown ids, out of a namespace if one is given, and its schedulerName."""
     unknown = [pod_info for pod_info in node_info.pod_infos.values() if pod_info.cores is None]
     first = min(unknown, key=lambda i: (namespace not in (None, i.pod.namespace), i.pod.created, i.pod.key))
     name = first.pod.scheduler_name if _NAME.fullmatch(first.pod.scheduler_name) else "unusual"
@@ -220,11 +214,7 @@ def _needs_text(request: NeuronRequest, *, unit: bool = True) -> str:
 
 
 def request_text(request: NeuronRequest | None, *, unit: bool = True) -> str:
-    """
-    Return what a pod asks for, container by container if a few of them ask: `8 Neuron devices (4 + 4)`.
-
-    Empty for a pod without Neuron.
-    """
+    """Return what a pod asks for, by container if they are few: `8 Neuron devices (4 + 4)`; empty without Neuron."""
     if request is None:
         return ""
     total = amount(request.total, request.unit) if unit else str(request.total)
@@ -244,9 +234,8 @@ def new_node_could_help(pod: Pod) -> bool:
     Return whether an empty node of some instance type that the pod allows has room for its Neuron request.
 
     This is the line between `Unschedulable` and `SchedulerError`: Karpenter and Cluster Autoscaler add nodes for pods
-    whose condition has the first as its reason. A pod that asks for 7 devices and requires trn1.32xlarge is refused by
-    every node of that type, new ones included: with `Unschedulable` autoscalers would buy accelerators in a loop. Only
-    what the pod requires of the instance type is read: a new node may meet any other constraint.
+    whose condition has the first as its reason. For a pod that asks for 7 devices and requires trn1.32xlarge they would
+    buy accelerators in a loop. Only what the pod requires of the instance type is read.
     """
     if pod.neuron is None:
         return True

@@ -105,12 +105,7 @@ def default_profile(
     scheduler_name: str, *, preferences: Iterable[str] = registry.PREFERENCES, allow_aligned_pairs: bool = False
 ) -> Profile:
     """
-    Return the profile that serves Neuron pods.
-
-    Args:
-        scheduler_name: the pods' `spec.schedulerName`.
-        preferences: out of `registry.PREFERENCES`, the most important first; the others are not used.
-        allow_aligned_pairs: as in `Profile`.
+    Return the profile that serves Neuron pods; of the preferences (`registry.PREFERENCES`) those named, in their order.
     """
     return Profile(
         scheduler_name=scheduler_name,

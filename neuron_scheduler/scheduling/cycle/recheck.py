@@ -13,14 +13,7 @@ from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, nod
 
 
 def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
-    """
-    Return whether a node would take a pod that is assumed on it.
-
-    Args:
-        node_info: the node, with the pod.
-        pod: its current state.
-        cores: what the decision gave to it.
-    """
+    """Return whether a node would take a pod, in its current state, that is assumed on it with these cores."""
     pod_info = node_info.pod_infos.get(pod.uid)
     if pod_info is None or pod_info.cores != cores:
         return False  # the node's machine has changed

@@ -45,9 +45,8 @@ def refusals(cluster: Cluster, pod: Pod, profile: Profile, known: Sequence[Refus
     """
     Return the refusals of all nodes that do not take a pod, in the order of the filters.
 
-    Of the nodes with nominations of other pods, the oldest are asked one by one, as the decision does with the node
-    that it chooses; `known` is what it has heard from these. The pod's own nomination counts, unless the caller has put
-    it aside. The node sets are valid until the cluster changes.
+    Of the nodes with nominations of other pods, the oldest are asked one by one, as the decision does; `known` is what
+    it has heard from these. The pod's own nomination counts, unless the caller has put it aside.
     """
     live = cluster.view.live
     found = [*refusals_among(cluster, pod, profile, live), *known]
@@ -131,8 +130,7 @@ def cause_of(pod: Pod, refusals: Iterable[Refusal]) -> Cause:
     Return why a pod waits, in one word for the metrics (`neuron_scheduler_pods_waiting`).
 
     Of several refusals, that of the nodes that passed the most filters counts, because they lack least. Nodes that are
-    too small even when they are empty, such as nodes without Neuron for a pod that asks for it, count only if there are
-    no others. Without any node, the pod lacks capacity.
+    too small even when they are empty count only if there are no others. Without any node, the pod lacks capacity.
     """
     lacking = Cause.RESOURCES if pod.neuron is None else Cause.CAPACITY
     return max((stage(pod, refusal) for refusal in refusals), key=lambda stage: stage[0], default=(0.0, lacking))[1]

@@ -76,16 +76,13 @@ class FitError:
     Why no node can take a pod now.
 
     Attributes:
-        nodes: number of nodes in the cluster.
         reasons: count by reason; a node with two reasons counts under both.
         plugins: names of the plugins that refused: only events that concern them can change the answer.
         pod_reason: set if the pod itself was refused, whatever the nodes are.
         hint: what it lacks of devices or cores, with figures, and what its owner can do; empty if nothing is known.
-        new_node_cannot_help: the condition's reason is then not `Unschedulable`, or autoscalers would buy nodes in a
-            loop.
+        new_node_cannot_help: the condition's reason is not `Unschedulable`, or autoscalers would buy nodes in a loop.
         preemption: why no pods were evicted for it; empty if some were.
         blocked: the sentence that names pods with unknown ids because of which it waits; empty if there are none.
-        cause: what it waits for.
         group: how many members of its group fit at once; the rest is then about the next one.
     """
 

@@ -40,18 +40,12 @@ class Taken:
 
 
 class ChangedError(Exception):
-    """A pod of a trial, or a node that it was given, is not any more as it was before a pause."""
+    """A pod or node of the trial changed during a pause."""
 
 
 @attrs.define(eq=False)
 class Trial:
-    """
-    Pods that are assumed for now.
-
-    Attributes:
-        taken: in the order in which they were placed.
-        decisions: how many were made.
-    """
+    """Pods that are assumed for now, in the order in which they were placed, and the number of decisions made."""
 
     cluster: Cluster
     taken: list[Taken] = attrs.field(factory=list)
@@ -60,10 +54,7 @@ class Trial:
 
     def place(self, pod: Pod, profile: Profile, among: NodeSet | None = None) -> Decision | NoNode:
         """
-        Assume a pod on the best of the nodes, all if none are given, if one takes it.
-
-        Raises:
-            ChangedError: the pod is gone, or it has a node by now.
+        Assume a pod on the best of the nodes, if one takes it. Raises ChangedError: the pod is gone, or it has a node.
         """
         if self.cluster.node_of(pod.uid) is not None or _is_gone(self.cluster, pod):
             raise ChangedError
@@ -75,12 +66,7 @@ class Trial:
         return result
 
     def check(self) -> None:
-        """
-        Look at the pods once more after the last pause; only where a node has changed, that costs anything.
-
-        Raises:
-            ChangedError: a pod is gone, or has another node, or its node would not take it any more.
-        """
+        """Raise ChangedError if a pod is gone, or has another node, or its node would not take it any more."""
         if not all(map(self._holds, self.taken)):
             raise ChangedError
 

@@ -48,10 +48,10 @@ class Placer:
 
 def new_node_takes(cluster: Cluster, fresh: FreshNode, pod: Pod, profile: Profile) -> bool:
     """
-    Return whether a new node would take a pod, beside all pods that are in the cluster.
+    Return whether a new node would take a pod, beside all pods that are in the cluster, which stays the same.
 
-    The cluster is the same before and after; no fork is needed. False if a node has the name that the new one would
-    get. Its indexes are built when they are first asked for: warm up for the pod before.
+    False if a node has the name that the new one would get. Its indexes are built when they are first asked for: warm
+    up for the pod before.
     """
     if pod.neuron is not None and not has_room(fresh, pod.neuron):
         return False  # for most types no trial is needed

@@ -31,9 +31,9 @@ class Gang:
     Attributes:
         group: what its members say together.
         waiting: in the order in which they are placed: those with a nomination, then the largest, then by rank.
-        placed: names of nodes by the uids of the members that are bound or assumed, or on their way.
-        elsewhere: uids of members to which the group's domain does not matter, such as a launcher's, or one's for which
-            space is kept if that domain is only a preference.
+        placed: names of nodes by the uids of the members that are bound or assumed.
+        unconstrained: uids of members to which the group's domain does not matter, such as a launcher's, or one's for
+            which space is kept if that domain is only a preference.
     """
 
     group: PodGroup

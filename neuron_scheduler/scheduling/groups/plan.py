@@ -83,13 +83,7 @@ def plan_group(
     cluster: Cluster, gang: Gang, profile: Profile, warmup: IndexWarmup
 ) -> Generator[None, None, GroupPlan | GroupRefusal]:
     """
-    Place a group.
-
-    Args:
-        cluster: with the members that are placed assumed in it afterwards.
-        gang: its members.
-        profile: by which they are decided.
-        warmup: of this cluster.
+    Place a group; its members are then assumed in the cluster.
 
     Raises:
         ChangedError: a member or its node changed in a pause, and the group is to be tried again.
@@ -134,12 +128,7 @@ def _selected_by(constraints: Iterable[Constraints]) -> tuple[str, ...]:
 
 @attrs.define(eq=False)
 class _Planner:
-    """
-    Tries one region after the other.
-
-    Attributes:
-        kinds: by uid.
-    """
+    """Tries one region after the other."""
 
     trial: Trial
     gang: Gang

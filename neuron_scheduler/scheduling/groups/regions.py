@@ -201,16 +201,10 @@ def takes_whole(node_info: NodeInfo, pod: Pod) -> bool:
 
 def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], needed: int = 0) -> RegionSteps:
     """
-    Yield the regions to try, the best first; None where other tasks may run.
+    Yield the regions to try, the best first; None where other tasks may run. There is none without a required domain.
 
-    There is none if a domain is required and not to be had.
-
-    Args:
-        gang: the group.
-        rooms: for its largest members.
-        wanted: how many of these are to be placed.
-        needed: how many of them must be.
-        fixed: by label, the domain of the members that have a node; empty if they are in several.
+    `rooms` is for the largest members, of which `wanted` are to be placed and `needed` must be. `fixed` has by label the
+    domain of the members that have a node; it is empty if they are in several.
     """
     if gang.group.topology:
         yield from _required_domains(gang, rooms, wanted, fixed, needed)

@@ -40,8 +40,8 @@ def rebuild(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     Return the nomination of a pod whose status names a node, after a restart; None if the pod does not fit there.
 
     No object says which cores were nominated. They are chosen again, out of what is free once the pods that are
-    terminating as victims are gone. The profile of pods that kube-scheduler schedules looks neither at taints nor at
-    all resources; a nomination that its node cannot keep would be made and dropped at each change of the node.
+    terminating as victims are gone. A nomination that its node cannot keep would be made and dropped at each change of
+    the node: the profile of kube-scheduler's pods looks neither at taints nor at all resources.
     """
     slot = cluster.view.slot(pod.nominated_node_name)
     if slot is None:
@@ -63,9 +63,8 @@ def lost_nominations(node_info: NodeInfo, waiting: Callable[[str], Pod | None]) 
     Return the pods whose nominations a node cannot keep beside the others; those of higher priority come first.
 
     `waiting` returns the present state of a pod of our queue: it may tolerate more than when it was nominated. All
-    other pods are kube-scheduler's. Their host ports are not ours to judge, and beside other nominations they are
-    judged only by what we judge at the nomination: otherwise it would be dropped and made again with each change of the
-    node.
+    other pods are kube-scheduler's. They are judged only by what we judge at the nomination, which would otherwise be
+    dropped and made again with each change of the node.
     """
     lost, row = list[Pod](), node_info
     for nomination in sorted(node_info.nominations, key=lambda nomination: -nomination.pod.priority):

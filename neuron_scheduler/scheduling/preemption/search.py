@@ -108,8 +108,7 @@ class Comparison:
         spare: the nodes that may have cheaper victims; None until there are plenty of candidates and all of them go
             beyond the budgets.
         without_victims: number of helpful nodes without a pod of lower priority.
-        reasons: by reason, how many nodes would refuse even if all pods of lower priority left.
-        asked_reasons: likewise, of the nodes that were looked at one by one.
+        reasons, asked_reasons: how many nodes would refuse even if all pods of lower priority left.
         plugins: the plugins that refused on these nodes.
     """
 

@@ -145,10 +145,8 @@ class Victims:
     @property
     def cost(self) -> Cost:
         """
-        What candidates are compared by, the smaller the better.
-
-        Budget violations, the highest priority, the sum of the priorities, the number of pods, and how early the first
-        of the highest priority was started: the least work lost. One that was not started counts as started now.
+        Budget violations, the highest priority, the sum of priorities, the number of pods, and how early the first of the
+        highest priority was started: the least work lost. One that was not started counts as started now.
         """
         if not self.pods:
             return (self.violations, -inf, 0, 0, -inf)
@@ -205,14 +203,13 @@ def victims_on(
     """
     Return the cheapest pods that must leave a node for a pod, or the refusals that remain if all lower pods left.
 
-    None if the victims cost the limit or more. An empty list for a pod that asks much about other pods: it would be
-    compared with all of them again for each that might stay. It is known that the pod fits if all pods of a priority
-    under `below` leave, as far as the node alone decides. Blocks that need a pod of a higher priority to leave are
-    therefore looked at only if no victims within the budgets were found without them.
+    None if the victims cost the limit or more. It is known that the pod fits if all pods of a priority under `below`
+    leave, as far as the node alone decides. So blocks that need a pod of a higher priority to leave are looked at only
+    if no victims within the budgets were found without them.
     """
     node_info, pod = cluster.view.row(slot), incoming.pod
     if asks_much(pod):
-        return []
+        return []  # it would be compared with all other pods again for each that might stay
 
     def by_filters(gone: Sequence[Pod]) -> ByFilters:
         return ByFilters(cluster, slot, pod, incoming.profile, _without(node_info, gone))

@@ -143,14 +143,9 @@ def pods_may_help(
     interest: Interest | None,
 ) -> bool:
     """
-    Return whether an event may help a pod because of the pods that it happened to.
+    Return whether an event may help a pod because of the pods that it happened to; None stands for unknown ones.
 
-    Args:
-        event: its kind.
-        happened_to: the pods; None stands for unknown ones.
-        concerned: the plugins that refused the waiting pod and are concerned by the event; those count that look at
-            pods, or at their volumes.
-        interest: which pods matter to the waiting pod.
+    `concerned` are the plugins that refused the waiting pod and are concerned by the event.
     """
     if len(happened_to) > MOST_ASKED and concerned & (COUNTING_PODS | COUNTING_VOLUMES):
         return True
@@ -171,14 +166,13 @@ def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[st
 @attrs.frozen(cache_hash=True)
 class RefusalKind:
     """
-    The properties that waiting pods have in common.
+    What refused a pod, and which events may change that; many waiting pods share one.
 
     Attributes:
-        plugins: names of those whose answer has to change: that refused them last, or would refuse them even if pods of
-            lower priority left.
+        plugins: names of those whose answer has to change: that refused the pods last, or would refuse them even if
+            pods of lower priority left.
         hint_input: what those of the plugins that have a hint look at in the pods.
         interest: which other pods matter to them; None if no plugin that counts pods refused them.
-        scheduler_name: their profile.
         refused_by: names of those that refused them last.
     """
 
@@ -210,7 +204,7 @@ def refusal_kind_of(
 @attrs.frozen
 class LineWakeUp:
     """
-    An event and a kind that it may help.
+    An event and a kind of refusal that it may help.
 
     Attributes:
         nodes: names of those that may take a pod of the kind; None if they are unknown.
@@ -312,12 +306,11 @@ class InFlightEvents:
     """
     Events for the one pod whose decision takes a while, so that none is missed when it is refused.
 
-    Upstream: `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`, for every popped pod. Here most
-    decisions are one synchronous step, in which no event can come. Only the search for victims takes longer, for one
-    pod at a time.
+    Upstream: `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`, for every popped pod. Here only the
+    search for victims takes longer than one synchronous step, for one pod at a time.
 
     Attributes:
-        queued: the pod; None if there is none, and no event needs to be noted.
+        queued: the pod; None if no event needs to be noted.
         events: what has happened since `begin`.
     """
 

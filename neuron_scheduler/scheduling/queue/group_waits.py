@@ -33,7 +33,7 @@ LONGEST_TURN: Final = 300.0
 @attrs.define(eq=False)
 class _Waiting:
     """
-    The waiting members of a group.
+    The waiting members of a group, by uid.
 
     Attributes:
         since: when the first of them came.
@@ -43,7 +43,6 @@ class _Waiting:
         least: what it needed at the last look.
         tried: when the group may be tried.
         turn: when it is its turn in its namespace; 0 if it does not wait for one.
-        pods: by uid.
     """
 
     since: float
@@ -98,9 +97,8 @@ class GroupWaits:
 
     def update(self, key: GroupKey, now: float) -> bool:
         """
-        Look at a group; return whether those that wait are to be tried or held, unlike at the last look.
-
-        They are tried when there are enough of them, when a member has gone, and when another count is said.
+        Update the group; return whether its waiting members changed between held and ready, or are worth another try.
+        They are when a member has gone, and when another count is said.
         """
         waiting = self._waiting.get(key)
         if waiting is None:

@@ -91,9 +91,8 @@ class PodHeap:
     """
     Pods by a comparable key; of equal keys the pod that was pushed first is the better.
 
-    A binary heap in which the entry of a removed pod stays until it comes to the top. A standby replica never asks for
-    the best pod, so the heap is rebuilt when it has more stale entries than pods, plus a few. That keeps memory
-    proportional to the pods, and each step short.
+    The entry of a removed pod stays until it comes to the top. A standby replica never asks for the best pod, so the
+    heap is rebuilt when it has more stale entries than pods, plus a few: memory stays proportional to the pods.
     """
 
     _entries: list[tuple[Any, int, QueuedPod]] = attrs.field(factory=list)
@@ -162,7 +161,7 @@ class BackoffQueue:
         queued.since = now
 
     def count_error_after_refusal(self, queued: QueuedPod, now: float) -> None:
-        """Count an error in what was done for a refused pod; each refusal before it in a row had one, or the like."""
+        """Count an error after a refusal; every refusal in the row counts as an error."""
         queued.errors = queued.refusals
         queued.since = now
 
@@ -209,7 +208,7 @@ class Places:
     The active queue, the backoff queue, and the counts.
 
     Attributes:
-        entered: called with (queue, event) for each pod that enters one of the two.
+        on_entered: called with (queue, event) for each pod that enters one of the two.
     """
 
     backoff: BackoffQueue

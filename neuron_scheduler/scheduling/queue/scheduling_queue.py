@@ -52,12 +52,12 @@ class SchedulingQueue:
     Attributes:
         initial_backoff, max_backoff: seconds; the backoff doubles with each refusal or error in a row.
         max_unschedulable: seconds after which an unschedulable pod is tried again without an event.
-        entered: called with (queue, event) for each pod that enters the active queue or the backoff.
+        on_entered: called with (queue, event) for each pod that enters the active queue or the backoff.
         row: returns a node as it is now, by name.
         groups: which pods of each group wait.
         on_change: called when `pop` may return a pod earlier than before, apart from the end of `max_unschedulable`; it
             must not call the queue.
-        _looks: at members of groups that have changed, by group and whether it has turned; `pop` goes on with them.
+        _looks: at members of changed groups, by group and whether it has turned; `pop` goes on with them.
     """
 
     initial_backoff: float
@@ -156,8 +156,8 @@ class SchedulingQueue:
         """
         Look at a group of which a member has come, changed or gone.
 
-        The waiting members are let in once there are enough, or held again; without a member that has gone, the others
-        may fit. While some members have a node, but too few, the others come first.
+        The waiting members are let in once there are enough, or held again. While some members have a node, but too
+        few, the others come first.
         """
         half_bound = self.groups.is_half_bound(key)
         turned = self.groups.update(key, now)
@@ -262,12 +262,10 @@ class SchedulingQueue:
         """
         Put a refused pod back: it waits for an event after which a refusing plugin could accept it.
 
-        Such an event may have come since the pod was popped. A pod that is `held` waits for its release first. A pod
-        with a nomination waits until it fits: preempting other pods does not help it any more.
+        Such an event may have come since the pod was popped. A pod that is `held` waits for its release first.
         `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
-        their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`; a pod that is
-        held, has a nomination, has missed an event or cannot be bound waits in a line of its own, too. Members that are
-        refused `together` are one line, which any event wakes.
+        their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`. Members that
+        are refused `together` are one line, which any event wakes.
         """
         if not self.holds(queued):
             return

@@ -30,7 +30,7 @@ class RefusedLine:
     Refused pods of one signature.
 
     Attributes:
-        kind: which plugins refused the latest attempt of any of them, and why; events are checked against it.
+        kind: what refused any of them at the latest attempt; events are checked against it.
         cause: what they wait for, by the same attempt.
         pods: all of them, including the one that is ahead.
         ahead: the pod that is tried next; it is active or in backoff.
@@ -60,11 +60,11 @@ class RefusedLine:
 @attrs.define(eq=False)
 class UnschedulablePods:
     """
-    All lines, by signature and by kind.
+    All lines, by signature and by kind of refusal.
 
     Attributes:
         to_go_on: woken lines whose first pod has left since the last `go_on`.
-        _by_group: the lines that wait for events; without those whose first pod is going to be tried in any case.
+        _by_kind: the lines that wait for events; without those whose first pod is going to be tried in any case.
     """
 
     _places: Places
@@ -100,8 +100,7 @@ class UnschedulablePods:
         """
         Ask about the next kinds, and wake the lines that an event of the batch may help.
 
-        With thousands of different pods a batch takes longer than other tasks should wait. Only the lines that were
-        refused before it began are woken: a later refusal knows of its events.
+        Only the lines that were refused before the batch began are woken: a later refusal knows of its events.
         """
         if self._wake_ups is None:
             return
