@@ -182,7 +182,7 @@ class TermTable:
 
     def fork(self) -> "TermTable":
         """
-        Return an independent copy: it counts totals anew, and a term's numbers are copied when one of the two changes them.
+        Return an independent copy, which counts totals anew; a term's numbers are copied when one of the two changes.
         """
         self._version = _Mark()
         return TermTable(

@@ -203,8 +203,8 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], nee
     """
     Yield the regions to try, the best first; None where other tasks may run. There is none without a required domain.
 
-    `rooms` is for the largest members, of which `wanted` are to be placed and `needed` must be. `fixed` has by label the
-    domain of the members that have a node; it is empty if they are in several.
+    `rooms` is for the largest members, of which `wanted` are to be placed and `needed` must be. `fixed` has by label
+    the domain of the members that have a node; it is empty if they are in several.
     """
     if gang.group.topology:
         yield from _required_domains(gang, rooms, wanted, fixed, needed)

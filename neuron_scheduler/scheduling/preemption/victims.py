@@ -145,8 +145,8 @@ class Victims:
     @property
     def cost(self) -> Cost:
         """
-        Budget violations, the highest priority, the sum of priorities, the number of pods, and how early the first of the
-        highest priority was started: the least work lost. One that was not started counts as started now.
+        Budget violations, the highest priority, the sum of priorities, the number of pods, and how early the first of
+        the highest priority was started: the least work lost. One that was not started counts as started now.
         """
         if not self.pods:
             return (self.violations, -inf, 0, 0, -inf)
