@@ -189,8 +189,8 @@ class View:
         """
         Build the indexes that a question needs, a few rows at a time; yields when other tasks may run.
 
-        One index costs some milliseconds for a thousand rows. `ask` is called once, with a view in which missing indexes
-        are empty; it must go on to its last index all the same.
+        One index costs some milliseconds for a thousand rows. `ask` is called once, with a view in which missing
+        indexes are empty; it must go on to its last index all the same.
         """
         requests = self.index_requests(ask)
         if requests.lacking:
