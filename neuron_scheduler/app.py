@@ -392,7 +392,7 @@ def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRi
         budgets=parts.cluster.budgets.all,
         profiles=ServedProfiles(parts.scheduling_loop.attempts.profiles, extender_profile()),
         decisions=decisions,
-        unsynced=lambda: sync_problem(parts.informers),
+        sync_problem=lambda: sync_problem(parts.informers),
         leads=lambda: election is None or election.is_leading,
         clock=time.monotonic,
         capacity_request_of=lambda pod: None if capacity is None else capacity.request_sentence(pod),

@@ -1,8 +1,7 @@
 """
 Long computations in steps: generators that yield at their pauses and return their answer.
 
-`run` takes the steps one after the other, for callers that have no other task to let run; `run_in_turns` is for an
-event loop, on which other tasks, such as watches, get a turn.
+`run` takes the steps one after the other. `run_in_turns` lets the other tasks of an event loop have their turns.
 """
 
 from collections.abc import Callable, Generator

@@ -3,7 +3,7 @@ Requests to stop: SIGTERM and SIGINT, handled from the first import until the in
 
 The event loop handles signals only while it runs. Before and after that a signal would kill the process with 143, and
 might not release the Lease. Python's handlers also run while one step blocks the event loop. Before the scheduler
-listens there is no Lease yet, and the process ends at once with 0; after the scheduler has ended, a signal does not
+listens there is no Lease yet, and the process ends at once with 0. After the scheduler has ended, a signal does not
 change the exit code. This module imports little, so that nothing slow comes before `install`.
 """
 

@@ -2,9 +2,9 @@
 Workloads -> `Replicated`: where each kind keeps its pod templates, and how many pods it starts.
 
 Sources: `k8s.io/api` (batch/v1, apps/v1, core/v1), `jobset.x-k8s.io/v1alpha2`, `leaderworkerset.x-k8s.io/v1`. Pods get
-the labels that the kinds' controllers give them, and what the API server fills in (`SetDefaults_Pod`,
-`defaultHostNetworkPorts` in `pkg/apis/core/v1/defaults.go`); they are read as the running process reads pods. What is
-left out is named in a note: what only admission could add, and volumes that are created with the pods.
+their controllers' labels, and what the API server fills in (`SetDefaults_Pod`, `defaultHostNetworkPorts` in
+`pkg/apis/core/v1/defaults.go`). They are read as the running process reads pods. A note names what is left out: what
+only admission could add, and volumes that are created with the pods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,9 +1,9 @@
 """
 Why one pod waits, or where it would go: the one answer behind the command, the endpoint and the page.
 
-No step takes longer than a heartbeat of the scheduling process can wait. The answer is computed on a fork of the
-cluster, which shares everything until one of the two changes it, and costs about as much as a decision. So the whole
-answer is true of one moment, although the cluster changes in the pauses. The filters alone decide.
+No step takes longer than a heartbeat of the scheduling process can wait. The answer is computed on a fork, which costs
+about as much as a decision: it shares everything with the cluster until one of the two changes it. So the whole answer
+is true of one moment, although the cluster changes in the pauses. The filters alone decide.
 """
 
 from collections.abc import Generator, Iterator, Sequence

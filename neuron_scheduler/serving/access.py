@@ -1,11 +1,11 @@
 """
 Who asks, and what that reader may see, by the API server's TokenReview and SubjectAccessReviews.
 
-A reader needs the right to get the path, which may also be /metrics; the answers are kube-scheduler's, except that a
-request without a token gets 401 without a question to the API server. The names of pods are shown where the reader may
-get the pods themselves, so no tenant learns another's names. Answers of the API server, refusals too, are kept for a
-few seconds, by a digest of the token. Unknown tokens are limited, so that guesses do not flood the API server, and so
-are reviews of rights: they share its patience with our Bindings.
+A reader needs the right to get the path, which may also be /metrics. The answers are kube-scheduler's, but a request
+without a token gets 401 without a question to the API server. The names of pods are shown where the reader may get the
+pods themselves, so no tenant learns another's names. Answers of the API server, refusals too, are kept for a few
+seconds, by a digest of the token. Unknown tokens are limited, so that guesses do not flood the API server. So are
+reviews of rights: they share its patience with our Bindings.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 How a question is answered: who asks, the computing in steps, what the reader may see, and the JSON.
 
 The event loop that answers also schedules, and every pod of the cluster can connect. So one question is computed at a
-time, in short turns with rests between them, and its answer is kept for a second for all who ask the same and see the
+time, in short turns with rests between them. Its answer is kept for a second, for all who ask the same and see the
 same. The ETag says which answer it is: a client that has it already, as the page mostly has, gets 304 without a body.
 """
 
@@ -76,7 +76,7 @@ class Answering:
 
     async def answer(self, request: web.BaseRequest, compute: Compute) -> web.Response:
         reader = await self.access.reader(request)
-        missing = self.sources.unsynced()
+        missing = self.sources.sync_problem()
         if missing is not None:
             raise RefusedError(503, f"this process has just started: {missing}")
         query = parameters(request.query_string)

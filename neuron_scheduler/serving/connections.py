@@ -56,8 +56,8 @@ class Limits:
         waiting: connections that wait for their turn.
         rate, burst: connections per second that get their turn, and how many may follow each other without a pause; a
             rate of 0 is no limit.
-        seconds: from a connection's turn to its end, TLS included; a further connection than `at_once` then ends the
-            oldest one, and is refused otherwise. 0 for as long as the client wants.
+        seconds: from a connection's turn to its end, TLS included. A further connection than `at_once` then ends the
+            oldest one. 0 for as long as the client wants: a further one is refused.
         body: bytes of a request's body; reading a larger one raises aiohttp's HTTPRequestEntityTooLarge.
     """
 
@@ -283,8 +283,8 @@ def open_listening(address: str, port: int, flags: str) -> socket.socket:
     """
     Return a socket that listens on an IP address, as Go's `net.Listen` does; `flags` are those that say so.
 
-    An unspecified address (`0.0.0.0`, `::`) means all interfaces and both families; one socket serves both, so that
-    another process cannot have the same port for the other family. A host without IPv6 gets IPv4 only.
+    An unspecified address (`0.0.0.0`, `::`) means all interfaces and both families, or IPv4 on a host without IPv6. One
+    socket serves both, so that another process cannot have the same port for the other family.
     """
     unspecified = ipaddress.ip_address(address).is_unspecified
     both = unspecified and socket.has_dualstack_ipv6()

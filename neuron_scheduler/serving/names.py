@@ -1,9 +1,8 @@
 """
 What a reader sees of an answer who may not get the pods of all namespaces: counts, sizes and nodes, and fields.
 
-Fields alone decide: a pod of a namespace whose pods the reader may not get loses its name, and a sentence that may name
-such a pod is left out. Which sentences may is known from the fields beside them: the plugin, the cause, and whose space
-is kept.
+Fields alone decide. A pod that the reader may not get loses its name, and a sentence that may name such a pod is left
+out. Which sentences may is known from the fields beside them: the plugin, the cause, and whose space is kept.
 """
 
 from typing import Any, Final

@@ -6,9 +6,9 @@ waits, and with `node` what every filter says of that node. A pod that the reade
 exists or not.
 
 `fit` says how many more pods fit. A query describes a pod by its size; a body is a workload, as `kubectl apply` reads.
-A workload in a namespace needs the right to get that namespace's pods, because its affinity is about them; so does a
-workload whose affinity names other namespaces, or selects some. Else a reader could learn by trials which labels
-others' pods have, and where they are. YAML is refused: it takes longer to read than one step may.
+A workload needs the right to get the pods of its namespace, because its affinity is about them, and those of other
+namespaces that its affinity names or selects. Else a reader could learn by trials which labels others' pods have, and
+where they are. YAML is refused: it takes longer to read than one step may.
 """
 
 from collections.abc import Mapping

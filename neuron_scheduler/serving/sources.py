@@ -92,11 +92,11 @@ class AnswerSources:
         budgets: all PodDisruptionBudgets.
         profiles: with which pods are decided.
         decisions: those that this process has made lately.
-        unsynced: says what this process does not know yet, None if it knows all.
+        sync_problem: says what this process does not know yet, None if it knows all.
         leads: whether this replica is the active one.
         clock: seconds, monotonic.
-        capacity_request_of: one sentence on the machine that is asked for for a pod; empty if there is nothing to say,
-            None if its profile asks for none.
+        capacity_request_of: one sentence on the machine requested for a pod; empty if there is nothing to say. None if
+            its profile requests none.
     """
 
     cluster: Cluster
@@ -105,7 +105,7 @@ class AnswerSources:
     budgets: Callable[[], Sequence[DisruptionBudget]]
     profiles: ServedProfiles
     decisions: DecisionRing
-    unsynced: Callable[[], str | None]
+    sync_problem: Callable[[], str | None]
     leads: Callable[[], bool]
     clock: Callable[[], float]
     capacity_request_of: Callable[[Pod], str | None]

@@ -62,7 +62,7 @@ class Desk:
                 {"my-scheduler": default_profile("my-scheduler")} if self.queued else {}, extender_profile()
             ),
             decisions=self.ring,
-            unsynced=lambda: self.missing,
+            sync_problem=lambda: self.missing,
             leads=lambda: self.leads,
             clock=lambda: self.now,
             capacity_request_of=lambda _: self.capacity_request,

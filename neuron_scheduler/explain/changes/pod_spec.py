@@ -10,8 +10,8 @@ TOLERATION: the pod tolerates the taints of a node, the fewest first, each by it
 that a node is not fit for pods, or is about to go, are never offered: a pod that tolerates them would fail there.
 
 SELECTOR: the pod drops keys of its node selector, or requirements of its required node affinity; none of those that it
-drops can stay. If the required node affinity has one term, each of its requirements is one; several terms are
-alternatives, and only all of them together can be dropped.
+drops can stay. The requirements of a single term are dropped one by one. Several terms are alternatives, and are
+dropped together.
 
 INSTANCE_TYPE: the pod selects the type of the node that it would get if it selected none.
 

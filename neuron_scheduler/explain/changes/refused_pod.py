@@ -1,8 +1,8 @@
 """
 What every search for a change starts from, and the trials that prove a change.
 
-A trial asks the filters of the decision itself, about another form of the pod or about one row that is replaced for the
-time of the question. A fork for each trial would have to build its indexes again.
+A trial asks the decision's own filters about another form of the pod, or about one row that is replaced meanwhile. A
+fork for each trial would have to build its indexes again.
 """
 
 import re

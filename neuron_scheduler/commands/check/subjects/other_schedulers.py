@@ -2,7 +2,7 @@
 Another scheduler that serves our scheduler names, and AWS's extension.
 
 Two schedulers that hold different Leases, or none, give one device to two pods. AWS's second scheduler has the Lease of
-ours, so the two never schedule at the same time, but the one that started first keeps the other waiting.
+ours, so the two never schedule at the same time. The one that started first keeps the other waiting.
 """
 
 from collections.abc import Iterator
