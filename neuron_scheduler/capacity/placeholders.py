@@ -1,9 +1,8 @@
 """
 A placeholder on the wire: a pod that asks an autoscaler for one whole machine, and that nobody places.
 
-It has the scheduler name of no scheduler, asks for the silicon of the machine, and carries what the waiting pods
-require of their node, so that an autoscaler buys a node that they can use. A new leader reads back from it what
-decides: type, zones and amounts. Which pods it is for, the next plan says.
+It asks for the silicon of the machine, and carries what the waiting pods require of their node. A new leader reads back
+from it what decides: type, zones and amounts. The next plan says which pods it is for.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,7 @@
 """
 The requests by which a placeholder is created, gets the condition by which autoscalers see it, and is deleted.
 
-Each may be sent again: a name never gets a second pod, and a deletion names the uid. Without its condition, such as
-after the death of the process between the two, a placeholder is seen by no autoscaler.
+Each may be sent again: a name never gets a second pod, and a deletion names the uid.
 """
 
 import time

@@ -1,12 +1,12 @@
 """
 Holds a Binding back while the device plugin could confuse its pod with another one of its node.
 
-The kubelet tells the device plugin how many devices or cores a container gets, but not to which pod it belongs. Of the
-pods on its node that ask for this amount and have not been served, the plugin takes the one with the lowest
-NEURON_ALLOC_TIME. Two such pods may swap their ids, and our account of who holds what is then wrong (decision 11).
+The kubelet tells the device plugin how many devices or cores a container gets, but not to which pod it belongs. The
+plugin takes the pod of its node with this amount and the lowest NEURON_ALLOC_TIME that has not been served. Two such
+pods may swap their ids, and our account of who holds what is then wrong (decision 11).
 
 So a decided pod is assumed at once, but its Binding waits until the kubelet has admitted every earlier pod that the
-plugin could take for it. Nothing is stored, and a new leader needs nothing from the old one.
+plugin could take for it. Nothing is stored: a new leader needs nothing from the old one.
 """
 
 import math
@@ -40,13 +40,7 @@ Amounts = frozenset[tuple[Unit, int]]
 
 @attrs.define(eq=False)
 class WaitingBinding:
-    """
-    A Binding that waits.
-
-    Attributes:
-        amounts: the plugin may look for the pod by any of them.
-        logged: the log says that it waits.
-    """
+    """A Binding that waits; the plugin may look for its pod by any of `amounts`."""
 
     commitment: Commitment
     amounts: Amounts
@@ -64,12 +58,10 @@ class NodeBindings:
       so that Bindings arrive in the order of their times;
     - every pod on the node with an amount in common that its kubelet has not admitted, `LONGEST` seconds at most.
 
-    Which pods those are follows from the cluster and from the Bindings on their way.
-
     Attributes:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds.
-        waiting: those that wait, in the order of the decisions.
+        waiting: in the order of the decisions.
         first_tries: the pods whose Binding was let through and has not been answered for the first time, by uid.
         bound_at: when pods that have not started were bound, by uid; -inf for a pod that is not waited for any more.
     """
@@ -168,7 +160,6 @@ class AllocateFence:
         wall_clock: Unix time in nanoseconds.
         on_free: called with a commitment that has waited, when its Binding may be sent.
         on_withdrawn: called with a commitment that will not be sent, and its outcome.
-        errors: reports unexpected exceptions.
     """
 
     OBSERVES: ClassVar[Kinds] = (AssumedPodChanged, PodBound, PodGone, SpaceChanged, NodeGone)
@@ -188,7 +179,7 @@ class AllocateFence:
         return len(self._waiting)
 
     def take(self, commitment: Commitment) -> bool:
-        """Return True if the Binding may be sent now; otherwise `send` or `settle` is called, now or later."""
+        """Return True if the Binding may be sent now; otherwise a callback comes, now or later."""
         try:
             return self._take(commitment)
         except Exception as error:  # noqa: BLE001 - it is one pod's error
@@ -228,7 +219,6 @@ class AllocateFence:
         self._advance(commitment.node_name)
 
     def observe(self, change: Change) -> None:
-        """Send or settle what does not wait any more; before that, a node's Bindings that it does not take any more."""
         match change:
             case NodeGone(name):
                 self._forget_node(name)
@@ -256,11 +246,7 @@ class AllocateFence:
             self._advance(node_name)
 
     def _withdraw_misfits(self, name: str) -> None:
-        """
-        Settle at once the Bindings that wait for a node that does not take their pods any more.
-
-        When there is not enough for all of them, those of the lowest priority give way, the latest ones first.
-        """
+        """Withdraw the Bindings whose pods the node takes no more: the lowest priority first, then the latest."""
         node = self._nodes.get(name)
         waiting = reversed(node.waiting) if node is not None else ()
         for binding in sorted(waiting, key=lambda binding: binding.commitment.pod.priority):

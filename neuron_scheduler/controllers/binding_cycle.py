@@ -2,9 +2,8 @@
 From an assumed decision to its definite outcome: bind the pod's volumes, then send its Binding until it is answered.
 
 Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Many workers send Bindings for the first time, in the order
-of the decisions. A Binding that has to wait for another pod of its node (`allocate_fence`) occupies no worker. A
-Binding without a definite outcome keeps its pod's place and does not occupy these workers any more: a few other ones
-send it again when it is due, and serve the namespaces in turns.
+of the decisions. A Binding that waits for another pod (`allocate_fence`) occupies no worker. A Binding in doubt keeps
+its pod's place; a few other workers send it again when it is due, and serve the namespaces in turns.
 """
 
 import asyncio
@@ -57,10 +56,8 @@ class BindingCycle:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False once the Lease may be lost.
-        errors: reports unexpected exceptions.
         concurrency: maximum of concurrent first tries.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
-        fence: where they wait.
         open: whether commitments are taken: it runs, and is not about to stop.
     """
 
@@ -133,11 +130,7 @@ class BindingCycle:
         return self._decided.qsize() / self.concurrency
 
     def push(self, commitment: Commitment) -> None:
-        """
-        Take a decision that is assumed, for a pod whose volumes are bound; never waits.
-
-        The caller limits the number of these. A cycle that is not open settles it at once.
-        """
+        """Take a decision that is assumed, for a pod whose volumes are bound; the caller limits their number."""
         if not self.open:
             self.settle(commitment, Fenced())
         elif self.fence.take(commitment):

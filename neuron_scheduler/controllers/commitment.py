@@ -3,9 +3,7 @@ A decision and the step that makes it count; `binding_cycle` takes it from there
 
     decision --assume--> Commitment --`binding_cycle`--> outcome --settle--> cluster, queue, log, requester
 
-From the assumption on, the pod is on its node for every later decision. Nothing awaits there, and neither does what
-comes between the decision and this step, so no event comes in between. A commitment knows its requester, who is told
-its outcome: an attempt of the scheduling loop, or a call of kube-scheduler's.
+From the assumption on, the pod is on its node for every later decision. Nothing awaits between decision and assumption.
 Upstream: `assume` in `pkg/scheduler/schedule_one.go`.
 """
 
@@ -70,7 +68,6 @@ class Commitment:
         pod: as it was when it was decided; `requester.pod` is its present state.
         annotations: of the Binding, all but NEURON_ALLOC_TIME.
         started: when the attempt began.
-        plan: what its volumes need before the Binding.
     """
 
     requester: Requester

@@ -2,9 +2,8 @@
 The log lines of AWS's Neuron scheduler extension, in its own words, so that its runbooks keep working.
 
 Source: AWS Neuron documentation, "Neuron Scheduler Extension Flow" (verification of filter and bind), with its spelling
-mistakes. For a pod of our own queue they are written at `-v=4` and above, usage maps at `-v=6`; the filter's lines for
-every attempt of a pod with Neuron, whether it gets a node or not. For requests of kube-scheduler's, all are written at
-the default verbosity. A line is one message, without key/value pairs; klog's header precedes it, as any line here.
+mistakes. Lines about our own queue appear from `-v=4` on, usage maps from `-v=6` on; those about kube-scheduler's
+requests at the default verbosity. A line is one message without key/value pairs.
 """
 
 from collections import Counter
@@ -54,15 +53,9 @@ def write_filter(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "")
     """
     Write which nodes the pod fits and why it does not fit the others, for an attempt that is not assumed yet.
 
-    Up to `MOST_NAMED` nodes in the cluster all are named, as AWS's extension does. In a larger cluster the log would be
-    a list of nodes, so `Filtered nodes` and, for each reason, `Failed nodes` count them, and `fits in Node` is written
-    for the chosen node only. The filters are run once more for it, which costs about as much as a refusal.
-
-    Args:
-        cluster: as it was when the attempt was decided.
-        pod: nothing is written for a pod without Neuron.
-        profile: the filters.
-        chosen: the node that the pod gets; empty if none.
+    Up to `MOST_NAMED` nodes all are named, as by AWS's extension. In a larger cluster `Filtered nodes` and `Failed
+    nodes` count them, and `fits in Node` is written for the chosen node only (empty if none). The filters are run once
+    more for it, which costs about as much as a refusal.
     """
     if pod.neuron is None:
         return
@@ -77,14 +70,7 @@ def write_filter(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "")
 
 
 def write_filter_answer(pod: Pod, passing: Collection[str], failed: Mapping[str, str]) -> None:
-    """
-    Write the answer to kube-scheduler's question which nodes a pod fits, at the default verbosity.
-
-    Args:
-        pod: a pod with Neuron.
-        passing: the names of the nodes that it fits; more than `MOST_NAMED` nodes in the question are counted.
-        failed: the reason of each other node, by name.
-    """
+    """Write the answer to kube-scheduler which nodes a pod with Neuron fits; `failed` has reasons by node."""
     if not _answers.is_enabled:
         return
     if len(passing) + len(failed) > MOST_NAMED:

@@ -1,12 +1,10 @@
 """
 Keeps the space that kube-scheduler frees for a pod with Neuron until the pod gets it.
 
-kube-scheduler names the node in the pod's status and deletes pods there. They end one after the other, and our own
-queue, or another pod of kube-scheduler's, would take their devices one by one: kube-scheduler keeps a number of devices
-free, but no block. So the nomination is adopted from the status, as our own is after a restart, with the cores that
-come free. It ends with the pod, when the status changes, when a pod of higher priority takes the space, for as long as
-the node would refuse the pod, and in any case after `LONGEST`. Every replica follows the watch, so a follower's answers
-to `filter` are those of the leader. Does not write anything: the status is kube-scheduler's.
+kube-scheduler names the node in the pod's status and deletes pods there. It keeps a number of devices free, but no
+block: other pods would take their devices one by one. So the nomination is adopted from the status, with the cores that
+come free. It ends with the pod, with the status, for a pod of higher priority, while the node would refuse the pod, and
+after `LONGEST`. Every replica does this, so a follower answers `filter` as the leader does.
 """
 
 from collections.abc import Callable, Container
@@ -48,7 +46,6 @@ class ForeignNominations:
     Attributes:
         profile: what is decided beside kube-scheduler (`extender_profile`).
         own_names: pods of these schedulers are in our queue.
-        clock: seconds that never jump.
     """
 
     OBSERVES: ClassVar[Kinds] = (PodPending, PodBound, PodGone, SpaceChanged)
@@ -126,12 +123,7 @@ class ForeignNominations:
             log.info("Keeping space for a pod that kube-scheduler has nominated", v=2, pod=pod.key, node=node_name)
 
     def _rebuilt(self, pod: Pod) -> Nomination | None:
-        """
-        Return the nomination with all that the pod asks for if the node has it, otherwise with what we judge.
-
-        A resource or a host port that kube-scheduler judges in another way than we do must not end the nomination of
-        the devices.
-        """
+        """Return the nomination with all that the pod asks for if the node has it, otherwise with what we judge."""
         nomination = rebuild(self.cluster, pod, self.profile)
         judged = attrs.evolve(without_other_resources(pod), host_ports=())
         return rebuild(self.cluster, judged, self.profile) if nomination is None and judged != pod else nomination

@@ -1,8 +1,8 @@
 """
 A group's attempt: decide its members as one, and assume all of them or none.
 
-Other tasks run during a decision, so a member may be gone or changed at its end; then the group is tried again. A group
-evicts nobody. While too few members exist, none of them is bound and no space is kept for them.
+Other tasks run during a decision; if a member is gone or changed at its end, the group is tried again. A group evicts
+nobody. While too few members exist, none of them is bound and no space is kept for them.
 """
 
 from collections.abc import Callable, Generator
@@ -38,14 +38,7 @@ log = logs.logger(__name__)
 
 @attrs.frozen(eq=False, kw_only=True)
 class GroupAttempts:
-    """
-    Tries groups.
-
-    Attributes:
-        clock: seconds that never jump.
-        attempts: those of single pods, whose ends are those of members, too.
-        fence: where Bindings of a group wait that may have fallen apart.
-    """
+    """Tries groups; members end as single pods do (`attempts`)."""
 
     cluster: Cluster
     queue: SchedulingQueue
@@ -54,11 +47,7 @@ class GroupAttempts:
     fence: AllocateFence
 
     async def attempt(self, queued: QueuedPod, key: GroupKey) -> list[Commitment]:
-        """
-        Decide a popped pod's group as one, and assume it as a whole or not at all.
-
-        Other tasks run meanwhile, so a member may be gone or changed at the end; then the group is tried again.
-        """
+        """Decide a popped pod's group as one, and assume it as a whole or not at all."""
         self.queue.keep_events(queued)
         members = [
             queued,

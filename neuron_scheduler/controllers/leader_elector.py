@@ -2,12 +2,11 @@
 One candidate for the Lease: takes it, renews it, and gives it back.
 
 Upstream: `client-go/tools/leaderelection`, with a gap closed: the deadline counts from the *send time* of the last
-successful renewal. The holder of the Lease may bind until `renew_deadline` after that; others can take it
-`lease_duration` after they last saw it change, so there is time between for a Binding that was already sent.
-A candidate watches a Lease that another one holds, and takes it at its expiry, or at once when it is released.
+successful renewal. The holder may bind until `renew_deadline` after that; others can take the Lease `lease_duration`
+after its last change. The time between is for a Binding that was already sent. A candidate watches the Lease, and takes
+it at its expiry, or at once when it is released.
 
-It runs in the scheduler's event loop: while a step blocks that loop there is no renewal, so a scheduler that hangs
-loses its Lease (docs/decisions/0006).
+It runs in the scheduler's event loop, so a scheduler that hangs loses its Lease (docs/decisions/0006).
 """
 
 import datetime as dt
@@ -43,10 +42,7 @@ log = logs.logger(__name__)
 
 def identity() -> str:
     """
-    Return a new holder identity for this process: `<name>_<uuid>`.
-
-    The name is that of the pod, from the environment variable POD_NAME (manifests/base/deployment.yaml). Without it the
-    hostname is used, which is the pod's name too unless the pod uses the network of its node.
+    Return a new holder identity for this process: `<name>_<uuid>`, with the pod's name or the hostname.
 
     Raises:
         ConfigurationError: POD_NAME is not the name of a pod.
@@ -73,14 +69,11 @@ def utc_now() -> dt.datetime:
 @attrs.define(eq=False, kw_only=True)
 class LeaderElector:
     """
-    One candidate.
-
-    Another machine's clock is never compared with ours: the holder's time counts from the moment when we last saw the
-    Lease change.
+    One candidate; no other machine's clock is compared with ours.
 
     Attributes:
         identity: who holds the Lease when we do.
-        extender_address: the URL that followers send to what only the leader may do; empty if we serve no extender.
+        extender_address: where followers send requests for the leader; empty if we serve no extender.
         lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
         clock: monotonic seconds.
         now: wall clock, only written, never compared.
@@ -142,12 +135,7 @@ class LeaderElector:
         return self._renewed_at is not None and self.clock() < self._renewed_at + self.renew_deadline
 
     async def run(self) -> None:
-        """
-        Take the Lease and hold it until `leave`.
-
-        Raises:
-            LeaseLostError: another candidate holds it, or it could not be renewed in time; `may_bind` is False by then.
-        """
+        """Take the Lease and hold it until `leave`; LeaseLostError as `hold`."""
         self._running = anyio.Event()
         try:
             with self._scope:
@@ -223,7 +211,7 @@ class LeaderElector:
         """Return when the Lease has expired, at once when it is released or deleted, or if it cannot be watched."""
         with anyio.move_on_after(self._expires_in()) as scope:
 
-            def seen(record: Record | None) -> bool:
+            def on_change(record: Record | None) -> bool:
                 self._observe(record)
                 scope.deadline = anyio.current_time() + self._expires_in()
                 self._seen_free = self.holder == ""
@@ -231,7 +219,7 @@ class LeaderElector:
 
             try:
                 version = "" if self._record is None else self._record.resource_version
-                await self.leases.watch(version, seen, seconds=WATCH_SECONDS)
+                await self.leases.watch(version, on_change, seconds=WATCH_SECONDS)
             except (ApiError, UnreachableError) as error:
                 self._watch_trouble.report("Watch of the lease broke off", error)
             await anyio.sleep(self._retry_pause())  # a server that hangs up at once
@@ -338,9 +326,8 @@ class LeaderElector:
         """
         Give the Lease back, so that the next holder need not wait; True if the server took it.
 
-        Only for a clean stop with every Binding resolved: otherwise the Lease must expire. Takes a few seconds at most,
-        also when it is called while being cancelled. A claim that was interrupted, and may have taken the Lease, is
-        undone too.
+        Only for a clean stop with every Binding resolved: otherwise the Lease must expire. An interrupted claim that
+        may have taken the Lease is undone, too.
         """
         if not self._claimed:
             return False

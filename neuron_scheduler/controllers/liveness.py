@@ -24,13 +24,7 @@ LOOKS_TO_RECOVER: Final = 10
 
 @attrs.define(eq=False, kw_only=True)
 class LeaderWatch:
-    """
-    Watches the scheduling loop of this replica while it leads.
-
-    Attributes:
-        election: None without leader election: then the replica leads once `lead` is called.
-        stopping: whether the process is about to end, within its grace period.
-    """
+    """Watches the scheduling loop of this replica while it leads: without election, once `lead` is called."""
 
     election: LeaderElector | None
     loop: SchedulingLoop
@@ -38,12 +32,7 @@ class LeaderWatch:
     _leads_since: float | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
-        """
-        End a leader that does not schedule.
-
-        Raises:
-            StalledError: it has not scheduled for too long, and did not recover.
-        """
+        """Raise StalledError once a leader has not scheduled for too long, and did not recover."""
         missed = 0
         while missed < LOOKS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
             self.look()

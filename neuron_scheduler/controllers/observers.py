@@ -1,8 +1,8 @@
 """
 Tells the parts of the process what a watch event has changed.
 
-All changes of an event are known before the first observer is told, and each change is told to one observer after the
-other. An error in one of them is reported; the others are told all the same.
+All changes of an event are known before the first observer is told. An error in one observer is reported; the others
+are told all the same.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ class PodList:
     """
     Whether a list of all pods is being handed over.
 
-    The new pods come first, and those that are gone go last, whose space the new ones may have: until its end a node
-    may look fuller than it is. No pod is refused, and no space given up, for that.
+    New pods come before deletions, so until its end a node may look fuller than it is. No pod is refused, and no space
+    given up, for that.
     """
 
     is_open: bool = False
@@ -42,12 +42,7 @@ class PodList:
 
 @attrs.define(eq=False)
 class Observers:
-    """
-    The parts that are told of changes.
-
-    Attributes:
-        observers: in the order in which they are told; the queue is first, so that the others find a pod where it is.
-    """
+    """The parts that are told of changes, in order; the queue is first, so that the others find a pod where it is."""
 
     observers: tuple[Observer, ...]
     pod_list: PodList

@@ -1,9 +1,8 @@
 """
 One pod's attempt: decide, assume, and what follows if that does not end in a node.
 
-The decision and its assumption are one synchronous step, so no event can come in between. What follows, one Binding and
-one Event, runs beside the next decisions (`binding_cycle`). An exception in an attempt is that pod's error: what was
-assumed is forgotten, and the pod is tried again after a backoff.
+The decision and its assumption are one synchronous step, so no event can come in between. An exception in an attempt is
+that pod's error: what was assumed is forgotten, and the pod is tried again after a backoff.
 
 Upstream: `schedulingCycle` and `handleSchedulingFailure` in `pkg/scheduler/schedule_one.go`.
 """
@@ -130,7 +129,6 @@ class PodAttempts:
 
     Attributes:
         profiles: by scheduler name.
-        clock: seconds that never jump.
         pod_list: no pod is refused or preempted while it is open, for what may only look full.
         listeners: called in order with each pod and the decision about it, before that is assumed.
     """
@@ -234,11 +232,7 @@ class PodAttempts:
         self.handle_unschedulable(queued, attrs.evolve(refused, preemption=after.text), after, started)
 
     def handle_unschedulable(self, queued: QueuedPod, refused: FitError, after: PostFilter, started: float) -> None:
-        """
-        Put a pod back that no node takes now, and report why; `after` says what preemption has done for it.
-
-        Upstream: `handleSchedulingFailure`.
-        """
+        """Put a pod back that no node takes now, and report why; `after` says what preemption has done for it."""
         pod, now = queued.pod, self.clock()
         if not self.queue.holds(queued):
             return  # gone, or bound by another scheduler, in the meantime

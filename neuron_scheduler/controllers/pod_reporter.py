@@ -1,11 +1,9 @@
 """
 Report to a pod's owner how an attempt ended: an Event and the PodScheduled condition, in kube-scheduler's words.
 
-Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedule_one.go`. A thousand waiting pods that
-are tried again and again would overload etcd, so a message that differs from the last one only in numbers becomes an
-Event at most every 30 s (the condition writer has the same limit), and an equal one every five minutes; a changed
-reason is reported at once. A new leader may find thousands of bound pods with a problem. Their Events must not delay
-those of attempts, so only some are written.
+Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedule_one.go`. A changed reason is reported
+at once. To spare etcd, a message that differs only in numbers becomes an Event at most every 30 s, and an equal one
+every five minutes.
 """
 
 from collections.abc import Callable
@@ -75,11 +73,7 @@ class PodReporter:
     def report_unschedulable(
         self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange = KEEP
     ) -> None:
-        """
-        Report why no node takes the pod now.
-
-        `new_node_cannot_help` keeps autoscalers from adding nodes for the pod.
-        """
+        """Report why no node takes the pod now; `new_node_cannot_help` keeps autoscalers from adding nodes for it."""
         self._report_refusal(pod, message, SCHEDULER_ERROR if new_node_cannot_help else UNSCHEDULABLE, nomination)
 
     def report_failure(self, pod: Pod, message: str) -> None:

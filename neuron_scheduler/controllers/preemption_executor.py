@@ -4,10 +4,8 @@ Carries preemption out: search, nominate, and evict the victims, while other pod
     FitError --search--> Preemption --confirmed--> nominate --> evict (PATCH of the reason, DELETE) --> release
                   or --> NoPreemption: the text that is appended to the refusal
 
-Nothing awaits between the confirmation and the nomination, so no pod is evicted for an outdated state of the cluster.
-A nomination that its node cannot keep any more is given up, which ends its evictions, too.
-
-The pod is held in the queue until the evictions of all its victims have been requested; then it waits for their end
+Nothing awaits between confirmation and nomination, so no pod is evicted for an outdated state of the cluster. Giving up
+a nomination ends its evictions, too. The queue holds the pod until the evictions of all victims have been requested
 (upstream's asynchronous preemption, `framework/preemption/executor.go`).
 """
 
@@ -56,7 +54,7 @@ class PostFilter:
     Attributes:
         text: why no pod is evicted; empty if some are.
         nomination: what its status is to say about its nominated node.
-        held: its victims are being evicted; it must not be tried before all of them have been asked.
+        held: its victims are being evicted.
         plugins: those that would refuse it even without the pods of lower priority.
         alone: this is not true of pods that are like it, because its status names a node.
     """
@@ -70,14 +68,7 @@ class PostFilter:
 
 @attrs.define(eq=False)
 class _Round:
-    """
-    The evictions for one pod.
-
-    Attributes:
-        left: victims whose outcome is not known yet.
-        evicted: how many were evicted.
-        failed: one of them could not be evicted, although it was to be.
-    """
+    """The evictions for one pod; `left` victims have no outcome yet."""
 
     pod: Pod
     node_name: str
@@ -101,15 +92,8 @@ class PreemptionExecutor:
     """
     Preempts for pods while it runs; a few workers evict the victims of all of them.
 
-    A victim that has to wait for its next try keeps no worker. Whether a victim has to leave is asked again before each
-    request: the pod may not wait for its space any more, and no other victim leaves for a pod whose victims cannot all
-    be evicted (upstream cancels the rest, too).
-
-    Attributes:
-        pod_list: open while the pods of a node may not all be known.
-        fence: where a Binding waits that has not been sent yet: its pod need not be deleted.
-        clock: seconds that never jump, the queue's time.
-        errors: reports unexpected exceptions.
+    Whether a victim has to leave is asked again before each request: the pod may not wait for its space any more. No
+    further victim leaves for a pod whose victims cannot all be evicted (upstream cancels the rest, too).
     """
 
     OBSERVES: ClassVar[Kinds] = (SpaceChanged, NodeChanged, NodeGone)
@@ -151,25 +135,16 @@ class PreemptionExecutor:
                     self.handle_lost_nomination(pod)
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
-        """
-        Restore a nomination that is known from the pod's status only, if the pod fits there: after a restart, or if
-        another component has nominated the node.
-
-        A nomination of this process comes first, because pods have been evicted for it.
-        """
+        """Restore a nomination that only the pod's status shows, such as after a restart, if the pod fits there."""
         pod = queued.pod
         if self.cluster.nomination(pod.uid) is not None:
-            return
+            return  # pods have been evicted for it
         nomination = rebuild(self.cluster, pod, profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
 
     def recheck(self, node_name: str) -> None:
-        """
-        Drop the nominations that a node cannot keep any more, because it or one of its pods has changed.
-
-        While the pods are listed this is put off until the end of the list.
-        """
+        """Drop the nominations that a node cannot keep any more, because it or one of its pods has changed."""
         node_info = self.cluster.node(node_name)
         if node_info is None or not node_info.nominations or self.pod_list.defers(SpaceChanged(node_name)):
             return
@@ -294,11 +269,7 @@ class PreemptionExecutor:
             self._finish(victim)
 
     def _is_needed(self, asked: _Round, victim: Pod) -> bool:
-        """
-        Return whether a victim has to leave: its space is kept for the preempting pod, and it is still there.
-
-        The node may have been cordoned meanwhile. A victim whose Binding failed is somewhere else, or waits.
-        """
+        """Return whether a victim has to leave: its space is kept for the preempting pod, and it is still there."""
         node_name, nomination = self.cluster.nomination(asked.pod.uid) or ("", None)
         if asked.failed or nomination is None or node_name != asked.node_name or victim.uid not in nomination.victims:
             return False

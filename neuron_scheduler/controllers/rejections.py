@@ -1,14 +1,12 @@
 """
 Sets a node aside for five minutes after its kubelet has rejected a pod at admission.
 
-A controller recreates such a pod at once, and nothing has changed in the cluster: it would get the same node and fail
-again, hundreds of times an hour. So the node comes last, and on the node the ids that the pod was to get come last,
-until five minutes have passed since the last rejection.
+A controller recreates such a pod at once: it would get the same node and fail again, hundreds of times an hour. So the
+node comes last, and the ids that the pod was to get come last on it. This is only a preference
+(`scheduling/plugins/node_rejections`).
 
-Only a pod that left the watch before it had started may have been rejected. The API server is asked whether it was
-(`kube/pod_reads`), at a limited rate: of ten thousand pods that are deleted by force it is asked about a few, and
-the others are counted. Nothing is stored: a new leader has set nothing aside. Does not keep pods off a node: this is
-only a preference (`scheduling/plugins/node_rejections`).
+Only a pod that left the watch before it had started may have been rejected. The API server is asked about it
+(`kube/pod_reads`) at a limited rate; the other pods are counted.
 """
 
 import asyncio
@@ -78,9 +76,7 @@ class Rejections:
     Attributes:
         version: returns the resource version of the watch event that is handled now.
         scheduler_names: pods of these schedulers count even without Neuron.
-        clock: seconds that never jump.
         may_ask: whether this replica leads.
-        errors: reports unexpected exceptions.
     """
 
     OBSERVES: ClassVar[Kinds] = (PodGone, NodeGone)

@@ -52,7 +52,6 @@ class SchedulingLoop:
     Schedules the pods of the queue while it runs.
 
     Attributes:
-        clock: seconds that never jump.
         may_bind: False while the Lease may be lost; nothing is decided then.
         wake_up: rings when the queue has changed, or a pod is ready that needed long to prepare for.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.

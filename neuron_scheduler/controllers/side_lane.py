@@ -28,7 +28,6 @@ class SideLane:
     Builds the missing indexes for one pod after the other.
 
     Attributes:
-        clock: seconds that never jump, the queue's time.
         ready: pods that are ready for the loop; some may have left the queue since.
         on_ready: called when a pod is ready for the loop.
         on_crash: called with an exception in preparing for a pod; puts the pod back into the queue.

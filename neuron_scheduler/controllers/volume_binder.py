@@ -2,9 +2,8 @@
 Bind a pod's volumes between its decision and its Binding: write what they need, and wait until they are bound.
 
 Upstream: `Reserve` and `PreBind` of `plugins/volumebinding`. The decision is assumed at once, so that no other pod gets
-the same volume. After the writes, the volume controller and a provisioner do their part, and the pod waits for the
-watch to show it, for ten minutes by default. Nothing is polled, and no other pod waits with it. Refuses to choose
-volumes: that is `scheduling.cycle.volume_plan`.
+the same volume. After the writes the pod waits for the watch to show what controllers and provisioners do, for ten
+minutes by default. Nothing is polled, and no other pod waits with it.
 """
 
 from collections.abc import Callable, Mapping, Set as AbstractSet
@@ -36,13 +35,7 @@ class _UnbindableError(Exception):
 
 @attrs.define(eq=False, kw_only=True)
 class VolumeBinder:
-    """
-    Binds volumes.
-
-    Attributes:
-        timeouts: seconds to wait for controllers and provisioners, by the pods' scheduler name.
-        waiting: how many pods wait for their volumes.
-    """
+    """Binds volumes; `timeouts` are seconds to wait for controllers and provisioners, by scheduler name."""
 
     OBSERVES: ClassVar[Kinds] = (PodGone, NodeGone, StorageChanged)
 

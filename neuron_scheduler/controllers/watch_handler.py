@@ -1,9 +1,8 @@
 """
 What is done with the objects of one kind that a watch shows: they are folded into the cluster, observers are told.
 
-An object that cannot be read is counted, logged once, and forgotten when it can be read again. The cluster keeps its
-last state that could be read; an object that was never readable is absent. Of a pod on a node that is not enough: the
-devices that it holds are unknown then.
+An object that cannot be read is counted and logged once. The cluster keeps its last state that could be read. The
+devices of a pod on a node are unknown then.
 """
 
 from typing import Generic, TypeVar

@@ -1,8 +1,7 @@
 """
 Tells people what the watch shows: nodes that come and go, and Neuron devices that are not accounted for.
 
-What is unknown about a pod's devices is logged once per pod, and reported to its owner by the leader. Cores that two
-pods claim are reported when the pods of their node are known: not in the middle of a list.
+Cores that two pods claim are reported when all pods of their node are known, not in the middle of a list.
 """
 
 from typing import ClassVar, Final

@@ -1,12 +1,11 @@
 """
 The verb `bind`: kube-scheduler has chosen a node, and the pod gets its devices there and its Binding from us.
 
-The ids are chosen and assumed in one step, as in our own decisions, and the Binding takes the same way: the allocate
-fence, the repeats of one in doubt, the fence at the API server. A node that does not fit any more is an error, after
-which kube-scheduler schedules the pod again. Upstream: `extendersBinding` in `pkg/scheduler/schedule_one.go`.
+The ids are chosen and assumed in one step, and the Binding takes the way of our own. After an error kube-scheduler
+schedules the pod again. Upstream: `extendersBinding` in `pkg/scheduler/schedule_one.go`.
 
-A call may come twice, and its client may hang up: calls for one pod and one node share one Binding, and one that still
-waits at the fence is withdrawn when nobody waits for it any more. kube-scheduler has chosen the node and bound volumes.
+A call may come twice, and its client may hang up. Calls for one pod and one node share one Binding; it is withdrawn
+from the fence when nobody waits for it any more.
 """
 
 from collections.abc import Callable, Container

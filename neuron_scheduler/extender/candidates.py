@@ -2,8 +2,7 @@
 The decisions about the nodes that kube-scheduler sends: which of them take a pod, and which is best.
 
 They are our own queue's filters and preferences, without those that kube-scheduler has itself (`extender_profile`).
-Both are pure functions of the cluster, and nothing is kept between them: kube-scheduler may never send the pod again.
-Nothing is reserved: `bind` decides again.
+Nothing is reserved, because kube-scheduler may never send the pod again: `bind` decides again.
 """
 
 from collections.abc import Sequence

@@ -2,10 +2,9 @@
 Passes `bind` and `preempt` on from a follower to the replica that holds the Lease.
 
 A Service sends kube-scheduler to any replica, and only the leader may decide. Its address is in the Lease, which nobody
-else may write, so no other address is trusted. A request is passed on once: the leader may have lost the Lease
-meanwhile, and two replicas could send a request back and forth. With TLS the leader must show a certificate of the
-clients' authority; if clients need none, the certificate that this replica serves, too, or one that is signed by an
-authority in the same file: they share a Secret. A request is sent once: kube-scheduler tries the pod again.
+else may write; no other address is trusted. A request is passed on once, or two replicas could send it back and forth.
+With TLS the leader must show a certificate of the clients' authority. If clients need none, it shows the certificate
+that this replica serves, or one of an authority in the same file: they share a Secret.
 """
 
 import ssl

@@ -1,15 +1,13 @@
 """
 The verb `preempt`: kube-scheduler would evict pods for a pod, and gets victims whose end frees a legal block.
 
-kube-scheduler has counted only. On each of its nodes the victims are chosen after which our filter accepts the pod, and
-the node where they cost least, by kube-scheduler's criteria, is the answer. It is one node, so that it is known which
-pods are leaving when kube-scheduler asks again for the same pod (`EarlierAnswers`). Upstream: `callExtenders` in
-`pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a node it did not send, a node without
-victims, or a pod that it does not know. So pods that are not bound yet are no victims if they are of our own queue, or
-if kube-scheduler does not wait for their Binding any more. A pod that has a node, or whose Binding may still succeed,
-needs no room: nobody leaves for it. kube-scheduler evicts.
+On each node that kube-scheduler proposes, victims are chosen after which our filter accepts the pod. The answer is the
+one node where they cost least, so that it is known which pods are leaving when kube-scheduler asks again
+(`EarlierAnswers`). kube-scheduler evicts. It does not call the verb for a node where the pod fits by count only.
 
-kube-scheduler does not call it for a node where the pod fits by count and only has no free block.
+Upstream: `callExtenders` in `pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a node it
+did not send, a node without victims, or an unknown pod. So pods of our own queue that are not bound yet are no victims.
+Nor are those whose Binding kube-scheduler does not wait for any more.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping

@@ -2,8 +2,7 @@
 The structures of kube-scheduler's extender protocol, and how they are read and written.
 
 Source: `k8s.io/kube-scheduler/extender/v1/types.go`. The names on the wire are Go's, as the types have no JSON tags.
-Nodes come as names: without `nodeCacheCapable: true` kube-scheduler would send all of each, tens of megabytes. A pod
-stays bytes, which the modules of `kube.objects` read.
+Nodes come as names: without `nodeCacheCapable: true` kube-scheduler would send tens of megabytes.
 """
 
 from typing import Final, TypeVar

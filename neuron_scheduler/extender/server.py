@@ -1,8 +1,7 @@
 """
 The extender's requests over HTTP/1.1: which verb each is for, limits on bodies and time, and what is counted.
 
-The health endpoints answer here too, for probes of the Service's port. A request that cannot be served gets a status
-and a sentence, and a log line; a client that repeats it cannot flood the log.
+The health endpoints answer here too, for probes of the Service's port.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """
 The verbs of the extender protocol: what a request asks for, who answers it, and what is logged.
 
-`filter` and `prioritize` are answered by every replica whose caches are synced; `bind` and `preempt` by the one that
-holds the Lease, to which the others forward them. Errors that concern the pod are in the answer, where kube-scheduler
-shows them to the pod's owner: of an HTTP error it shows the code only.
+Every synced replica answers `filter` and `prioritize`; the holder of the Lease answers `bind` and `preempt`. An error
+that concerns the pod is in the answer, where kube-scheduler shows it to the pod's owner.
 """
 
 from collections.abc import Awaitable, Callable

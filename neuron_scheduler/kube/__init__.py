@@ -1,6 +1,5 @@
 """
-The only package that talks to the API server.
+The only package that talks to the API server: `watch` reads values of `model`, `writes` sends decisions.
 
-Objects come in through `watch` and are passed on as values of `model`; `writes` sends what was decided. What the values
-are used for is unknown here: it imports neither `cluster` nor `scheduling`.
+It imports neither `cluster` nor `scheduling`.
 """

@@ -1,9 +1,8 @@
 """
 Read how a pod has failed.
 
-The watch leaves ended pods out: a pod that fails arrives as deleted, in the state *before* its failure. The version of
-that event is known, and the API server is asked for the pod at that version, so the answer is right even if a
-controller has deleted the pod meanwhile. A pod that was really deleted does not exist at that version.
+The watch leaves ended pods out: a failed pod arrives as deleted, in the state *before* its failure. So the API server
+is asked for the pod at the version of that event, when a pod that was really deleted no longer exists.
 """
 
 from typing import Final

@@ -1,10 +1,9 @@
 """
 What this process may do, who its readers are and what they may do, by the API server's own answers.
 
-A right of this process that is missing would show only when it is first needed, for a Binding perhaps hours after the
-start. So the API server is asked once, before anything else, with SelfSubjectAccessReviews, which every authenticated
-user may create; `manifests/base/rbac.yaml` is tested against the list. Readers are known by a TokenReview, and judged
-by SubjectAccessReviews; what follows from the answers, and for how long they count, is for `serving.access`.
+A missing right of this process would show only when it is first needed, perhaps hours after the start. So the API
+server is asked first, with SelfSubjectAccessReviews; `manifests/base/rbac.yaml` is tested against the list. What
+follows from the answers about readers, and for how long they count, is for `serving.access`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

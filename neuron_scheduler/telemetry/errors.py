@@ -1,9 +1,7 @@
 """
-All exceptions that this process raises on purpose.
+All exceptions that this process raises on purpose; expected outcomes are values (`FitError`, `BindOutcome`).
 
-Expected outcomes are values elsewhere (`FitError`, `BindOutcome`). The name of a class says whether the process, the
-call or the configuration is at fault. No exception of the HTTP library leaves `kube`: `kube.http.pools` turns them into
-these, and no other module does.
+`kube.http.pools` turns the HTTP library's exceptions into these, and no other module does.
 """
 
 from typing import Final

@@ -1,9 +1,4 @@
-"""
-A log line as text: klog's format and the JSON of component-base, and an exception as one sentence.
-
-Formats: klog's `internal/serialize` and `klog.go` (text), component-base's `logs/json` (JSON). Does not write a
-line: that is for `logs`.
-"""
+"""A log line as text: klog's format (`internal/serialize`, `klog.go`), component-base's JSON (`logs/json`)."""
 
 import json
 import logging

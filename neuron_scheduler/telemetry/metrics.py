@@ -3,10 +3,7 @@ What the process counts and measures, for Prometheus.
 
 kube-scheduler's names, labels and buckets where it has the metric (`pkg/scheduler/metrics/metrics.go`), so that its
 dashboards and alerts keep working; `neuron_scheduler_*` for what only we know. A metric that we could not fill
-truthfully is absent rather than zero. Refuses pod names and anything else that grows with the workload as a label.
-
-Events are counted when they happen, by the methods and functions of `Metrics`. The present state is read at each scrape
-(`state_metrics`).
+truthfully is absent. No label grows with the workload.
 """
 # ruff: noqa: RUF009 - each declaration returns an attrs field, which ruff cannot see
 

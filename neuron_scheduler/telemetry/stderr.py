@@ -1,11 +1,9 @@
 """
 A standard error that never makes its writers wait.
 
-The reader of the process's stderr (the container runtime) may stall. Then the pipe is full, and a write would block the
-event loop, including its signals. So text goes to a bounded buffer, and a thread writes it. Non-blocking writes would
-need no thread, but they change the pipe or terminal for all processes that share it. What does not fit into the buffer
-is dropped and counted, until the thread has taken what is there, and a line in its place says how much. Does not lose
-the last lines: `drain` waits for them at the end, a second at most.
+The reader of stderr (the container runtime) may stall. A write to the full pipe would block the event loop, including
+its signals. So text goes to a bounded buffer, and a thread writes it: non-blocking writes would change the pipe for all
+processes that share it. What does not fit is dropped and counted, and a line in its place says how much.
 """
 
 import contextlib

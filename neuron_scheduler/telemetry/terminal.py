@@ -1,8 +1,7 @@
 """
 Standard output for people: its width, whether it takes colour, paragraphs for it, and a reader who may leave early.
 
-Colour is used on a terminal only, and never where NO_COLOR is set (no-color.org) or TERM is `dumb`. A text has nothing
-in it that controls the terminal, and a command is never wrapped, so that it can be copied.
+Colour is used on a terminal only, and never where NO_COLOR is set (no-color.org) or TERM is `dumb`.
 """
 
 import os

@@ -18,12 +18,7 @@ log = logs.logger(__name__)
 
 @attrs.define(eq=False)
 class UnexpectedErrors:
-    """
-    Reports exceptions.
-
-    Attributes:
-        on_report: called with the task for each of them (`neuron_scheduler_unexpected_errors_total`).
-    """
+    """Reports exceptions; `on_report` is called with the task of each (`neuron_scheduler_unexpected_errors_total`)."""
 
     on_report: Callable[[str], None]
     _first: logs.Once = attrs.field(factory=logs.Once, init=False)

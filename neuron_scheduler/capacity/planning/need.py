@@ -1,8 +1,7 @@
 """
 A machine that waiting pods need, in the terms in which an autoscaler can be asked for it.
 
-It is one whole machine: it is asked for as a whole or not at all. It counts for the limits of the profile and of the
-namespace of its most urgent pod.
+It counts for the limits of the profile and of the namespace of its most urgent pod.
 """
 
 import attrs

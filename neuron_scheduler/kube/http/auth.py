@@ -1,9 +1,8 @@
 """
 The API server's address, our credentials and the proxy in between, from a flag or from the environment.
 
-Settings that cannot work are refused here, before anything is sent; the error is one sentence. In a cluster nothing of
-kubernetes-asyncio is imported (`kubeconfig`). A proxy's password is part of its URL, and URLs are written to logs and
-errors: the password is removed here first. SOCKS is refused: aiohttp does not support it.
+Settings that cannot work are refused here, in one sentence, before anything is sent. In a cluster nothing of
+kubernetes-asyncio is imported (`kubeconfig`). SOCKS is refused: aiohttp does not support it.
 """
 
 import ipaddress
@@ -54,8 +53,6 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> yarl.URL | None:
     """
     Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for the URL, None for a direct connection.
 
-    As for curl and Python, NO_PROXY has hosts and domains. Loopback is never proxied.
-
     Raises:
         ConfigurationError: the environment names a proxy that cannot be used.
     """
@@ -83,16 +80,15 @@ class Connection:
     Attributes:
         server: URL without a trailing slash.
         source: a description, for log lines and error messages.
-        proxy: may have a user and a password.
         headers: sent with every request; a name may occur several times.
-        namespace: the one that the context names, or that we run in; empty if there is none.
+        namespace: of the context, or that we run in; empty if there is none.
     """
 
     server: str
     source: str
     credentials: Credentials = NOBODY
     tls: Tls | None = None
-    proxy: yarl.URL | None = attrs.field(default=None, repr=False)
+    proxy: yarl.URL | None = attrs.field(default=None, repr=False)  # may have a password
     headers: tuple[tuple[str, str], ...] = ()
     namespace: str = ""
 
@@ -113,9 +109,7 @@ async def load(
 
     In this order: a kubeconfig (`paths`, separated as in PATH; `master` replaces its server), `master` alone (no
     credentials but `token`), the cluster we run in (KUBERNETES_SERVICE_HOST), KUBECONFIG, `~/.kube/config`. `context`,
-    `token` and `acting_as` (the fields `as` and `as-groups`) replace what the kubeconfig says, and with one of them the
-    cluster that we run in is not used. The environment's proxies are for people at a terminal: in a cluster there are
-    none.
+    `token` and `acting_as` (`as` and `as-groups`) replace what the kubeconfig says, and exclude the cluster we run in.
 
     Raises:
         ConfigurationError: none of them is there, or the chosen one is unusable.

@@ -48,8 +48,8 @@ class Stream:
     """
     The body of a successful answer as it arrives: line by line for a watch, or all of it for a list.
 
-    A line has at most `2 * READ_BUFFER` bytes. An object in etcd has at most about 1.5 MiB, of which JSON's escapes
-    (six bytes for `<`) may make six times as much.
+    A line has at most `2 * READ_BUFFER` bytes. An object in etcd has about 1.5 MiB at most; JSON's escapes (six bytes
+    for `<`) may make six times as much of it.
     """
 
     _content: aiohttp.StreamReader
@@ -112,14 +112,11 @@ class Client:
     Requests to one API server; an async context manager that owns its connections.
 
     Attributes:
-        connection: from `auth.load`.
-        on_request: called with the status code (`<error>` without one) and the method of every request
-            (`rest_client_requests_total`).
+        on_request: called with the status code (`<error>` without one) and the method of every request.
         on_answer: called with the method and the seconds until the head of the answer, or the failure, of every request
-            that is no stream (`rest_client_request_duration_seconds`).
+            that is no stream.
         qps, burst: limit on writes other than those to the Lease; 0 for none.
-        bind_concurrency: first tries of Bindings at the same time, each on a connection of its own; 0 for a client that
-            sends none.
+        bind_concurrency: first tries of Bindings at once, each on its own connection; 0 for a client that sends none.
     """
 
     connection: Connection
@@ -178,17 +175,15 @@ class Client:
         permit: Callable[[], bool] | None = None,
     ) -> Response:
         """
-        Send one request and return its answer.
+        Send one request and return its answer; lists use `stream`.
 
-        A 401 forces new credentials and one more try; of a write only if it is the API server's own. After a 429 it is
-        for the caller to wait. `timeout` is in seconds, for each try. `permit` is called when the connection is open;
-        if it returns False, nothing is sent. Lists use `stream`.
+        A 401 forces new credentials and one more try. After a 429 the caller waits. `timeout` is in seconds, for each
+        try. `permit` is called when the connection is open.
 
         Raises:
             ApiError: the status is not 2xx.
-            UnreachableError: no complete answer (ApiTimeoutError, CredentialsError); a write may
-                have happened.
-            FencedError: `permit` returned False.
+            UnreachableError: no complete answer (ApiTimeoutError, CredentialsError); a write may have happened.
+            FencedError: `permit` returned False; nothing was sent.
         """
         if method != "GET" and pool is not Pool.LEASE and (wait := self._bucket.take()):
             await self.sleep(wait)
@@ -227,8 +222,8 @@ class Client:
         """
         Send, and after a 401 once more with new credentials.
 
-        A write is sent once more only if the API server itself has refused it: before a proxy's page it may have been
-        carried out, and a refusal of the repeat would hide that from the caller.
+        A write is sent once more only if the API server itself has refused it. Before a proxy's page it may have been
+        carried out, which a refusal of the repeat would hide.
         """
         credentials = self.connection.credentials
         authorization = await credentials.authorization()
@@ -302,7 +297,7 @@ class Client:
                     timeout=aiohttp.ClientTimeout(
                         total=request.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=request.read_timeout
                     ),
-                    proxy=None if proxy is None else proxy.with_user(None),
+                    proxy=None if proxy is None else proxy.with_user(None),  # URLs are written to logs and errors
                     proxy_headers=self._to_proxy if tls is not None else None,
                     ssl=True if self._trust is None else self._trust.context(),
                     server_hostname=None if tls is None else tls.server_name,

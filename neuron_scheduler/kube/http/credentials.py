@@ -1,8 +1,8 @@
 """
 The Authorization header, and a token in a file that another process replaces.
 
-The token in memory is used while the file cannot be read: kubernetes-asyncio reads a token once, or refuses every
-request while a file is being replaced. A token is never logged.
+The last token is used while the file cannot be read. kubernetes-asyncio refuses every request meanwhile. A token is
+never logged.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Credentials(Protocol):
 
 @attrs.frozen
 class Fixed:
-    """A header that never changes: a token or password in the kubeconfig, or none at all."""
+    """A header that never changes: of a token or password in the kubeconfig, or none."""
 
     header: str | None = attrs.field(default=None, repr=False)
 

@@ -1,9 +1,8 @@
 """
-Small requests and their answers over kept connections of HTTP/1.1: writes, the Lease, and each object that is read.
+Small requests over kept connections of HTTP/1.1: writes, the Lease, and each object that is read alone.
 
-A general client takes about five times the CPU for each of the two writes that a pod needs, several times what the
-decision takes. Answers are parsed by httptools, so by the parser that aiohttp has, too. Refuses what other modules do:
-streams, compression and proxies (`pools`, with aiohttp), credentials and the meaning of a status (`client`).
+A general client takes about five times the CPU for the two writes of a pod, several times what the decision takes.
+httptools parses the answers, as for aiohttp. Streams, compression and proxies are aiohttp's (`pools`).
 """
 
 import asyncio
@@ -85,8 +84,7 @@ class _Connection(asyncio.Protocol):
             self._answer.set_result(self._read)
 
     def on_message_begin(self) -> None:
-        """Note that something follows an answer that is complete."""
-        if self._read is not None:
+        if self._read is not None:  # something follows a complete answer
             self.reusable = False
 
     def on_message_complete(self) -> None:
@@ -98,7 +96,6 @@ class _Connection(asyncio.Protocol):
         self._body.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End a request whose answer is not complete, also if the answer said nothing about its length."""
         self._transport = None
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
@@ -136,12 +133,9 @@ class _Connection(asyncio.Protocol):
 @attrs.define(eq=False, kw_only=True)
 class KeptConnections:
     """
-    Connections to one server, at most `limit`, each kept for the next request; the last used is the first to be used.
+    Connections to one server, at most `limit`, each kept for the next request.
 
-    So those that are not needed stay idle: after `SPARE` seconds the next answer closes them.
-
-    Attributes:
-        open_socket: makes the socket for an address.
+    The last used is used first, so spare ones stay idle: after `SPARE` seconds the next answer closes them.
     """
 
     server: SplitResult

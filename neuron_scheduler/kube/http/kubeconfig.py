@@ -1,9 +1,9 @@
 """
 A kubeconfig, read by kubernetes-asyncio: it merges files, and knows contexts, certificates, passwords and plugins.
 
-Added here is what it lacks: `as`; with several files the first one's current context, as client-go has it; a tokenFile
-that is read again; and a plugin that has a time limit, and is run again after a 401. Its import takes half a second and
-68 MiB, so this module is imported where there is a kubeconfig, and never in a cluster.
+Added here is what it lacks: `as`; the first file's current context, as in client-go; a tokenFile that is read again;
+a time limit for a plugin, and another run after a 401. Its import takes half a second and 68 MiB, so this module is
+imported only where there is a kubeconfig.
 """
 
 import asyncio
@@ -49,9 +49,8 @@ async def read(
     """
     Return what the context of a name says, by default the current one; a plugin is run once.
 
-    `paths` are separated as in PATH: of entries with one name the first file's counts, and missing files are skipped.
-    `server` replaces the cluster's, `token` the user's credentials, and `acting_as` the user's fields `as` and
-    `as-groups`; each is empty for none.
+    Of entries with one name the first file's counts; missing files are skipped. `server` replaces the cluster's,
+    `token` the user's credentials, `acting_as` the user's `as` and `as-groups`; each is empty for none.
 
     Raises:
         ConfigurationError: no file exists, or one cannot be used.

@@ -11,12 +11,10 @@ ROUNDING: Final = 1e-6  # seconds that sums of turns may be off
 @attrs.define(eq=False)
 class Backoff:
     """
-    Successive waiting times in seconds.
-
-    The default is client-go's reflector: 0.8 s to 30 s, doubled, with jitter.
+    Successive waiting times in seconds, by default client-go's reflector's: 0.8 s to 30 s, doubled, with jitter.
 
     Attributes:
-        random: numbers from [0, 1); passed in, so that tests are arithmetic.
+        random: numbers from [0, 1).
         jitter: a wait is stretched by up to this fraction.
     """
 
@@ -36,18 +34,12 @@ class Backoff:
         return max(wait, at_least or 0.0)
 
     def reset(self) -> None:
-        """Start from the first wait again: there was progress."""
         self._next = self.first
 
 
 @attrs.define(eq=False)
 class TokenBucket:
-    """
-    Allows `qps` calls per second, and `burst` at once.
-
-    Attributes:
-        qps: 0 for no limit.
-    """
+    """Allows `qps` calls per second (0: no limit), and `burst` at once."""
 
     clock: Callable[[], float]
     qps: float = 0.0

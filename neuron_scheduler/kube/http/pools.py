@@ -56,8 +56,8 @@ def _socket(address: AddrInfoType) -> socket.socket:
     """
     Open a socket whose half-open peer is noticed within `DEAD_AFTER`, whatever the read timeout.
 
-    An idle one is probed twice before. Without TCP_USER_TIMEOUT there would be no probe where a request waits for its
-    acknowledgement, and a list over the connection to a server that died would last until its own timeout.
+    Without TCP_USER_TIMEOUT there would be no probe where a request waits for its acknowledgement: a list from a server
+    that died would last until its own timeout.
     """
     opened = socket.socket(family=address[0], type=address[1], proto=address[2])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

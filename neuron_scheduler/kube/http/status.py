@@ -1,8 +1,8 @@
 """
-The API server's Status: every answer other than success becomes one `ApiError`, whatever its body.
+Every answer other than success becomes one `ApiError`, whatever its body.
 
-A proxy, a load balancer or a captive portal answers with the same status codes. So a refusal counts only if its body is
-that of an API server: a Status (`ApiError.is_status`). A status of success is believed (decision 21).
+A proxy or a load balancer uses the same status codes. So a refusal counts only if its body is an API server's Status
+(`ApiError.is_status`). A status of success is believed (decision 21).
 """
 
 import re

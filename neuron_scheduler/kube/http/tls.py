@@ -1,9 +1,8 @@
 """
 The TLS context for the API server, rebuilt when a certificate changes.
 
-A CA that is loaded once would need a restart when it is rotated. A context that cannot be rebuilt is not replaced:
-files that are half-written become readable soon. Certificates are verified as Go verifies them, whatever the defaults
-of Python are: chain, dates and host name are checked.
+A context that cannot be rebuilt is kept: half-written files become readable soon. Certificates are verified as Go
+verifies them, whatever the defaults of Python are: chain, dates and host name.
 """
 
 import os
@@ -26,9 +25,9 @@ class Tls:
     The sources of the trusted authorities and of the client certificate.
 
     Attributes:
-        ca_file: if it is missing, the system's store.
+        ca_file: None for the system's store.
         server_name: the name to check instead of the URL's host.
-        check_name: False where every server of these authorities is trusted alike, so that any name will do.
+        check_name: False where every server of these authorities is trusted alike.
         origin: names in an error what has these settings.
     """
 

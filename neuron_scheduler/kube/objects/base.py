@@ -1,13 +1,12 @@
 """
 Decode API objects of any kind, one at a time, and say where the objects of a kind are listed and watched.
 
-An object that cannot be read becomes a `Malformed` value with its identity, so that it is counted, logged once, and
-never counts as free. Only `Resource` handles objects that cannot be read, and it does not raise. A kind's own module
-gives it the fields on the wire and a function from these to a value of `model`, which may raise.
+An object that cannot be read becomes a `Malformed` value: it is counted, logged once, and never counts as free. Only
+`Resource` handles such objects; a kind's own function may raise.
 
-What many objects have in common is kept once: names, labels, amounts, and results of pure functions. Pods of one
-workload and nodes of one type differ in little. A memo is bounded in bytes and not in entries: `lru_cache` counts
-entries, but one entry that stems from a hostile object may be a megabyte. A large argument is not kept.
+Pods of one workload and nodes of one type differ in little, so names, labels, amounts and results of pure functions are
+kept once. A memo is bounded in bytes, because one entry of a hostile object may be a megabyte (`lru_cache` counts
+entries).
 """
 
 import contextlib
@@ -44,13 +43,7 @@ _PLACED: Final = msgspec.json.Decoder(wire.Placed)
 
 
 def byte_bounded_memo(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
-    """
-    Return the decorator for a pure function of one argument.
-
-    Args:
-        most: bytes of all arguments that are kept, about.
-        longest: bytes of the largest argument that is kept.
-    """
+    """Return the decorator for a pure function of one argument; `most` bytes of arguments are kept, about."""
 
     def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
         return _Results(function, most, longest).__getitem__
@@ -108,12 +101,7 @@ def labels(mapping: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def amounts(quantities: Mapping[str, str | int | float] | None) -> Resources:
-    """
-    Return amounts by resource name without zeros.
-
-    Raises:
-        ValueError: an amount is no quantity, or negative.
-    """
+    """Return amounts by resource name without zeros; ValueError for what is no quantity, or negative."""
     if not quantities:
         return NOTHING
     resources = {}
@@ -178,13 +166,11 @@ class Resource(Generic[T]):
 
     Attributes:
         path: of list and watch, over all namespaces.
-        kind: such as `Pod`.
         shape: the struct that the bytes are decoded into; it has `metadata`.
         read: returns our value for what was decoded, None if the object counts as gone; it may raise.
         order: key by which the objects of a list are handed over, so that every replica and restart sees one order.
         stand_in: returns the value of an object that cannot be read.
         same: whether two states of an object differ in nothing that a handler has to know.
-        params: of list and watch alike.
     """
 
     path: str
@@ -255,11 +241,10 @@ def key_of(namespace: str, name: str) -> str:
 
 def reference(name: str) -> str:
     """
-    Return the name by which one object refers to another, as it is if an object can have it.
+    Return the name by which one object refers to another; what cannot be a name is made short and printable.
 
-    The API server checks the names of objects, but not every reference to one: `claimName` of a pod's volume may be a
-    megabyte of control characters. Such a text is in messages, Events and log lines that others read. So what cannot be
-    a name is made short and printable, in a form that is no object's name either.
+    The API server does not check every reference: `claimName` of a pod's volume may be a megabyte of control
+    characters, and is in messages, Events and log lines that others read.
     """
     return printable(name) if len(name) <= LONGEST_NAME else f"{printable(name[:LONGEST_NAME])}..."
 

@@ -1,11 +1,10 @@
 """
 JSON text that is correct, and that the decoder refuses all the same.
 
-Users write `managedFields`, those of a pod template as they like, and the API server sends them as they are. msgspec
-gives up about a thousand levels deep, also where it only skips (Python 3.13: ten thousand); the API server allows ten
-thousand. And it refuses halves of surrogate pairs, which Go accepts. Nothing that we read is deeper than twenty levels,
-and only there does the API server send such escapes. So what the decoder refuses is made shallow by one count of its
-brackets, in steps, because megabytes must not block the event loop; and what may be half a character is replaced.
+The API server sends `managedFields` as users write them, up to ten thousand levels deep. msgspec gives up at a
+thousand, even where it skips, and refuses halves of surrogate pairs, which Go accepts. Nothing that we read is deeper
+than twenty levels. So refused text is made shallow by one count of its brackets, and half characters are replaced. This
+is done in steps, because megabytes must not block the event loop.
 """
 
 import mmap

@@ -1,9 +1,9 @@
 """
 What follows from a pod's spec: requests, tolerations, ports, images and the terms that decide where it may run.
 
-The pods of a workload have it in common, and so have all states of one pod, so it is read once for equal specs: this is
-most of the work of reading a pod. Volumes, and labels by which replicas differ, are left to `pods`. Equal terms, ports
-and lists become one object each, so that tables keyed by them stay small.
+The pods of a workload and all states of one pod have it in common, so equal specs are read once: this is most of the
+work of reading a pod. Volumes and individual labels are left to `pods`. Equal terms, ports and lists become one object
+each, so that tables keyed by them stay small.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,12 +81,7 @@ def is_individual(spec: wire.PodSpec) -> bool:
 def constraints(
     spec: wire.PodSpec, *, pod: str, namespace: str, pod_labels: Mapping[str, str] = NO_LABELS
 ) -> Constraints:
-    """
-    Return the constraints of a pod of that name, namespace and labels.
-
-    Raises:
-        ValueError: a label selector cannot be read; the API server refuses such pods.
-    """
+    """Return the constraints of a pod; ValueError for a label selector that cannot be read."""
     claims, ephemeral, disks, inline = _volumes(spec.volumes or (), pod)
     features = _required_features(spec)
     spreads = spec.topology_spread_constraints or ()
@@ -151,11 +146,7 @@ def images(spec: wire.PodSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @byte_bounded_memo()
 def image_name(reference: str) -> str:
-    """
-    Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`).
-
-    The API server accepts names that are longer than any image's; only the beginning of such a name is kept.
-    """
+    """Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`)."""
     reference = reference[:LONGEST_IMAGE_NAME]
     return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
 
@@ -336,8 +327,7 @@ def _with_resizes(spec: wire.PodSpec, status: wire.PodStatus, sums: Resources) -
     Return what counts for the containers of a pod, which ask for `sums`; of a bound pod also what it has been given.
 
     Upstream: `AggregateContainerRequests` in component-helpers' `resource`. Since Kubernetes 1.37 the largest of the
-    sums counts; before, the sum of each container's largest amounts. Neuron cannot be resized, and what a status
-    leaves out of it does not become free.
+    sums counts; before, the sum of each container's largest amounts. Neuron cannot be resized: a status frees none.
     """
     if not spec.node_name:
         return sums

@@ -109,8 +109,7 @@ def _is_admitted(status: wire.PodStatus, annotations: Mapping[str, str] | None) 
     """
     Return whether a pod without a start time is known to have been admitted by its kubelet.
 
-    The kubelet asks the device plugin before it reports anything of a pod. For one unit, or all of a node, the plugin
-    does not change the annotation.
+    The kubelet asks the device plugin first. For one unit, or all of a node, the plugin leaves the annotation as it is.
     """
     if status.container_statuses or status.init_container_statuses:
         return True
@@ -154,12 +153,7 @@ PODS: Final[Resource[Pod]] = Resource(
 
 
 async def stored_pod(body: bytes) -> wire.ReadBackPod:
-    """
-    Return the pod in the API server's answer to a request of ours, however deep its `managedFields` are.
-
-    A pod that cannot be read back would have a Binding in doubt for ever. The errors are those of
-    `json_scanner.decoded`.
-    """
+    """Return the pod in an answer, however deep its `managedFields` are; else its Binding would stay in doubt."""
     return await decode_in_steps(body, _PLACED)
 
 

@@ -1,9 +1,8 @@
 """
 Kinds of which only labels and selectors are read, and how they are listed and watched.
 
-Namespaces have labels for the namespace selectors of affinity terms. Services and the controllers of pods select the
-pods that are spread; one that cannot be read is skipped, because only a preference depends on it. PodDisruptionBudgets
-select the pods that should not be evicted.
+Services and the controllers of pods select the pods that are spread. One that cannot be read is skipped, because only a
+preference depends on it.
 """
 
 from functools import partial

@@ -2,7 +2,7 @@
 Label selectors, node selector terms, taints and tolerations: from the wire -> `model.selectors`.
 
 Equal requirements and tolerations become one object each, so that indexes keyed by them stay small. What does not parse
-is marked unreadable and matches nothing, as upstream (`component-helpers/scheduling/corev1/nodeaffinity`).
+matches nothing, as upstream (`component-helpers/scheduling/corev1/nodeaffinity`).
 """
 
 import re

@@ -1,8 +1,4 @@
-"""
-Storage objects -> `model.volumes`, and how they are listed and watched.
-
-`cluster.tables.volumes` follows references from one object to another.
-"""
+"""Storage objects -> `model.volumes`, and how they are listed and watched."""
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
@@ -183,8 +179,7 @@ def in_tree_disk(source: InTree) -> InlineVolume | None:
     """
     Return the EBS disk behind a volume of a pod or a PersistentVolume, None if it has another source.
 
-    The CSI driver that replaced the in-tree plugin serves it (upstream: `csi-translation-lib/plugins`). No node with
-    Neuron devices has disks of other clouds.
+    The CSI driver that replaced the in-tree plugin serves it (upstream: `csi-translation-lib/plugins`).
     """
     if source.aws_elastic_block_store is None:
         return None

@@ -1,9 +1,8 @@
 """
-What API objects of every kind have in common, as it is spelled on the wire; other fields are skipped while decoding.
+What API objects of every kind have in common, as it is spelled on the wire; other fields are skipped.
 
-`gc=False` keeps the collector out: none of these can be part of a cycle. Optional containers are `X | None`, because an
-explicit `null` would otherwise cost the whole object. Fields of pods are here too; those of other kinds are in the
-kind's module.
+`gc=False` keeps garbage collection out: none of these can be part of a cycle. Optional containers are `X | None`,
+because an explicit `null` would otherwise cost the whole object. Fields of kinds other than pods are in their modules.
 """
 # ruff: noqa: D101 - the API's types, documented upstream
 

@@ -1,8 +1,8 @@
 """
 YAML of API objects, read as kubectl reads it: dates are texts, and there are no types that JSON has not.
 
-A text is checked event by event before it is loaded: libyaml's loader needs the stack for each level, and crashes; and
-with aliases a small text can mean gigabytes.
+A text is checked event by event before it is loaded. libyaml's loader crashes on deep nesting, and aliases make
+gigabytes of a small text.
 """
 
 from collections.abc import Iterator

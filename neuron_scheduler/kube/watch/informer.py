@@ -1,11 +1,9 @@
 """
 List and watch one resource for as long as the process lives, and call a handler for each change.
 
-client-go's reflector (`tools/cache/reflector.go`) without its machinery: one task, plain synchronous callbacks, no
-queue in between. Survives closed, cut, silent and half-open connections, expired versions and tokens, overload (429),
-objects that cannot be read, and a version from which every watch fails. The API server is believed: what it sends over
-TLS is what it says, and a line or page that cannot be decoded is one line in the log and a new list. An object's
-`Resource` reads and compares it, `object_store` keeps it.
+client-go's reflector (`tools/cache/reflector.go`) as one task with synchronous callbacks. It survives closed, cut,
+silent and half-open connections, expired versions and tokens, overload (429), objects that cannot be read, and a
+version from which every watch fails. A line or page that cannot be decoded is one line in the log and a new list.
 """
 
 import heapq
@@ -91,9 +89,8 @@ async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[ListPage
     Yield all pages of one consistent list.
 
     client-go's pager (`tools/pager/pager.go`) counts objects; 500 pods of a megabyte would be half a gigabyte. A page
-    that is too large is dropped while it is read, and requested with a smaller limit, down to one object. So is a page
-    that does not come, at once and over another connection: the first one may be dead behind a proxy that acknowledges
-    bytes, and a server that has too much to do is quicker with a smaller page.
+    that is too large, or does not come, is requested with a smaller limit over another connection, down to one object.
+    The first connection may be dead behind a proxy that acknowledges bytes.
 
     Raises:
         ApiError: 410 if the list took so long that its continue token has expired; others as the client.
@@ -122,11 +119,7 @@ async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[ListPage
 
 
 async def _page(client: Client, resource: Resource[V], limit: int, token: str) -> bytes | None:
-    """
-    Return a page's bytes; None if it is too large.
-
-    It waits after a 429 and tries again: giving up would lose the pages before.
-    """
+    """Return a page's bytes, None if it is too large; a 429 is retried, or the pages before would be lost."""
     params = {**resource.params, "limit": str(limit), **({"continue": token} if token else {})}
     tries = 0
     while True:
@@ -200,8 +193,8 @@ def _is_dead_end(error: ApiError | UnreachableError) -> bool:
     """
     Return whether only a list helps: the version is too old, or too new for a server that lags behind.
 
-    client-go lists after any refusal but 429. A list is the most expensive request for an overloaded server, so
-    after other errors we list only when several watches in a row have failed.
+    client-go lists after any refusal but 429. A list is the most expensive request for an overloaded server, so after
+    other errors we list only when several watches in a row have failed.
     """
     if isinstance(error, UnreachableError):
         return isinstance(error, DeadEndError)
@@ -211,12 +204,7 @@ def _is_dead_end(error: ApiError | UnreachableError) -> bool:
 
 
 def _in_words(error: ApiError | UnreachableError) -> str:
-    """
-    Return why a list or watch failed, for a person.
-
-    The words are ours: /readyz shows them to everybody, and the text of an answer, which may be a proxy's page, is for
-    the log.
-    """
+    """Return why a list or watch failed, in our words: /readyz shows them to everybody."""
     if not isinstance(error, ApiError):
         return "no usable answer came; see the log"
     return REMEDIES.get(error.status, f"the answer was {error.status}; see the log")
@@ -227,18 +215,15 @@ class Informer(Generic[T]):
     """
     Calls a handler for each change of one resource.
 
-    A watch lasts 15 to 20 s and is then opened again at the last version, which costs the server little. So a
-    connection that is silent and dead is replaced within 25 s, whatever proxies are between us and the server: a pod
-    that fits must not wait for longer than half a minute after the last fault. For the same reason the longest pause
-    between two tries is a third of client-go's: a replica that starts lists everything, and only then waits for the end
-    of a Lease whose holder has died.
+    A watch lasts 15 to 20 s and is then opened again at the last version. So a silent dead connection is replaced
+    within 25 s, whatever proxies are in between: a pod that fits waits at most half a minute after the last fault. For
+    the same reason the longest pause between two tries is a third of client-go's.
 
     Attributes:
         on_failure: called with the resource's name when a list or watch has failed.
         on_unhandled: called with it when the handler has failed on an object.
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         synced: set when the first list has been handled.
-        lists, watches, events: how many there have been.
         version: of the event or list that is being handed over.
         problem: why the last list or watch failed, in words; empty if it did not.
     """
@@ -313,11 +298,7 @@ class Informer(Generic[T]):
                 await anyio.sleep(await self._cycle())
 
     async def resync(self) -> None:
-        """
-        Return when a consistent list that began after this call has been handled (after a takeover).
-
-        An event or a list that is already on its way does not count.
-        """
+        """Return when a consistent list that began after this call has been handled (after a takeover)."""
         self._resyncs += 1
         number = self._resyncs
         if self._scope is not None:

@@ -1,9 +1,9 @@
 """
 The last known state of each object of a resource, and what a new state means: added, updated, deleted or malformed.
 
-It keeps the last good object of every key, so that a deletion that was missed, or that cannot be read, still hands over
-the object that is gone. If the handler raises, the object is deleted from it and reported as malformed in the same
-step, so that a pod on a node becomes an unknown holder there. Refuses all I/O: that is for `informer`.
+It keeps the last good object of every key, so that a missed or unreadable deletion still hands over that object. If the
+handler raises, the object is deleted from it and reported as malformed in the same step, so that a pod on a node
+becomes an unknown holder there.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,11 +38,9 @@ class Handler(Protocol[T_contra]):
     follows when the object can be read again (after its `on_added` or `on_updated`) or is gone.
     """
 
-    def on_added(self, new: T_contra, /) -> None:
-        """Add a new object."""
+    def on_added(self, new: T_contra, /) -> None: ...
 
-    def on_updated(self, old: T_contra, new: T_contra, /) -> None:
-        """Replace an object by its new state, in which a part that we read has changed."""
+    def on_updated(self, old: T_contra, new: T_contra, /) -> None: ...
 
     def on_deleted(self, old: T_contra, /) -> None:
         """Remove an object; this is its last known state."""
@@ -50,20 +48,12 @@ class Handler(Protocol[T_contra]):
     def on_malformed(self, malformed: Malformed, /) -> None:
         """Add an object that cannot be read; its last known state, if there is one, stays."""
 
-    def on_malformed_gone(self, malformed: Malformed, /) -> None:
-        """Remove a malformed object."""
+    def on_malformed_gone(self, malformed: Malformed, /) -> None: ...
 
 
 @attrs.define(eq=False, kw_only=True)
 class ObjectStore(Generic[T]):
-    """
-    The objects of one resource by key.
-
-    Attributes:
-        kind: of the objects, such as `Pod`, for reports.
-        same: whether two states differ in nothing that the handler has to know.
-        on_failure: called whenever the handler has raised.
-    """
+    """The objects of one resource by key; `same` and `kind` are those of `Resource`."""
 
     handler: Handler[T]
     kind: str

@@ -1,11 +1,9 @@
 """
 Commit a decision with one POST of a Binding, and find out for certain what became of it.
 
-The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. If no answer
-comes (timeout, reset, 5xx), or one that is not the API server's (a proxy's page), the outcome is unknown: a stopped API
-server has committed a Binding after its client had given up. So the identical Binding is sent again until the answer is
-definite. Bindings that have no outcome when we must stop are counted, because the Lease must then expire. How
-many run at once, and the wait between two tries, are for the caller.
+The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. Without an
+answer of the API server (timeout, reset, 5xx, a proxy's page) the outcome is unknown: a stopped API server has
+committed a Binding after its client had given up. So the identical Binding is sent again until the answer is definite.
 """
 
 import math
@@ -52,10 +50,9 @@ log = logs.logger(__name__)
 
 def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> bytes:
     """
-    Return the Binding's body.
+    Return the Binding's body, with the uid, so that a late repeat never binds another pod of the same name.
 
-    The uid is always in it, so that a late repeat never binds another pod of the same name. Without `target.kind` the
-    server does not copy topology labels.
+    Without `target.kind` the server copies no topology labels.
     """
     metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "annotations": annotations}
     target = {"kind": "Node", "name": node_name}
@@ -63,11 +60,7 @@ def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> 
 
 
 def too_many(annotations: Mapping[str, str], *, already: int) -> str:
-    """
-    Return what is wrong with annotations that are added to `already` bytes of them; empty if nothing.
-
-    The server stores too many, too, and then every later update of the pod fails.
-    """
+    """Return what is wrong with annotations that are added to `already` bytes of them; empty if nothing."""
     size = already + annotations_size(annotations)
     if size > MOST_ANNOTATIONS:
         return f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
@@ -85,7 +78,7 @@ class Refused:
     The server refused, and no earlier try can succeed any more.
 
     Attributes:
-        retryable: another attempt may be made later; otherwise the pod is bound elsewhere, terminating, or not allowed.
+        retryable: another attempt may succeed; otherwise the pod is bound elsewhere, terminating, or not allowed.
         until_changed: only a change of the pod can help.
     """
 
@@ -115,7 +108,6 @@ class Binding:
 
     Attributes:
         unknown: whether a try was sent that may have succeeded, or may still succeed.
-        tries: how often it has been tried.
         problem: why the last try has no definite answer.
     """
 
@@ -148,7 +140,6 @@ class Binder:
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         lease: `namespace/name` of the Lease that we hold while we may write; empty without leader election.
         on_stale: called for each Binding that an API server refuses because it sees an old state of that Lease.
-        errors: reports unexpected exceptions.
     """
 
     client: Client
@@ -182,10 +173,9 @@ class Binder:
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
         """
-        Try once to bind the pod.
+        Try once to bind the pod; no exception comes after something may have been sent.
 
-        Raises no exception after something may have been sent. The caller may cancel it; if a try was under way, its
-        outcome is then unknown (`unknown`).
+        The caller may cancel it; the outcome of a try that was under way is then unknown.
         """
         problem = too_many(annotations, already=pod.annotations_size)
         if problem:
@@ -248,9 +238,10 @@ class Binder:
 
     async def _outcome_of_error(self, binding: Binding, error: ApiError) -> BindOutcome | InDoubt:
         """
-        Return what an error means. A refusal by the API server is definite for the try that it answers. An earlier try
-        without an answer is settled only by a state in which it cannot succeed (the pod is gone, bound or terminating),
-        and not by a refusal for missing rights or for a temporary reason.
+        Return what an error means.
+
+        A refusal is definite for the try that it answers. An earlier try without an answer is settled only by a state
+        in which it cannot succeed: the pod is gone, bound or terminating.
         """
         if error.is_gone("pods", binding.pod.name, binding.pod.uid):
             return Gone()
@@ -264,16 +255,12 @@ class Binder:
         return Refused(error.status, self._message(error), retryable=temporary)
 
     def _message(self, error: ApiError) -> str:
-        """
-        Return the message for the pod's owner: the server's own, or what it means that the policy refuses a leader.
-
-        For `LAG` after the first such refusal the server may only be a moment behind.
-        """
+        """Return the message for the pod's owner: the server's, or what it means that the policy refuses a leader."""
         if NOT_THE_HOLDER not in error.message or not self.lease or not self.may_send():
             return error.message
         now = self.clock()
         self._first_refused = min(self._first_refused, now)
-        if now - self._first_refused < LAG:
+        if now - self._first_refused < LAG:  # the server may be a moment behind
             return error.message
         sentence = STALE.format(self.lease)
         if now - self._stale_at > QUIET:
@@ -285,12 +272,11 @@ class Binder:
 
     async def _read_back(self, binding: Binding, conflict: ApiError) -> BindOutcome | InDoubt:
         """
-        Find out with a consistent GET whether the conflict is with our own Binding.
+        Find out with a consistent GET whether the conflict is with our own Binding; else the Binding is sent again.
 
-        If that stays open, the Binding is sent again. It may still succeed: the API server also returns 409 if etcd
-        does not answer in time. So the outcome is unknown during the GET too: a stop may come before its answer.
+        It may still succeed: the API server also returns 409 if etcd does not answer in time.
         """
-        binding.unknown = True
+        binding.unknown = True  # a stop may come before the answer
         outcome: BindOutcome | None = None
         try:
             answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)

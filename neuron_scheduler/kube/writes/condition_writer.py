@@ -1,16 +1,13 @@
 """
 Keep the PodScheduled condition of waiting pods up to date, with as few writes as possible.
 
-Karpenter and Cluster Autoscaler read it. If a thousand pending pods wrote it at every attempt, etcd would be
-overloaded. So nothing is written if nothing changed; a message that differs only in numbers is written at most every 30
-s, and of several messages for one pod only the newest. A condition that cannot be written, for whatever reason, is
-tried again later with the pod's newest version, and occupies no writer meanwhile. What is refused, because a right was
-taken away or a webhook does not want it, is tried less and less often, at last every two minutes.
+Karpenter and Cluster Autoscaler read it. A thousand pending pods that write it at every attempt would overload etcd. So
+only changes are written, a message that differs only in numbers at most every 30 s, and of several messages only the
+newest. A failed write is tried again later with the pod's newest version, a refused one at last every two minutes.
 
-The caller forgets a pod that is about to be bound before it sends the Binding, and need not wait. A patch that was
-already sent does no harm: the pod's version is a precondition of it, and the Binding changes the version. So the patch
-takes effect before the Binding, which sets the condition to True, or not at all. That also holds for a patch that a
-proxy or a stopped API server delivers late, for which no waiting time would be long enough.
+The caller forgets a pod before it sends the Binding, and need not wait: the pod's version is a precondition of a patch,
+and the Binding changes the version. So even a patch that a proxy delivers late takes effect before the Binding, which
+sets the condition to True, or not at all.
 """
 
 import random as randomness
@@ -61,11 +58,7 @@ class WaitingStatus:
 
 
 def status_of(pod: Pod, nomination: NominationChange) -> WaitingStatus | None:
-    """
-    Return what the pod's status says already; None if its condition is absent or not False.
-
-    If `nomination` is KEEP, the node that the status names is left out, so that the two compare equal.
-    """
+    """Return what the pod's status says already, the node only if it is to change; None if no condition is False."""
     if pod.scheduled is None or pod.scheduled.status != "False":
         return None
     named = KEEP if nomination == KEEP else change_to(pod.nominated_node_name)
@@ -73,12 +66,7 @@ def status_of(pod: Pod, nomination: NominationChange) -> WaitingStatus | None:
 
 
 def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float) -> bytes:
-    """
-    Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
-
-    `lastTransitionTime` changes only with the status, so it is left out when the condition was False before: the merge
-    then keeps the old one.
-    """
+    """Return the strategic merge patch of `pods/status`; uid and version in it are preconditions."""
     condition: dict[str, Any] = {
         "type": "PodScheduled",
         "status": "False",
@@ -87,7 +75,7 @@ def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float) -> bytes:
     }
     if pod.observed_generation:
         condition["observedGeneration"] = pod.observed_generation
-    if status_of(pod, KEEP) is None:
+    if status_of(pod, KEEP) is None:  # else the merge keeps the old time: it changes with the status only
         condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     status: dict[str, Any] = {"conditions": [condition]}
     match wanted.nomination:
@@ -154,11 +142,7 @@ class ConditionWriter:
         return sum(entry.wanted is not None for entry in self._entries.values())
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
-        """
-        Write the pod's condition, now or when it is due; never waits.
-
-        KEEP leaves `status.nominatedNodeName` as it is, or as it was last wanted.
-        """
+        """Write the pod's condition, now or when it is due; KEEP leaves the nominated node as it was last wanted."""
         entry = self._entries.get(pod.uid)
         if entry is None:
             entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), written=status_of(pod, nomination))

@@ -1,10 +1,9 @@
 """
 Report to the owners of pods what happened, through `events.k8s.io/v1`.
 
-Upstream: `client-go/tools/events`. Events are best effort, so recording never waits and never fails: an event that
-cannot be queued or written is dropped and counted. An event that cannot be written now is tried again later, and
-occupies no writer meanwhile. What an Event says, and how often it is said again, is decided by
-`controllers.pod_reporter`: there are no series.
+Upstream: `client-go/tools/events`. Events are best effort: recording never waits and never fails, and a lost event is
+counted. A failed write is tried again later and occupies no writer. There are no series: `controllers.pod_reporter`
+decides how often an Event is repeated.
 """
 
 import socket
@@ -80,7 +79,6 @@ class EventRecorder:
         clock: seconds that never jump.
         on_dropped: called for every event that is lost.
         on_retry: called with `event` for every write that is sent again.
-        errors: reports unexpected exceptions.
     """
 
     client: Client

@@ -1,12 +1,10 @@
 """
 Evict a pod for another one of higher priority: write the reason to its status, then delete it.
 
-Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. It is a DELETE and not the eviction
-subresource, because budgets are best effort here; the pod has its own grace period. The uid is a precondition of both
-requests: a pod that was recreated under the same name is another pod. Before the first byte of each request its caller
-is asked whether the pod has to leave at all: the reason for it may have ended meanwhile. The condition of a pod that
-stays is then wrong; it is left to the disruption controller, which sets it to False after two minutes, as it is if
-kube-scheduler's deletion fails. The caller waits between two tries, because it has other victims.
+Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. It is a DELETE, not the eviction
+subresource, because budgets are best effort here. The uid is a precondition of both requests: a recreated pod of the
+same name is another pod. The condition of a victim that stays after all is set to False by the disruption controller
+after two minutes.
 """
 
 import random as randomness
@@ -41,8 +39,8 @@ class Eviction:
         is_needed: whether the victim has to leave; asked right before the first byte of each request.
         explained: its status has the reason, or cannot take it.
         evicted: whether it is terminating or gone; None until that is known.
-        needless: it has not been evicted because it does not have to leave any more.
-        in_doubt: a DELETE was sent that may have succeeded although it did not say so.
+        needless: it was spared, because it does not have to leave any more.
+        in_doubt: a DELETE was sent that may have succeeded.
         gone: it was gone, or another pod had its name, before a DELETE of ours can have ended it.
         tries: of the next request.
     """

@@ -1,9 +1,4 @@
-"""
-Read and write the Lease by which replicas exclude each other.
-
-Four calls, each with a deadline of the caller, and the record that they read and write. Who may hold the Lease, and for
-how long, is decided by `leader_elector`.
-"""
+"""Read and write the Lease by which replicas exclude each other; `leader_elector` decides who may hold it."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
@@ -50,10 +45,9 @@ class Record:
     Attributes:
         holder: empty if nobody holds it.
         duration: for how many seconds after its last change it is held.
-        acquired, renewed: None if absent. No decision depends on them.
+        acquired, renewed: for people; no decision depends on them.
         resource_version: of the object read; a write of this record fails if the object has changed since.
-        annotations: of the object, whoever wrote them; a write keeps them.
-        metadata: what else others have written there, such as labels; a write keeps it, too.
+        annotations, metadata: what others have written there; a write keeps it.
     """
 
     holder: str
@@ -109,8 +103,8 @@ class LeaseClient:
         """Replace the Lease; 409 if it has changed since the record's version was read."""
         return await self._write("PUT", f"{self._collection}/{self.name}", record, within)
 
-    async def watch(self, resource_version: str, seen: Callable[[Record | None], bool], *, seconds: int) -> None:
-        """Call `seen` with every change (None: deleted) until it returns True, or the server closes after `seconds`."""
+    async def watch(self, resource_version: str, on_change: Callable[[Record | None], bool], *, seconds: int) -> None:
+        """Call `on_change` with every state (None: deleted) until it returns True, or for so many seconds."""
         params = {
             "watch": "1",
             "fieldSelector": f"metadata.name={self.name}",
@@ -121,7 +115,7 @@ class LeaseClient:
         async with stream as lines:
             while line := await lines.next():
                 change = await _read(line, _CHANGE)
-                if seen(None if change.type == "DELETED" else _as_record(change.object)):
+                if on_change(None if change.type == "DELETED" else _as_record(change.object)):
                     return
 
     async def _write(self, method: str, path: str, record: Record, within: float) -> Record:
@@ -131,11 +125,7 @@ class LeaseClient:
 
 
 def encode(record: Record, *, namespace: str, name: str) -> bytes:
-    """
-    Return the Lease on the wire.
-
-    As by client-go, `strategy` and `preferredHolder` are left out.
-    """
+    """Return the Lease on the wire; as by client-go, `strategy` and `preferredHolder` are left out."""
     metadata: dict[str, object] = {**record.metadata, "namespace": namespace, "name": name}
     if record.resource_version:
         metadata["resourceVersion"] = record.resource_version
@@ -156,12 +146,7 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
 
 
 def _as_record(lease: _Lease) -> Record:
-    """
-    Return the record.
-
-    Raises:
-        UnreachableError: there is no resourceVersion; a write without one would replace the Lease of any holder.
-    """
+    """Return the record; UnreachableError without a version: a write would replace the Lease of any holder."""
     metadata, spec = lease.metadata, lease.spec or _Spec()
     version = metadata.get("resourceVersion", "")
     if not version:

@@ -1,9 +1,9 @@
 """
 The two writes that volumes need before a pod can be bound: keep a volume for a claim, and select a node for a claim.
 
-Each of them is a patch of the object that the watch shows, if the decision still holds there. The version is a
-precondition, so no change of another writer is lost: the pod is then decided again, as it is if an answer is lost. Few
-are sent at once, since they share the connections of Bindings. The controllers bind the volume later.
+Each patches the object that the watch shows, if the decision still holds there. The version is a precondition, so no
+change of another writer is lost: the pod is then decided again, as after a lost answer. Few are sent at once, since
+they share the connections of Bindings.
 """
 
 from collections.abc import Callable

@@ -3,9 +3,8 @@ AWS's recipe for UltraServers: workers with a pod affinity to each other over th
 
     podAffinity, required: labelSelector {job-name: train, job-role: worker}, topologyKey ...ultraserver-server-id-4
 
-Such a term selects the pod itself, and so the pods that it selects are a group. It does not say how many there are: the
-group is inferred. A preferred term makes no group: it stays a wish. Source: AWS Neuron documentation, "Using Neuron
-UltraServers with EKS".
+Such a term selects the pod itself, so the selected pods are a group. It does not say how many there are: the group is
+inferred. A preferred term makes no group. Source: AWS Neuron documentation, "Using Neuron UltraServers with EKS".
 """
 
 from collections.abc import Mapping

@@ -1,14 +1,13 @@
 """
 Kueue: the groups of plain pods, and the jobs that it has admitted.
 
-A group of plain pods has a name, in a label or, since Kueue 0.18, in an annotation, and an annotation with the number
-of its pods. Kueue holds them by scheduling gates until their quota is there, and lifts these together. The pods of a
-StatefulSet or LeaderWorkerSet are such a group, too, but may be created one by one: annotations say so, and the group
-is inferred.
+A group of plain pods has a name, in a label or, since Kueue 0.18, in an annotation, and an annotation with its size.
+Kueue lifts their scheduling gates together. The pods of a StatefulSet or LeaderWorkerSet may be created one by one:
+annotations say so, and the group is inferred.
 
-The pods of any other admitted job have the name of its Workload in an annotation: an inferred group. A Job whose pods
-have no completion index has independent pods, and so has a Deployment, whose pods Kueue manages one by one. Source:
-`pkg/controller/jobs/pod` and `pkg/podset` in kubernetes-sigs/kueue.
+The pods of any other admitted job name its Workload in an annotation: an inferred group. A Job without completion
+indexes has independent pods, and so has a Deployment. Source: `pkg/controller/jobs/pod` and `pkg/podset` in
+kubernetes-sigs/kueue.
 """
 
 from collections.abc import Mapping

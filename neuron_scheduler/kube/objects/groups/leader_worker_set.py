@@ -1,9 +1,9 @@
 """
 LeaderWorkerSet: a label with the group's key, and annotations with its size and its topology.
 
-With the start policy LeaderReady the workers exist only once the leader runs, and no pod says which policy it has: the
-group is inferred, and its members never wait for pods that do not exist. With `exclusive-topology` the controller pins
-the workers to the leader's domain, so the leader goes where the whole group has room. Source: `api/leaderworkerset/v1`.
+With the start policy LeaderReady the workers exist only once the leader runs, and no pod shows its policy. So the group
+is inferred. With `exclusive-topology` the controller pins the workers to the leader's domain, so the leader goes where
+the whole group has room. Source: `api/leaderworkerset/v1`.
 """
 
 from collections.abc import Mapping
