@@ -1,7 +1,9 @@
 """Rooms and sub-rooms import one way, and the pure ones stay pure; each violation is named."""
 
 import ast
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -240,3 +242,37 @@ def test_the_tests_of_a_room_mirror_its_modules() -> None:
         if folder.parts and (PACKAGE / folder.parts[0]).is_dir() and not any(module.exists() for module in modules):
             strays.add(path.relative_to(TESTS).as_posix())
     assert strays == MIRRORS_NOTHING
+
+
+WIRE_PAIRS: Final = {"Container", "Pod", "Toleration"}
+"""A structure with the API's field names, and the value of `model` that is made from it."""
+NO_NAME_ALONE: Final = re.compile(
+    r"_*([a-z]+ed|taken|told|said|left|gone|came|seen|kept|held|given|written|known|made|found|begun|bound|lost|sent|drawn"
+    r"|shown|here|there|beside|within|above|below|near|now|then|again|ahead|away|before|after|among|inside|outside"
+    r"|since|until|once|later|apart|together|alone|elsewhere|otherwise)_*"
+)
+"""Participles, adverbs and prepositions."""
+VERBS: Final = {"feed", "proceed"}
+
+
+def test_a_public_class_name_exists_once() -> None:
+    """A reader who meets a name knows which class it is."""
+    classes = Counter(
+        node.name
+        for _, _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in classes.items() if count > 1} == WIRE_PAIRS
+
+
+def test_no_function_is_a_bare_participle() -> None:
+    """A function is a verb or a noun; a callback says in `on_...` what has happened."""
+    assert [
+        f"{name}, line {node.lineno}: {node.name}"
+        for name, _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and NO_NAME_ALONE.fullmatch(node.name)
+        and node.name not in VERBS
+    ] == []

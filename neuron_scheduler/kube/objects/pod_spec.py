@@ -344,19 +344,19 @@ def _given_to_containers(spec: wire.PodSpec, status: wire.PodStatus, *, infeasib
     """Return the larger of the sums of what a kubelet has promised to the containers and of what they have."""
     statuses = {c.name: c for c in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
 
-    def allocated(container: wire.Container) -> Resources:
+    def promised_to(container: wire.Container) -> Resources:
         given = statuses.get(container.name)
         if given is not None and given.allocated_resources:
             return amounts(given.allocated_resources)
         return NOTHING if infeasible else _requests(container.resources)
 
-    def actuated(container: wire.Container) -> Resources:
+    def used_by(container: wire.Container) -> Resources:
         given = statuses.get(container.name)
         if given is not None and given.resources is not None and given.resources.requests:
             return amounts(given.resources.requests)
-        return allocated(container)
+        return promised_to(container)
 
-    ways = (_containers(spec, way) for way in (allocated, actuated))
+    ways = (_containers(spec, way) for way in (promised_to, used_by))
     promised, present = (effective_requests(app, init_containers=init) for app, init in ways)
     return maximum(promised, present)
 
