@@ -27,7 +27,7 @@ MISCONFIGURED: Final = 2
 
 _ABOUT: Final = (
     "A topology-aware Kubernetes scheduler for AWS Inferentia and Trainium devices.",
-    "Why pods that ask for AWS Inferentia or Trainium devices wait, what would fit, and who holds the devices.",
+    "Why pods with AWS Inferentia or Trainium devices wait, what would fit, and who holds the devices.",
 )
 _SETTINGS: Final = "neuron_scheduler.commands.run"
 
@@ -85,7 +85,7 @@ COMMANDS: Final = (
     ),
     Command(
         "usage-maps",
-        "print what AWS's scheduler extension has to know before it takes over",
+        "print the commands that prepare AWS's scheduler extension to take over",
         "neuron_scheduler.commands.usage_maps",
         asks=True,
     ),

@@ -33,9 +33,9 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         default="",
         help="ask the running scheduler at this address (such as http://127.0.0.1:10251 through kubectl port-forward),"
-        " with your token; it answers within your rights, which need not cover the whole cluster",
+        " with your token; the answer stays within your rights",
     )
-    add("--certificate-authority", metavar="FILE", default="", help="whom to trust as the scheduler at --ask")
+    add("--certificate-authority", metavar="FILE", default="", help="authority of the scheduler at --ask")
     add("--insecure-skip-tls-verify", action="store_true", help="with --ask: trust any server; others can then read")
     add("--config", metavar="FILE", default="", help="the scheduler's configuration file (default: its defaults)")
     add_connection(parser)

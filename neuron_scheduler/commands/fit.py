@@ -28,8 +28,7 @@ from neuron_scheduler.telemetry.terminal import terminal
 
 ALL_FIT, SOME_DO_NOT = 0, 1
 EPILOG: Final = (
-    "Exit codes: 0: all replicas that were asked for fit (without a number: at least one does); 1: they do not;"
-    " 2: there is no answer."
+    "Exit codes: 0: all wanted replicas fit (without a number: at least one does); 1: they do not; 2: no answer."
 )
 
 
@@ -58,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="schedulerName",
         metavar="NAME",
         default="",
-        help="who places them (default: that of the configuration)",
+        help="their scheduler (default: that of the configuration)",
     )
     add(
         "--replicas",
         metavar="N",
         type=reader(count),
-        help="how many are wanted (default: what the file says; without a file, as many as fit)",
+        help="the wanted number (default: that of the file; without a file, as many as fit)",
     )
     add_namespace(parser)
     add_output(parser, *FORMS)

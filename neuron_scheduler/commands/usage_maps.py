@@ -40,7 +40,7 @@ PRINTED, FAILED = 0, 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print a kubectl command for each node whose annotations NEURON_DEV_USAGE_MAP and NEURON_CORE_USAGE_MAP"
-        " differ from what its pods hold. Changes nothing; needs the right to list nodes and pods."
+        " differ from the devices of its pods. Changes nothing; needs the right to list nodes and pods."
     )
     for field in settings():
         if field.name in {"kubeconfig", "master"}:

@@ -26,20 +26,18 @@ from neuron_scheduler.telemetry.terminal import terminal
 Answer = Explanation | Waiting
 
 FITS, WAITS = 0, 1
-EPILOG: Final = (
-    "Exit codes: 0: the pod fits or has a node (no pod waits); 1: it waits (some pod waits); 2: there is no answer."
-)
+EPILOG: Final = "Exit codes: 0: the pod fits or has a node (no pod waits); 1: it waits (some pod waits); 2: no answer."
 TYPES: Final = ("pod", "pods", "po")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Say why a pod waits, and what would let it in. Without POD: list the pods that ask for Neuron and wait."
+        "Say why a pod waits, and what would let it in. Without POD: list the pending pods with Neuron."
         " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
     )
     parser.epilog = EPILOG
     parser.add_argument("pod", metavar="POD", nargs="?", default="", help="NAME, NAMESPACE/NAME or pod/NAME")
-    parser.add_argument("--node", metavar="NODE", default="", help="say what every filter says of this node")
+    parser.add_argument("--node", metavar="NODE", default="", help="show every filter's answer for this node")
     add_namespace(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="list the pods of all namespaces")
     add_output(parser, *FORMS)

@@ -73,7 +73,7 @@ class Config:
     )
     # AWS's documentation and every pod written for it say my-scheduler.
     scheduler_name: str = setting(
-        "my-scheduler", "Schedule the pods whose spec.schedulerName is this.", metavar="NAME", check=kubernetes_name
+        "my-scheduler", "Schedule the pods with this spec.schedulerName.", metavar="NAME", check=kubernetes_name
     )
     leader_elect: bool = setting(
         True,
@@ -83,7 +83,7 @@ class Config:
     )
     leader_elect_lease_duration: float = setting(
         15.0,
-        "How long the other replicas wait before they take the Lease of a leader that does not renew it.",
+        "How long the other replicas wait before they take a Lease that its leader does not renew.",
         parse=duration,
         path="leaderElection.leaseDuration",
     )
@@ -130,19 +130,19 @@ class Config:
     # kube-scheduler always does; it has no plain port.
     authorize_metrics: bool = setting(
         False,
-        "Serve /metrics on --secure-port only, to clients whose bearer token gives them the right to get that path"
+        "Serve /metrics on --secure-port only, to clients whose bearer token has the right to get that path"
         " (TokenReview and SubjectAccessReview). Health needs no token.",
     )
     # Off like everything that shows the cluster to clients.
     answer_questions: bool = setting(
         False,
-        "Answer /v1/why, /v1/fit, /v1/fleet, /v1/waiting and /v1/decisions, to clients whose bearer token gives them"
-        " the right to get that path; names only of pods that they may get (TokenReview and SubjectAccessReview). A"
-        " token is accepted on --secure-port, and on --port from the same host only, as through kubectl port-forward.",
+        "Answer /v1/why, /v1/fit, /v1/fleet, /v1/waiting and /v1/decisions, to clients whose bearer token has the"
+        " right to get that path. They see the names of pods that they may get (TokenReview and SubjectAccessReview)."
+        " A token is accepted on --secure-port; on --port from the same host only, as through kubectl port-forward.",
     )
     serve_page: bool = setting(
         False,
-        "Serve a page of the fleet, of what waits and of what was decided at /page. Whoever can connect sees it without"
+        "Serve a page at /page: the fleet, the pending pods, the last decisions. Whoever can connect sees it without"
         " the names of pods; a token adds those that its user may get. It needs --answer-questions.",
     )
     extender_bind_address: str = setting(
@@ -165,8 +165,8 @@ class Config:
     )
     extender_client_ca_file: str = setting(
         "",
-        "Serve the extender only to clients that show a certificate of one of these authorities, PEM; replicas show"
-        " each other --extender-tls-cert-file. Probes of this port need one too, those of --port none.",
+        "Serve the extender only to clients with a certificate of one of these authorities, PEM; replicas show"
+        " each other --extender-tls-cert-file. Probes of this port need a certificate too, those of --port none.",
         metavar="FILE",
         path="extender.clientCAFile",
     )
@@ -212,7 +212,7 @@ class Config:
     )
     volume_bind_timeout: float = setting(
         VOLUME_BIND_TIMEOUT,
-        "If a pod's volumes are not bound within this time after it got its node, it is scheduled again.",
+        "A pod whose volumes are not bound within this time after its decision is retried.",
         parse=duration,
         check=period("0s", "24h"),
     )
@@ -225,10 +225,10 @@ class Config:
     # It costs a node the time from a Binding to the pod's first status (docs/decisions/0011).
     allocate_fence: bool = setting(
         True,
-        "Delay the Binding of a pod that asks for several Neuron devices or cores, but not for all of a node, until the"
-        " kubelet has admitted every earlier pod of the node with the same request, for at most 120s each. false does"
-        " not wait. RISK: the device plugin may swap the devices of two such pods; when one of them ends, a third pod"
-        " is given devices that the other still uses.",
+        "Hold the Binding of a pod with several Neuron devices or cores, but not all of a node. It is sent when the"
+        " kubelet has admitted every earlier pod of the node with the same request, after at most 120s each. RISK of"
+        " false: the device plugin may swap the devices of two such pods; when one ends, a third pod is given devices"
+        " that the other still uses.",
     )
     # Below the 30 s that Kubernetes gives a pod by default.
     shutdown_grace_period: float = setting(

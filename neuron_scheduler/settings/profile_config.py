@@ -26,7 +26,7 @@ class CapacityRequests:
 
     wait: float = setting(
         60.0,
-        "A pod must have waited so long before a machine is asked for.",
+        "A pod's wait before a machine is asked for.",
         parse=duration,
         check=period("0s", "24h"),
     )
@@ -38,7 +38,7 @@ class CapacityRequests:
     )
     max_machines: int = setting(4, "Machines that are asked for at the same time.", check=limits(1, 64))
     max_devices: int = setting(64, "Their devices together.", check=limits(1, 1024))
-    max_machines_per_namespace: int = setting(2, "The same for the waiting pods of one namespace.", check=limits(1, 64))
+    max_machines_per_namespace: int = setting(2, "The same for the pending pods of one namespace.", check=limits(1, 64))
     max_devices_per_namespace: int = setting(32, "Their devices together.", check=limits(1, 1024))
     image: str = setting("registry.k8s.io/pause:3.10", "The image of placeholders; it never runs.", check=_image)
 

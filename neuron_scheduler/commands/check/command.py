@@ -13,9 +13,7 @@ from neuron_scheduler.telemetry.terminal import terminal, write_out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Look at a cluster, before or after the installation, and say what needs action. Nothing is changed."
-    )
+    parser.description = "Say what needs action in a cluster, before or after the installation. Changes nothing."
     parser.epilog = EXIT_CODES
     add = parser.add_argument
     add(
@@ -30,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a schedulerName that pods with Neuron should have; may be repeated (default: those of the installation's"
+        help="a schedulerName for pods with Neuron; may be repeated (default: those of the installation's"
         " configuration, or my-scheduler)",
     )
     add_output(parser, "text", "json")
