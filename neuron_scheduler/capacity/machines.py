@@ -4,10 +4,9 @@ The machines that an autoscaler is asked for: a table of placeholders, and the t
     need --asked--> OPEN --a node has come--> ARRIVING --the node takes pods, and has one--> served
                       \--no pod needs it--> withdrawn     \--too late, or gone again--> given up
 
-The table has every placeholder that is there, as far as answers and the watch have shown, and says whether it is
-wanted: a new leader, a pod that has moved and a deletion in doubt need no path of their own. A placeholder that waits
-after a pod has taken its machine makes the autoscaler buy another one, so the node's appearance ends it, ready or not.
-Handlers call methods that never wait; `look` and the plan do the rest once a round.
+The table has every placeholder that answers and the watch have shown, and says whether it is wanted. So a new leader, a
+pod that has moved and a deletion in doubt need no path of their own. A placeholder that outlives the arrival of its
+machine makes the autoscaler buy another one, so the node's appearance ends it, ready or not.
 """
 
 import random
@@ -58,12 +57,11 @@ class MachineRequest:
     One machine that is asked for, and its placeholder.
 
     Attributes:
-        name: of the placeholder.
         since: when it was asked for, or adopted.
         manifest: the placeholder that is to be created; None if an earlier leader has created it.
         uid: of the placeholder; empty until it is known. Without it no autoscaler sees the placeholder.
         created: when the API server created it, Unix time.
-        asks: the placeholder is complete.
+        is_asking: the placeholder is complete.
         gone: the placeholder is deleted.
         pods: uids of the pods that its machine serves, as last planned.
         node_name: the node that has come for it.
@@ -94,12 +92,11 @@ class MachineRequest:
 @attrs.frozen(eq=False)
 class Pause:
     """
-    Why and until when no machine is asked for some pods.
+    Why and until when no machine is asked for some pods; the next pause is twice as long.
 
     Attributes:
         reason: a sentence for people, without its full stop.
         refused: the API server has refused; else a machine was given up.
-        seconds: how long it is; the next one is twice as long.
     """
 
     reason: str
@@ -116,7 +113,6 @@ class MachineRequests:
     Attributes:
         scheduler_names: the profiles; placeholders of others belong to another installation.
         policies: the settings of the profiles that ask for machines, by scheduler name.
-        clock: seconds that never jump, the queue's time.
         requests: by name, the oldest first; also those that have ended and whose placeholder is there.
     """
 
@@ -345,8 +341,6 @@ class MachineRequests:
             self.reporter.report_capacity(pod, "NeuronCapacityRefused", note)
         self._drop(request)
 
-    # The task
-
     async def _settle(self, name: str) -> None:
         request = self.requests.get(name)
         if request is None or request.gone or (request.is_wanted and request.is_asking):
@@ -365,7 +359,7 @@ class MachineRequests:
             request.is_asking = True
 
     async def _delete(self, request: MachineRequest) -> None:
-        """Delete a placeholder. The watch shows one whose uid is not known yet: as long, no autoscaler sees it."""
+        """Delete a placeholder; one without a known uid is seen by no autoscaler, and the watch will show it."""
         if request.uid:
             await self.writer.delete(request.name, request.uid)
             self._deleted.append(request.uid)

@@ -34,10 +34,7 @@ REST: Final = 10
 _PODS_A_STEP: Final = 500
 
 MAY_BE_SERVED: Final = frozenset({Cause.FRAGMENTATION, Cause.CAPACITY, Cause.UNKNOWN_HOLDER})
-"""
-What a pod may wait for that is asked for. For the second an autoscaler sees the pod, unless pods with cores hold its
-devices, or the reverse.
-"""
+"""Of CAPACITY an autoscaler sees the pod, unless pods with cores hold its devices, or the reverse."""
 NOT_ASKED: Final = "The autoscaler is not asked for a machine: {}."
 
 log = logs.logger(__name__)
@@ -55,8 +52,7 @@ def check_limits(
 
     Args:
         needs: new ones, the most urgent first; the answers keep this order.
-        outstanding: the requests that are out, also those whose machine does not serve yet, or whose placeholder is not
-            deleted yet.
+        outstanding: the requests that are out, until their placeholder is deleted.
         limits: the settings of each profile that asks for machines, by its scheduler name.
     """
     machines, devices = Counter[LimitOwner](), Counter[LimitOwner]()
@@ -102,13 +98,7 @@ def _exceeded_limit(
 
 @attrs.define(eq=False, kw_only=True)
 class CapacityRequester:
-    """
-    Asks while it runs.
-
-    Attributes:
-        profiles: by scheduler name.
-        may_ask: whether this replica may write.
-    """
+    """Asks while it runs and this replica may write (`may_ask`)."""
 
     machines: MachineRequests
     profiles: Mapping[str, Profile]

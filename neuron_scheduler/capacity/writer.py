@@ -71,8 +71,7 @@ class PlaceholderWriter:
         """
         Delete a placeholder at once; a pod of this name with another uid is not ours any more.
 
-        First it gets a condition that autoscalers do not look for: a finalizer of somebody else's may keep the pod.
-        Where that is refused, as by a webhook, the deletion may succeed.
+        First it gets a condition that autoscalers do not look for, because a finalizer may keep the pod.
         """
         options = {
             "apiVersion": "v1",
@@ -84,7 +83,7 @@ class PlaceholderWriter:
         try:
             await self.mark(name, uid, reason=SCHEDULER_ERROR, message=DELETED)
         except ApiError as error:
-            if not error.is_refusal:
+            if not error.is_refusal:  # after a refusal, such as a webhook's, the deletion may succeed
                 raise
         try:
             await self._write("DELETE", f"{PODS}/{name}", options)

@@ -36,11 +36,7 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 _OUTDATED = "the node or the pod has changed, or this replica may not bind any more; try again"
 
 LONGEST_CALL: Final = 20.0
-"""
-Seconds after which a call is answered, even if its Binding has no outcome yet.
-
-kube-scheduler's `httpTimeout` in our manifests is 30 s.
-"""
+"""Seconds until a call is answered, also without an outcome; `httpTimeout` in our manifests is 30 s."""
 LONGEST_UNSEEN: Final = 5.0
 """Seconds within which the watch must show a pod; kube-scheduler's may be ahead of ours."""
 MOST_BACKLOG: Final = 4.0
@@ -59,9 +55,7 @@ log = logs.logger(__name__)
 @attrs.define(eq=False, kw_only=True)
 class BindCall:
     """
-    A Binding that kube-scheduler has asked for, from its assumption to its outcome, and those who wait for it.
-
-    It is the requester of a commitment.
+    A Binding that kube-scheduler has asked for, as the requester of a commitment, and the calls that wait for it.
 
     Attributes:
         last: the pod as it was when it was decided.
@@ -95,9 +89,8 @@ class BindCall:
         return OF_KUBE_SCHEDULER
 
     def on_bound(self, commitment: Commitment) -> None:
-        """Answer that the pod is bound; kube-scheduler writes the Event of that, and we that of the devices."""
         self._end("")
-        if commitment.decision.placement is not None:
+        if commitment.decision.placement is not None:  # kube-scheduler writes the Event that the pod is bound
             self.verb.reporter.report_allocated(commitment.pod, self.node_name, commitment.decision.placement)
 
     def on_gone(self) -> None:
@@ -132,10 +125,9 @@ class Bind:
 
     Attributes:
         profile: judges the chosen node.
-        pod_by_key: returns a pod as the watch last showed it, by its key.
+        pod_by_key: returns a pod as the watch last showed it.
         may_bind: False once the Lease may be lost.
         own_names: the scheduler names of the pods in our own queue.
-        clock: seconds that never jump.
         on_answer: called with `bound` or `failed` for each call that is answered.
     """
 
@@ -169,7 +161,7 @@ class Bind:
         return len(self._calls)
 
     def is_abandoned(self, uid: str) -> bool:
-        """Return whether a pod's Binding has no outcome and no call waits for it; kube-scheduler has forgotten it."""
+        """Return whether kube-scheduler has forgotten a Binding without an outcome: no call waits for it."""
         call = self._calls.get(uid)
         return call is not None and not call.callers
 
@@ -213,8 +205,7 @@ class Bind:
         """
         Return the pod once the watch has shown it: kube-scheduler's watch may be ahead of ours.
 
-        One that is only known from the call could be deleted without an event for us, and its devices would never come
-        free.
+        A pod that only the call shows could be deleted without an event for us: its devices would never come free.
         """
         wait_until = self.clock() + self.longest_unseen
         while (pod := self._watched_pod(args)) is None:
@@ -285,7 +276,7 @@ class Bind:
         self._calls.pop(uid, None)
 
     async def _wait_for(self, call: BindCall, started: float) -> None:
-        """Wait for the outcome; the last one who waits takes a Binding along that has not left the fence by then."""
+        """Wait for the outcome; the last caller withdraws a Binding still held at the fence."""
         call.callers += 1
         given_up = False
         try:

@@ -41,9 +41,7 @@ class Forward:
         leader: returns the URL in the Lease, empty if nobody holds it or if its holder serves no extender.
         identity: who we are, for the leader's log.
         cert_file, key_file: what this replica serves with TLS; empty without TLS.
-        client_ca_file: the authority of the clients' certificates, empty if they need none. The leader's is one of
-            them, so the authority is enough, also while only one replica has read a renewed certificate.
-        timeout: seconds.
+        client_ca_file: the authority of the clients' certificates, empty if they need none.
     """
 
     leader: Callable[[], str]
@@ -69,11 +67,7 @@ class Forward:
         return self.client_ca_file or self.cert_file
 
     async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
-        """
-        Return the leader's status and answer; 503 and a sentence if it cannot be asked.
-
-        After an error it is unknown whether the leader has carried the request out, as with any lost answer.
-        """
+        """Return the leader's status and answer; 503 and a sentence if no answer came."""
         url = self.leader()
         if not url:
             return _refusal(_NO_LEADER)
@@ -132,11 +126,7 @@ def own_url(host: str, port: int, *, pod_ip: str, tls: bool) -> str:
     """
     Return the URL of this replica's extender for the Lease; empty if no address is known at which others reach it.
 
-    Args:
-        host: on which it listens; empty or an unspecified address for all.
-        port: likewise.
-        pod_ip: the value of the environment variable POD_IP, empty if it is not set.
-        tls: whether it serves TLS.
+    `pod_ip` is the environment variable POD_IP, or empty; it counts where the extender listens on all addresses.
     """
     reached = pod_ip if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing listens here
     if not reached:

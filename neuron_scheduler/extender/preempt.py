@@ -52,12 +52,7 @@ log = logs.logger(__name__)
 
 @attrs.frozen
 class NominatedRoom:
-    """
-    The node where room is made for a pod.
-
-    Attributes:
-        staying: the victims that are not being deleted yet.
-    """
+    """The node where room is made for a pod; `staying` are the victims that are not being deleted yet."""
 
     node_name: str
     staying: tuple[Pod, ...]
@@ -69,7 +64,7 @@ class _Answer:
     What was answered for a pod.
 
     Attributes:
-        victims: the uids of those that have not ended.
+        victims: uids of those that have not ended.
         seen_at: when it was given, or when its victims were last seen to end.
     """
 
@@ -83,20 +78,17 @@ class EarlierAnswers:
     """
     What `preempt` has answered lately, so that no more pods leave for a pod for which others leave already.
 
-    kube-scheduler deletes victims beside its decisions, and its next decision may come before its watch has shown that
-    they are ending, or that they have ended. Then it asks once more, and pods of another node would leave as well.
-    Upstream: `prepareCandidateAsync` in `pkg/scheduler/framework/preemption/executor.go`, and
-    `PodEligibleToPreemptOthers` of the plugin DefaultPreemption, which looks at the pods of the nominated node as the
-    cache shows them.
+    kube-scheduler deletes victims beside its decisions, and may decide again before its watch shows their end. Then it
+    asks once more, and pods of another node would leave as well. Upstream: `prepareCandidateAsync` in
+    `pkg/scheduler/framework/preemption/executor.go`, and DefaultPreemption's `PodEligibleToPreemptOthers`.
 
-    The answer counts until the node takes the pod no more even without the victims, and for `UNSEEN` after its victims
-    were last seen to end. After a restart, or on another replica, the node in the pod's status is taken for it, with
-    the pods that leave there. Space is kept from other pods by `foreign_nominations`.
+    An answer counts while the node would take the pod without the victims, and for `UNSEEN` after they were last seen
+    to end. After a restart, or on another replica, the node in the pod's status counts as one, with the pods that leave
+    there. `foreign_nominations` keeps the space from other pods.
 
     Attributes:
         profile: all filters (`preemption_profile`), for nodes that kube-scheduler does not propose any more.
         beside: the filters that kube-scheduler does not have (`extender_profile`), for those that it proposes.
-        clock: seconds that never jump.
     """
 
     cluster: Cluster
@@ -114,13 +106,7 @@ class EarlierAnswers:
             del self._answers[next(iter(self._answers))]
 
     def room_for(self, pod: Pod, proposed: Container[str]) -> NominatedRoom | None:
-        """
-        Return where room is made for a pod already; None if it needs other victims.
-
-        Args:
-            pod: as kube-scheduler sends it, with the node in its status.
-            proposed: the nodes where kube-scheduler would evict pods now.
-        """
+        """Return where room is made already for a pod, as kube-scheduler sends it; None if it needs other victims."""
         if pod.uid not in self._answers:
             self._adopt(pod)
         answer = self._answers.get(pod.uid)
@@ -148,11 +134,7 @@ class EarlierAnswers:
             self.remember(pod, node_name, filter(is_leaving, there))
 
     def _takes(self, slot: Slot, pod: Pod, victims: Iterable[Pod], *, as_proposed: bool) -> bool:
-        """
-        Return whether a node takes a pod once its victims are gone.
-
-        Where kube-scheduler proposes the node, its own filters accept the pod there.
-        """
+        """Return whether a node takes a pod without its victims; kube-scheduler's filters accept it `as_proposed`."""
         with self.cluster.without_nomination(pod.uid):
             node_info = without_pods(self.cluster.view.row(slot), {victim.uid for victim in victims})
             offered = {name: amount for name, amount in pod.requests.items() if name in node_info.node.allocatable}
@@ -170,7 +152,6 @@ class Preempt:
         beside: the filters that kube-scheduler does not have (`extender_profile`).
         own_names: the scheduler names of the pods in our own queue.
         is_abandoned: whether the pod with this uid has a Binding without an outcome for which no call waits.
-        clock: seconds that never jump.
     """
 
     cluster: Cluster

@@ -38,13 +38,7 @@ class Message(msgspec.Struct, rename="pascal"):
 
 
 class ExtenderArgs(Message):
-    """
-    The request of `filter` and of `prioritize`.
-
-    Attributes:
-        pod: a `v1.Pod`; `NULL` if it is missing.
-        node_names: the candidates; None if kube-scheduler sends whole nodes.
-    """
+    """The request of `filter` and of `prioritize`; `node_names` is None if kube-scheduler sends whole nodes."""
 
     pod: Raw = NULL
     node_names: list[str] | None = None
@@ -101,13 +95,7 @@ class MetaVictims(Message):
 
 
 class ExtenderPreemptionArgs(Message):
-    """
-    The request of `preempt`.
-
-    Attributes:
-        pod: the `v1.Pod` that needs room; `NULL` if it is missing.
-        node_name_to_meta_victims: None if kube-scheduler sends whole pods.
-    """
+    """The request of `preempt`; `node_name_to_meta_victims` is None if kube-scheduler sends whole pods."""
 
     pod: Raw = NULL
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None

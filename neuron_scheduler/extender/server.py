@@ -48,7 +48,6 @@ class ExtenderServer:
     Attributes:
         health: the health endpoints, by path.
         stopping: whether clients should look for another replica.
-        clock: seconds that never jump.
     """
 
     verbs: Verbs

@@ -89,10 +89,7 @@ class Verbs:
         profile: what is decided beside kube-scheduler (`extender_profile`).
         unsynced: returns why the cluster is not known yet; None if it is.
         role: what this replica does with `bind` and `preempt`.
-        clock: seconds that never jump.
-        sleep: waits for some seconds.
         forward: None without leader election: then every replica leads.
-        errors: reports unexpected exceptions.
     """
 
     cluster: Cluster
@@ -114,14 +111,7 @@ class Verbs:
         self._waits = TokenBucket(self.clock, WAITS_PER_SECOND, WAITS_AT_ONCE)
 
     async def answer(self, verb: str, body: bytes, *, forwarded: bool = False) -> VerbAnswer:
-        """
-        Return the answer to a request.
-
-        Args:
-            verb: one of `VERBS`.
-            body: its JSON text.
-            forwarded: another replica has passed it on, so it is not passed on again.
-        """
+        """Return the answer to a request in JSON; one that another replica has `forwarded` is not passed on again."""
         try:
             if verb in FOR_THE_LEADER:
                 return await self._answer_as_leader(verb, body, forwarded=forwarded)
@@ -174,19 +164,15 @@ class Verbs:
 
     async def _has_waited(self, filtered: ExtenderFilterResult, asked_at: float) -> bool:
         """
-        Wait a moment before a pod is refused on all nodes, because kube-scheduler may know more than we do.
+        Wait a moment before a pod is refused on all nodes; return False without a wait where it would be of no use.
 
-        kube-scheduler tries a refused pod again as soon as its watch shows that another pod has gone, and that may be
-        some milliseconds before ours shows it. If we refused by the old state, the pod would sleep until something else
-        happens, or for five minutes (upstream: `podMaxInUnschedulablePodsDuration`). It sends no node on which by its
-        count too few devices are free: where by ours there are, our watch is probably behind, and is waited for longer.
+        kube-scheduler tries a refused pod again when its watch shows that another pod has gone, maybe some milliseconds
+        before ours. A refusal by the old state would let the pod sleep until something else happens, or for five
+        minutes (`podMaxInUnschedulablePodsDuration`). It sends no node with too few free devices by its count: where by
+        ours there are too few, our watch is probably behind, and is waited for longer.
 
-        An error instead of a refusal would make kube-scheduler try the pod again by itself, but it also takes its
-        nomination from the pod (upstream: `clearNominatedNode` in `schedule_one.go`), and with it the space for which
-        pods have left.
-
-        Returns:
-            False without a wait if a wait would be of no use, or if there were too many lately.
+        An error instead of a refusal would cost the pod its nomination (`clearNominatedNode` in `schedule_one.go`), and
+        with it the space for which pods have left.
         """
         failed = filtered.failed_nodes
         longest = WAIT if INSUFFICIENT_NEURON.isdisjoint(failed.values()) else LONGEST_WAIT

@@ -46,8 +46,7 @@ class ApiError(NeuronSchedulerError):
         message: the server's sentence, or the beginning of any other body.
         kind, name, uid: `Status.details`: which object the answer is about, such as `pods/binding` and the pod's name.
         retry_after: seconds the server asks to wait, at most 15; None if it does not say.
-        is_status: the body was a Status of failure with this code. Anything else may come from a proxy, and
-            says nothing about what the API server did.
+        is_status: the body was a Status of failure with this code; anything else may come from a proxy.
     """
 
     def __init__(
@@ -87,21 +86,12 @@ class ApiError(NeuronSchedulerError):
 
     @property
     def is_throttled(self) -> bool:
-        """
-        Whether the request was turned away in the API server's words: there are too many, or it ends.
-
-        Then it sends a sentence in place of a Status (upstream: `filters/priority-and-fairness.go`,
-        `filters/with_retry_after.go`).
-        """
+        """Whether the API server turned the request away, by a Status or a sentence (`filters/with_retry_after.go`)."""
         return self.status == 429 and (self.is_status or self.message in TURNED_AWAY)
 
     @property
     def is_too_large(self) -> bool:
-        """
-        Whether etcd cannot store the object, because it is too large; the write had no effect.
-
-        Such an error has no reason of its own: kube-apiserver 1.36 answers 500, and 409 to a Binding.
-        """
+        """Whether etcd cannot store the object: kube-apiserver 1.36 answers 500, and 409 to a Binding."""
         return self.is_status and "etcdserver: request is too large" in self.message
 
     def is_gone(self, kind: str, name: str, uid: str = "") -> bool:

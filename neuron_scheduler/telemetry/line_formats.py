@@ -20,8 +20,8 @@ def klog_line(level: int, created: float, place: str, message: str, pairs: Mappi
     """
     Return klog's text: `I1121 08:15:04.123456       1 scheduler.py:88] "message" key="value" n=16`.
 
-    Values and libraries' messages may have texts of users. Of these, further lines begin with a tab, so that none can
-    look like a line of ours, and control characters are escaped, which klog does not do.
+    Values and libraries' messages may have texts of users. Their further lines begin with a tab, so that none can look
+    like a line of ours, and control characters are escaped.
     """
     second = int(created)
     stamp = f"{_stamp(second)}.{int((created - second) * 1_000_000):06d}"

@@ -7,8 +7,7 @@ A line is a constant message and key/value pairs, so that it can be searched and
     log.info("Successfully bound pod to node", pod="default/a", node="n1", evaluatedNodes=16)
     log.v(4).info("Filtered nodes", nodes=names)
 
-Does not interpolate: values are never part of the message, so no value can forge a second line. The formats are
-in `line_formats`.
+Values are never part of the message, so no value can forge a second line.
 """
 
 import contextlib
@@ -89,8 +88,7 @@ class Once:
     """
     Returns whether something happens for the first time, so that a warning about an object is written once.
 
-    Keeps the `limit` subjects that were seen most recently, each with a limited number of `details`; dropped ones count
-    as new.
+    It keeps the most recent subjects, each with a limited number of details; dropped ones count as new.
     """
 
     _limit: int = 10_000
@@ -155,14 +153,7 @@ def logger(module: str) -> Logger:
 
 
 def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextIO | None = None) -> None:
-    """
-    Send the process's log lines to a stream (stderr, as klog does), replacing what was set before.
-
-    Args:
-        verbosity: of our own lines, as klog's `-v`. Of libraries, only warnings and errors are written.
-        logging_format: `text` (klog) or `json`.
-        stream: what the lines are written to.
-    """
+    """Send the process's log lines to a stream (stderr, as klog does); `logging_format` is `text` or `json`."""
     global _output  # noqa: PLW0603 - as the root logger is
     form = json_line if logging_format == "json" else klog_line
     _output = _Output(sys.stderr if stream is None else stream, form)
@@ -198,12 +189,7 @@ def _dropped_line(form: _Form, lines: int) -> str:
 
 
 class _Output(logging.Handler):
-    """
-    The target of all lines. Our own are written directly, at a third of the cost of `logging`; those of libraries come
-    through `logging`, whose handler this is.
-
-    A stream that is passed in gets every line at once; the process's own stderr (`stderr`) buffers lines.
-    """
+    """The target of all lines: ours come directly, at a third of the cost of `logging`, and libraries' through it."""
 
     def __init__(self, stream: TextIO, form: _Form) -> None:
         super().__init__()

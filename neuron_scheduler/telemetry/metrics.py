@@ -250,11 +250,7 @@ class Metrics:
             collector(registry=self._registry)
 
     def ask(self, state: Callable[[], State], prepare: Callable[[], Iterable[None]]) -> None:
-        """
-        Ask this function for the state at every scrape.
-
-        It must be quick, since the event loop waits for it; what takes longer is for `prepare`, in small steps.
-        """
+        """Ask for the state at every scrape, after `prepare` has done in small steps what takes longer."""
         self._state, self._prepare = state, prepare
 
     def prepare(self) -> Iterator[None]:
@@ -292,10 +288,6 @@ class Metrics:
 
 
 def format_of(accept: str) -> str:
-    """
-    Return the content type for a client's header `Accept`: one of two.
-
-    The library's own choice repeats the version that the client names, so clients could ask for any number of formats.
-    """
+    """Return the content type for a client's `Accept`; the library's own choice repeats what the client names."""
     wants_open = "application/openmetrics-text" in accept.lower()
     return open_metrics.CONTENT_TYPE_LATEST if wants_open else plain_text.CONTENT_TYPE_PLAIN_0_0_4

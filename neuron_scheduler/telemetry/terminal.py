@@ -31,10 +31,7 @@ YELLOW: Final = "33"
 
 def write_out(text: str) -> None:
     """
-    Write to standard output, if somebody still reads it.
-
-    After `| head` nobody does: the rest goes to the null device, also what Python writes at its end. A lone surrogate,
-    or a character that the terminal's encoding has not, is written as an escape.
+    Write to standard output; after `| head` nobody reads it, and the rest goes to the null device.
 
     Raises:
         ConfigurationError: it cannot be written for another reason, such as a full disk.

@@ -28,14 +28,12 @@ class MachineNeed:
     A machine to be asked for.
 
     Attributes:
-        owner: whose limits it counts for.
         instance_type: the value of the label `node.kubernetes.io/instance-type`; empty for a placeholder without one.
         silicon: all devices, or cores, or both, of an empty machine of this type, by the resources' names: no node
             that is used in part has room for it by count.
-        host: all else that the pods ask for together, such as memory, huge pages and network interfaces, and more cpu
-            than any single pod that waits: Karpenter packs in descending order of cpu, so the request takes the new
-            machine before the pods do.
-        zones: values of the label `topology.kubernetes.io/zone` in which it serves; empty if the zone does not matter.
+        host: all else that the pods ask for together, and more cpu than any single pod that waits: Karpenter packs in
+            descending order of cpu, so the request takes the new machine before the pods do.
+        zones: in which it serves; empty if the zone does not matter.
         pods: the pods that would be on it, the most urgent first; empty if an earlier leader has asked for it.
         pattern: the pod whose node selector, required node affinity and tolerations the request carries: every machine
             that these allow, of this type and in these zones, takes each of the pods.
@@ -51,11 +49,7 @@ class MachineNeed:
 
     @property
     def devices(self) -> int:
-        """
-        How many devices the machine has, for the limits.
-
-        Where it is asked for by its cores and the type is not known, each core counts as a device.
-        """
+        """How many devices the machine has, for the limits; of an unknown type each core counts as one."""
         for name in (NEURON_DEVICE, NEURON_DEVICE_ALIAS):
             if self.silicon.get(name):
                 return self.silicon[name]

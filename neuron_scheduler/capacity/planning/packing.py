@@ -52,13 +52,10 @@ _LATE: Final = float(1 << 50)
 @attrs.define(eq=False)
 class PackingLine:
     """
-    Pods that the filters cannot tell apart, the most urgent first: one refusal answers for all of them.
+    Pods that the filters cannot tell apart: one refusal answers for all of them.
 
     Attributes:
-        key: what they have in common.
-        request: for Neuron.
-        profile: decides them.
-        pods: those without a place; taken from the left.
+        pods: those without a place, the most urgent first.
     """
 
     key: Signature
@@ -79,11 +76,7 @@ class PackingLine:
 def lines_of(
     cluster: Cluster, pods: Iterable[Pod], profile_of: Callable[[Pod], Profile]
 ) -> Generator[None, None, list[PackingLine]]:
-    """
-    Put pods with Neuron, given in the order of their urgency, into lines; large requests first.
-
-    In this order machines are packed: what is left beside large requests still serves small ones.
-    """
+    """Put pods with Neuron, given in the order of their urgency, into lines; large requests are packed first."""
     lines: dict[Signature, PackingLine] = {}
     for position, pod in enumerate(pods, start=1):
         if pod.neuron is not None:
@@ -181,12 +174,7 @@ def _packing_order(pod: Pod) -> tuple[int, int, float, str]:
 
 @attrs.frozen(eq=False)
 class MachineOffer:
-    """
-    A machine that an autoscaler could add, with all that it would have when it joins.
-
-    Attributes:
-        row: it as a node, with its daemon pods.
-    """
+    """A machine that an autoscaler could add; `row` is the machine as a node with its daemon pods."""
 
     fresh: FreshNode
     row: NodeInfo = attrs.Factory(lambda self: row_of(self.fresh), takes_self=True)
@@ -208,11 +196,7 @@ class MachineOffer:
 
 
 def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator[None, None, tuple[MachineOffer, ...]]:
-    """
-    Return what could be added: machines like those of the cluster, and of types that pods name; `also` are more types.
-
-    No other type is guessed: the autoscaler may not have it.
-    """
+    """Return what could be added: machines like those of the cluster, of types that pods name, and of `also`."""
     yield from prepare_for_fresh(view)
     named = dict.fromkeys(name.removeprefix("ml.") for name in also)
     for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
@@ -231,7 +215,7 @@ class PackedMachine:
     A machine with its pods, in the order in which it got them.
 
     Attributes:
-        alike: the offers of this machine's type of which each takes each of the pods; the first pod takes no others.
+        alike: the offers of this type that the first pod takes; each takes each of the pods.
     """
 
     offer: MachineOffer
@@ -241,13 +225,7 @@ class PackedMachine:
 
 @attrs.define(eq=False)
 class Packing:
-    """
-    A fork of the cluster, to which machines are added.
-
-    Attributes:
-        fork: with all that was placed so far.
-        offers: what could be added.
-    """
+    """A fork of the cluster, with all that was placed so far, to which machines are added."""
 
     fork: Cluster
     offers: tuple[MachineOffer, ...]

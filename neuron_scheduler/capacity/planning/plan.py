@@ -68,10 +68,9 @@ class UnplacedPod:
     A pod that waits in the queue, whether its profile asks for machines or not: others' pods take up room as well.
 
     Attributes:
-        pod: as it was last seen, with its condition.
         may_ask: it has waited long enough, its profile asks for machines, and no machine for it was given up lately.
-        overdue: it has waited so long that it counts on no machine that the autoscaler adds for others by itself: pods
-            for which it never adds one may come again and again.
+        overdue: it has waited so long that machines for other pods no longer count for it: such pods may come again and
+            again, and never get one.
     """
 
     pod: Pod
@@ -104,14 +103,12 @@ def plan_machines(
     """
     Return what the waiting pods need; equal situations get equal plans.
 
-    A step takes a few milliseconds at most. All of it is about the cluster as it is at the first step.
+    All of it is about the cluster as it is at the first step, of which the plan makes forks.
 
     Args:
-        cluster: as it is now; the plan works on forks of it.
-        waiting: all pods that wait, the most urgent first. Only those that an autoscaler sees matter: their condition
-            has the reason `Unschedulable`, and they have no nominated node.
-        coming: the machines that are asked for, and those that are on their way or not ready yet, by the name of their
-            request, the oldest first.
+        cluster: as it is now.
+        waiting: all pods that wait, the most urgent first; only those that an autoscaler sees matter.
+        coming: the machines that are asked for or not ready yet, by the name of their request, the oldest first.
         profile_of: the profile that decides a pod.
     """
     base = cluster.fork()
@@ -162,11 +159,7 @@ def _prepare(
 
 
 def _survey(view: View) -> Generator[None, None, tuple[list[str], set[tuple[str, str]]]]:
-    """
-    Look at all nodes, a few at a time; the cluster must not change meanwhile.
-
-    Returns the uids of the pods that are about to go, and instance types with the resources that pods there ask for.
-    """
+    """Return the uids of the pods that are about to go, and instance types with the resources that pods ask for."""
     leaving: list[str] = []
     units: set[tuple[str, str]] = set()
     for position, node_info in enumerate(view.rows(), start=1):
@@ -209,12 +202,7 @@ class _Planning:
                 refused.add(id(line))
 
     def fill(self, coming: Mapping[str, MachineNeed]) -> Generator[None, None, None]:
-        """
-        Add the machine of each request, and give it those of its pods that still wait.
-
-        They are believed to be served by it, also where pods depend on each other: no machine is asked for a pod as
-        long as the last one is out.
-        """
+        """Add the machine of each request for those of its pods that still wait: it is believed to serve them."""
         for name, need in coming.items():
             offer = next((offer for offer in self._packing.offers if need.is_met_by(offer.fresh.node)), None)
             node_name = "" if offer is None else self._packing.join(offer)
@@ -255,8 +243,7 @@ class _Planning:
         """
         Pack the pods without a place for which a machine may be asked for onto machines.
 
-        Lines come first that few machines take: pods that may be in any zone fill the machines of those that may not.
-        The other way round they would have machines of their own, beside those that are needed in any case.
+        Lines that few machines take come first: pods that may be in any zone fill the machines of those that may not.
         """
         rank = {waiting.pod.uid: position for position, waiting in enumerate(self._seen)}
         asking = {waiting.pod.uid for waiting in self._seen if waiting.may_ask}
@@ -308,9 +295,8 @@ class _Planning:
         """
         Return all but Neuron: the sum of the pods', and more cpu than any pod that waits.
 
-        Karpenter places pods in descending order of cpu. For the sake of others' pods a part of the cpu is left: its
-        own estimate of what a new machine has may be lower than what a node of the type has. Other resources decide
-        what is bought: on AWS it adds network interfaces for EFA only if `vpc.amazonaws.com/efa` is requested.
+        A part of the cpu is left, because Karpenter may estimate less of it for a new machine than a node of the type
+        has. Other resources decide what is bought: on AWS it adds network interfaces for EFA only on request.
         """
         cpu = min(offer.row.free(CPU) for offer in offers)
         host = {
@@ -325,11 +311,7 @@ def _owner_of(pod: Pod) -> LimitOwner:
 
 
 def _zones(packed: PackedMachine, offers: Iterable[MachineOffer]) -> tuple[str, ...]:
-    """
-    Return the zones that must be asked for; none where every zone is open to every pod of the machine.
-
-    Volumes or other pods may close some zones to a pod; its node selector is carried as it is.
-    """
+    """Return the zones that must be asked for; none where every zone is open to every pod of the machine."""
     zones = {offer.zone for offer in packed.alike} - {""}
     existing = {offer.zone for offer in offers if offer.instance_type == packed.offer.instance_type} - {""}
     needs = [pod.constraints for pod in packed.pods]
