@@ -139,7 +139,7 @@ class Simulation:
         gang = gang_of(self.cluster, [member.pod for member in members])
         found = run(plan_group(self.cluster, gang, self.profile, self._warmup))
         if isinstance(found, GroupPlan):
-            for taken in found.taken:
+            for taken in found.members:
                 self._placed(assigned_pod(taken.pod, taken.decision.node_name, taken.allocation))
         else:
             refused = found.fit_error(gang)

@@ -12,7 +12,7 @@ nodes at once are for `view`.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Self
 
 import attrs
@@ -31,7 +31,7 @@ from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.cluster.tables.nodes import NodeTable
 from neuron_scheduler.cluster.tables.selecting_kinds import Budgets, NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import (
-    Affected,
+    Effects,
     Volumes,
     claims_on,
     pod_with_current_volumes,
@@ -66,8 +66,6 @@ class Cluster:
     _where: dict[str, str] = attrs.field(factory=dict)  # the name of the node, by the pod's uid
     _assumed: set[str] = attrs.field(factory=set)
     _nominated_nodes: dict[str, str] = attrs.field(factory=dict)  # names, by the pod's uid
-
-    # Reading
 
     @property
     def pod_count(self) -> int:
@@ -105,8 +103,6 @@ class Cluster:
 
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
-
-    # Changing
 
     def put_node(self, node: Node) -> NodeInfo:
         before = self._table.node_info_of(node.name)
@@ -209,8 +205,6 @@ class Cluster:
     def remove_storage(self, storage: Storage) -> None:
         self._refresh(self.volumes.remove(storage))
 
-    # Copies, and changes for the time of a question
-
     def fork(self) -> Self:
         return type(self)(
             workloads=self.workloads.fork(),
@@ -245,16 +239,14 @@ class Cluster:
         finally:
             self._table.replace(slot, before)
 
-    @contextmanager
-    def row_added(self, node_info: NodeInfo) -> Iterator[Slot]:
+    def row_added(self, node_info: NodeInfo) -> AbstractContextManager[Slot]:
         """
         Add the row of a node that is younger than all others inside the `with` block, which gets its slot.
 
         Raises:
             ValueError: there is a node of that name.
         """
-        with self._table.row_added(node_info) as slot:
-            yield slot
+        return self._table.row_added(node_info)
 
     def _settle(self, pod_info: PodInfo) -> None:
         """Put a pod on the node that it names and remove it from any other; on the same node that is one change."""
@@ -270,15 +262,15 @@ class Cluster:
         self._where[uid] = name
         self._table.put_pod(node_info, uid)
 
-    def _refresh(self, affected: Affected) -> None:
-        for name in affected.nodes:
+    def _refresh(self, effects: Effects) -> None:
+        for name in effects.nodes:
             node_info = self.node(name)
             if node_info is not None:
                 self._table.put(attrs.evolve(node_info, storage=self.volumes.storage_of(name)))
-        if not (affected.claims and self._where):
+        if not (effects.claims and self._where):
             return
         holders = self.view.postings(claims_on)
-        for slot in {slot for key in affected.claims for slot in holders.slots(key)}:
+        for slot in {slot for key in effects.claims for slot in holders.slots(key)}:
             self._table.replace(slot, with_current_volumes(self._table.row(slot), self.volumes))
 
 

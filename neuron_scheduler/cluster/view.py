@@ -18,7 +18,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.demand import Demand
 from neuron_scheduler.cluster.tables.nodes import NodeTable
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import Volumes
 from neuron_scheduler.model.memo import memoise
@@ -48,7 +48,7 @@ class Overlay(Hashable, Protocol):
 
 
 @attrs.frozen(eq=False)
-class _Overlaid:
+class _OverlaidIndex:
     """Index definition: another one, applied to rows under an overlay."""
 
     overlay: Overlay
@@ -58,7 +58,7 @@ class _Overlaid:
         return self.definition(self.overlay(node_info))
 
 
-overlaid = memoise(maxsize=4096)(_Overlaid)
+overlaid = memoise(maxsize=4096)(_OverlaidIndex)
 """The only definition for an overlay and a definition, since indexes are looked up by identity."""
 
 
@@ -208,11 +208,11 @@ class View:
         table = self._table
         return all(map(table.of_rows.is_ready, asked.of_rows)) and all(map(table.of_nodes.is_ready, asked.of_nodes))
 
-    def counts(self, definition: Matching) -> Column:
+    def counts(self, definition: PodQuery) -> Column:
         table = self._table
         return table.pods.counts(definition, len(table.slots))
 
-    def totals(self, definition: Matching, key: str) -> Column:
+    def totals(self, definition: PodQuery, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
         table = self._table
         return table.pods.totals(definition, table.domains(key), len(table.slots))
@@ -273,14 +273,14 @@ class RecordingView(View):
         lacks = self._overlay is None and self._lacks_of_rows(number_of, Column)
         return Column() if lacks else super().column(number_of)
 
-    def counts(self, definition: Matching) -> Column:
+    def counts(self, definition: PodQuery) -> Column:
         pods = self._table.pods
         if pods.is_ready(definition):
             return super().counts(definition)
         self.requests.lacking[definition] = lambda: pods.prepare(definition)
         return Column()
 
-    def totals(self, definition: Matching, key: str) -> Column:
+    def totals(self, definition: PodQuery, key: str) -> Column:
         table = self._table
         if not self._lacks_domains(key) and table.pods.is_ready(definition, table.domains(key)):
             return super().totals(definition, key)

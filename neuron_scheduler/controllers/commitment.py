@@ -19,7 +19,7 @@ from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.cycle.trial import Taken
+from neuron_scheduler.scheduling.cycle.trial import AssumedPod
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
@@ -122,7 +122,7 @@ class Assumptions:
     recheck: Callable[[str], None]
     identity: str = ""
 
-    def announce(self, taken: Taken) -> None:
+    def announce(self, taken: AssumedPod) -> None:
         self.queue.note(
             ClusterEvent.ASSIGNED_POD_ADDED, assigned_pod(taken.pod, taken.decision.node_name, taken.allocation)
         )
@@ -132,7 +132,7 @@ class Assumptions:
         if taken.nominated is not None:  # the nominated space may be free for other pods
             note_freed(self.cluster, self.queue, taken.pod, taken.nominated[0])
 
-    def binding_annotations(self, taken: Taken) -> Mapping[str, str]:
+    def binding_annotations(self, taken: AssumedPod) -> Mapping[str, str]:
         return {**taken.allocation, OUR_LEADER: self.identity} if self.identity else taken.allocation
 
 

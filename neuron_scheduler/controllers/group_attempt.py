@@ -19,7 +19,7 @@ from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken, give_back
+from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError, give_back
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
@@ -81,13 +81,13 @@ class GroupAttempts:
     ) -> Generator[None, None, list[Commitment]]:
         by_uid = {member.pod.uid: member for member in members}
         held = self.queue.groups.is_held(gang.group.key)
-        if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.taken):
+        if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.members):
             yield from self._give_back(plan)
             raise ChangedError
         self.attempts.metrics.observe_decision(self.clock() - started)
         commitments = list[Commitment]()
         try:
-            for taken in plan.taken:
+            for taken in plan.members:
                 for listener in self.attempts.listeners:
                     listener(taken.pod, taken.decision)
                 commitments.append(self.attempts.commitment(by_uid[taken.pod.uid], taken, started))
@@ -106,11 +106,11 @@ class GroupAttempts:
             yield
 
     def _give_back(self, plan: GroupPlan) -> Generator[None, None, None]:
-        for taken in plan.taken:
+        for taken in plan.members:
             give_back(self.cluster, taken)
             yield
 
-    def _is_as_decided(self, member: QueuedPod, taken: Taken) -> bool:
+    def _is_as_decided(self, member: QueuedPod, taken: AssumedPod) -> bool:
         pod = taken.pod
         changed = member.pod is not pod and matters_for_scheduling(pod, member.pod)
         return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed

@@ -35,7 +35,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     schedule_pod,
     select_node,
 )
-from neuron_scheduler.scheduling.cycle.trial import Taken, take_with_volumes
+from neuron_scheduler.scheduling.cycle.trial import AssumedPod, take_with_volumes
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.telemetry import logs
@@ -190,7 +190,7 @@ class PodAttempts:
             return None
         return self.commitment(queued, take_with_volumes(self.cluster, pod, decision), started)
 
-    def commitment(self, queued: QueuedPod, taken: Taken, started: float) -> Commitment:
+    def commitment(self, queued: QueuedPod, taken: AssumedPod, started: float) -> Commitment:
         self.assumptions.announce(taken)
         annotations = self.assumptions.binding_annotations(taken)
         return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, taken.decision, started, taken.volumes)

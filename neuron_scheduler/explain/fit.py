@@ -100,7 +100,7 @@ def _place_together(
     gang, names = gang_of(fork, pods), {pod.uid: part.name for pod, part in zip(pods, parts, strict=True)}
     plan = yield from plan_group(fork, gang, profile, placer.warmup)
     if isinstance(plan, GroupPlan):
-        return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.taken]
+        return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.members]
     refused = plan.fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
     return Limit(refused.text, refused.cause, replica)
 

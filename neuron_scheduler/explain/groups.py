@@ -42,7 +42,7 @@ def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None
     gang = gang_of(fork, waiting)
     found = yield from plan_group(fork, gang, profile, IndexWarmup())
     if isinstance(found, GroupPlan):
-        taken = {taken.pod.uid: taken.decision for taken in found.taken}
+        taken = {taken.pod.uid: taken.decision for taken in found.members}
         return taken | {left.uid: Waits(error.text, error.cause) for left, error in found.left_out}
     refused = found.fit_error(gang)
     return dict.fromkeys([each.uid for each in waiting], Waits(refused.text, refused.cause))

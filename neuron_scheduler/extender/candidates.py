@@ -73,9 +73,9 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
     """
     if pod.neuron is None or pod.refusal or cluster.node_of(pod.uid) is not None:
         return [0] * len(names)
-    slots, plan = _slots(cluster, names), profile.steps_for(pod)
+    slots, steps = _slots(cluster, names), profile.steps_for(pod)
     with cluster.without_nomination(pod.uid):
-        rest = nodes_that_fit(cluster, pod, plan, _known_slots(cluster, slots))
+        rest = nodes_that_fit(cluster, pod, steps, _known_slots(cluster, slots))
         overlay = nominated_overlay(cluster, pod.priority)
         view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
         scores: dict[Slot | None, int] = {}
@@ -83,7 +83,7 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
             if not rest:
                 break
             best = rest
-            for prefer in plan.preferences:
+            for prefer in steps.preferences:
                 best = prefer(view, pod, best)
             scores.update(dict.fromkeys(slots_of(best), score))
             rest = less(rest, best)

@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Image, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
@@ -93,9 +93,9 @@ class World:
         )
 
 
-def _labelled(label: str) -> Matching:
+def _labelled(label: str) -> PodQuery:
     selector = LabelSelector((Requirement("app", Operator.IN, (label,)),))
-    return Matching((selector,), frozenset({"default"}), terminating=True)
+    return PodQuery((selector,), frozenset({"default"}), terminating=True)
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))

@@ -11,7 +11,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index import indexes
 from neuron_scheduler.cluster.index.nodeset import Slot, by_slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
-from neuron_scheduler.cluster.view import Overlay, View, _Overlaid
+from neuron_scheduler.cluster.view import Overlay, View, _OverlaidIndex
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -30,13 +30,13 @@ LENSES: tuple[Overlay, ...] = (WithNominated(1), WithNominated(3), WithoutLowerP
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[NodeInfo]:
     """Return the rows that were read under an overlay, one entry for each definition."""
     seen: list[NodeInfo] = []
-    look = _Overlaid.__call__
+    look = _OverlaidIndex.__call__
 
-    def watched(self: _Overlaid, node_info: NodeInfo) -> Any:
+    def watched(self: _OverlaidIndex, node_info: NodeInfo) -> Any:
         seen.append(node_info)
         return look(self, node_info)
 
-    monkeypatch.setattr(_Overlaid, "__call__", watched)
+    monkeypatch.setattr(_OverlaidIndex, "__call__", watched)
     return seen
 
 

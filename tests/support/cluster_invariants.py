@@ -8,7 +8,7 @@ from neuron_scheduler.cluster.index.labels import label
 from neuron_scheduler.cluster.index.nodeset import Slot, all_slots, from_slots
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, NEURON_NAMES, PODS
@@ -51,7 +51,7 @@ NUMBERS_OF_ROWS: tuple[Callable[[NodeInfo], int], ...] = (
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 NOT_WEB = LabelSelector((Requirement("app", Operator.NOT_IN, ("web", "db")),))
 MATCHING = tuple(
-    Matching(selectors, namespaces, terminating)
+    PodQuery(selectors, namespaces, terminating)
     for selectors, namespaces in (
         ((WEB,), frozenset({"default"})),
         ((LabelSelector(),), frozenset({"other"})),

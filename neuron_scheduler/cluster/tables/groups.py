@@ -113,5 +113,5 @@ class Groups:
         return None if group is None or (group.least == 1 and not group.topology) else group
 
     def fork(self) -> Self:
-        copies = {key: _Members(dict(of.pods), of.placed, of.said.copy()) for key, of in self._members.items()}
+        copies = {key: _Members(dict(each.pods), each.placed, each.said.copy()) for key, each in self._members.items()}
         return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched))

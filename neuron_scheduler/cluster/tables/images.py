@@ -6,6 +6,7 @@ first asks for the image. One name may stand for images of different sizes (anot
 """
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Self
 
 import attrs
@@ -41,7 +42,7 @@ class ImageTable:
     def sizes_of(self, name: str, slot_of: Mapping[str, Slot]) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
         larger = NO_NODES
-        for image in sorted(self._by_name.get(name, ()), key=_size, reverse=True):
+        for image in sorted(self._by_name.get(name, ()), key=attrgetter("size"), reverse=True):
             nodes = self._sets.get(image)
             if nodes is None:
                 slots = [slot_of[node] for node in self._nodes[image]]
@@ -84,7 +85,3 @@ class ImageTable:
                 self._by_name[name] = rest
             else:
                 del self._by_name[name]
-
-
-def _size(image: Image) -> int:
-    return image.size

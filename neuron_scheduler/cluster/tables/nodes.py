@@ -47,7 +47,7 @@ _Age = tuple[float, str, str]
 
 
 @attrs.define(eq=False)
-class Offered:
+class OfferedNames:
     """
     How many nodes have each label key and each allocatable resource.
 
@@ -111,7 +111,7 @@ class NodeTable:
     terms: TermTable = attrs.field(factory=TermTable)
     demand: Demand = attrs.field(factory=Demand)
     images: ImageTable = attrs.field(factory=ImageTable)
-    offered: Offered = attrs.field(factory=Offered)
+    offered: OfferedNames = attrs.field(factory=OfferedNames)
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
     _latecomers: list[tuple[_Age, Slot]] = attrs.field(factory=list)  # the oldest first
     _late: NodeSet = NO_NODES

@@ -25,7 +25,7 @@ _WORTH_READING = 16  # up to so many changes are read from the log even if the p
 
 
 @attrs.frozen(cache_hash=True)
-class Matching:
+class PodQuery:
     """
     Definition of a count: the pods that match a selector.
 
@@ -75,7 +75,7 @@ class _Count:
 
 
 @attrs.define(eq=False)
-class _Rolled:
+class _Total:
     """A rollup, likewise; it follows changes of nodes by itself."""
 
     rollup: Rollup
@@ -96,8 +96,8 @@ class PodTable:
     _pods: dict[str, tuple[Pod, Slot]] = attrs.field(factory=dict)
     _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
     _namespaces: dict[str, None] = attrs.field(factory=dict)
-    _counts: dict[Matching, _Count] = attrs.field(factory=dict)
-    _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
+    _counts: dict[PodQuery, _Count] = attrs.field(factory=dict)
+    _rollups: dict[tuple[PodQuery, str], _Total] = attrs.field(factory=dict)
     _log: ChangeLog[tuple[Slot, Pod | None, Pod | None]] = attrs.field(factory=ChangeLog)
     _preparing: int = 0
     _own: set[tuple[str, ...]] | None = None  # keys of postings that no fork has; None before the first fork: all
@@ -136,7 +136,7 @@ class PodTable:
         self._rollups.clear()
         self._log.skip()  # counts that are being prepared are of the old slots
 
-    def counts(self, definition: Matching, size: int) -> Column:
+    def counts(self, definition: PodQuery, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""
         count = self._counts.get(definition)
         if count is not None and count.last_used == self._log.end:
@@ -152,7 +152,7 @@ class PodTable:
             count.last_used = self._log.end
         return count.column
 
-    def totals(self, definition: Matching, domains: Domains, size: int) -> Column:
+    def totals(self, definition: PodQuery, domains: Domains, size: int) -> Column:
         """Return how many matching pods there are in the domain of each of `size` slots."""
         if domains.has_only_single_nodes:
             counts, keyed = self.counts(definition, size), domains.postings.keyed
@@ -166,19 +166,19 @@ class PodTable:
         if rolled is None or candidates is not None:
             evict_if_full(self._rollups, _MOST_COLUMNS)
             rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
-            rolled = self._rollups[key] = _Rolled(rollup, self._log.end)
+            rolled = self._rollups[key] = _Total(rollup, self._log.end)
         else:
             for slot, change in definition.changes(self._log.changes_since(rolled.last_used)):
                 rolled.add(slot, change)
             rolled.last_used = self._log.end
         return rolled.rollup.totals
 
-    def is_ready(self, definition: Matching, domains: Domains | None = None) -> bool:
+    def is_ready(self, definition: PodQuery, domains: Domains | None = None) -> bool:
         """Return whether `counts`, or `totals` in these domains, have few changes to catch up with."""
         known = self._count_of(definition, domains)
         return known is not None and self._log.end - known.last_used <= _AT_ONCE
 
-    def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
+    def prepare(self, definition: PodQuery, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
         """
         Count the pods that match, a few at a time; at a yield other tasks may run and change pods.
 
@@ -206,7 +206,7 @@ class PodTable:
             self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)
         else:
             evict_if_full(self._rollups, _MOST_COLUMNS)
-            self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
+            self._rollups[definition, within.key] = _Total(Rollup.build(numbers, within, len(within.nodes)), start)
 
     def fork(self) -> "PodTable":
         """Return an independent copy; a posting is copied when one of the two changes it, counts are built anew."""
@@ -222,29 +222,29 @@ class PodTable:
         if key in self._postings:
             self._postings[key] = dict(self._postings[key])
 
-    def _count_of(self, definition: Matching, domains: Domains | None) -> "_Count | _Rolled | None":
+    def _count_of(self, definition: PodQuery, domains: Domains | None) -> "_Count | _Total | None":
         if domains is None or domains.has_only_single_nodes:
             return self._counts.get(definition)
         return self._rollups.get((definition, domains.key))
 
     def _catch_up(
-        self, definition: Matching, known: "_Count | _Rolled", domains: Callable[[], Domains] | None
+        self, definition: PodQuery, known: "_Count | _Total", domains: Callable[[], Domains] | None
     ) -> Iterator[None]:
         """Apply the changes in the log to a count, a few at a time."""
         while self._log.end - known.last_used > _AT_ONCE and self._log.covers(known.last_used):
-            if isinstance(known, _Rolled) and not (domains is not None and known.rollup.follow(domains())):
+            if isinstance(known, _Total) and not (domains is not None and known.rollup.follow(domains())):
                 return  # nodes have changed their labels too often: `totals` builds it again
             for slot, change in definition.changes(self._log.changes_since(known.last_used, _AT_ONCE)):
                 known.add(slot, change)
             known.last_used += _AT_ONCE
             yield
 
-    def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[Slot, int]:
+    def _numbers(self, definition: PodQuery, candidates: Iterable[str]) -> dict[Slot, int]:
         numbers: dict[Slot, int] = {}
         definition.count((self._pods[uid] for uid in candidates), numbers)
         return numbers
 
-    def _to_build_from(self, definition: Matching, last_used: int | None) -> Collection[str] | None:
+    def _to_build_from(self, definition: PodQuery, last_used: int | None) -> Collection[str] | None:
         """Return the uids to build a count from; None if reading the log since `last_used` is less work."""
         lag = None if last_used is None or not self._log.covers(last_used) else self._log.end - last_used
         if lag is not None and lag <= _WORTH_READING:
@@ -252,7 +252,7 @@ class PodTable:
         candidates = self._candidates(definition)
         return candidates if lag is None or lag > len(candidates) + _WORTH_READING else None
 
-    def _candidates(self, definition: Matching) -> Collection[str]:
+    def _candidates(self, definition: PodQuery) -> Collection[str]:
         equalities = [
             (requirement.key, requirement.values[0])
             for selector in definition.selectors

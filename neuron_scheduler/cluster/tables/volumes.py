@@ -142,14 +142,14 @@ def _only_label(terms: Terms) -> Requirement | None:
 
 
 @attrs.frozen
-class Affected:
+class Effects:
     """What a change may affect: nodes by name, and pods by the keys of their claims."""
 
     nodes: frozenset[str] = frozenset()
     claims: frozenset[str] = frozenset()
 
 
-NOTHING_AFFECTED = Affected()
+NO_EFFECTS = Effects()
 
 
 @attrs.define(eq=False)
@@ -184,8 +184,6 @@ class Volumes:
             copied[field.name.removeprefix("_")] = table.fork() if isinstance(table, FreeVolumes) else dict(table)
         copied["capacities"] = {class_name: dict(rows) for class_name, rows in self.capacities.items()}
         return type(self)(**copied)
-
-    # Reading
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         """Return a claim, as assumed if there is an assumption."""
@@ -244,9 +242,7 @@ class Volumes:
                 attachments.add((attachment.attacher, volume.handle))
         return NodeStorage(csi.limits, csi.migrated, frozenset(attachments), csi.drivers)
 
-    # Changing
-
-    def put(self, storage: Storage) -> Affected:
+    def put(self, storage: Storage) -> Effects:
         """Add or replace an object, as the API server has it; return what that affects."""
         before = self._affected_by(storage)
         match storage:
@@ -270,9 +266,9 @@ class Volumes:
                 _add(self._attachments, storage.node_name, storage.name, storage)
                 _add(self._attached_to, storage.volume_name, storage.name, storage)
         after = self._affected_by(storage)
-        return Affected(before.nodes | after.nodes, before.claims | after.claims)
+        return Effects(before.nodes | after.nodes, before.claims | after.claims)
 
-    def remove(self, storage: Storage) -> Affected:
+    def remove(self, storage: Storage) -> Effects:
         """Remove an object; return what that affects."""
         affected = self._affected_by(storage)
         match storage:
@@ -332,21 +328,21 @@ class Volumes:
         else:
             _drop(self._kept, volume.claim.key, name)
 
-    def _affected_by(self, storage: Storage) -> Affected:
+    def _affected_by(self, storage: Storage) -> Effects:
         match storage:
             case PersistentVolumeClaim():
-                return Affected(claims=frozenset((storage.key,)))
+                return Effects(claims=frozenset((storage.key,)))
             case PersistentVolume(name=name):
                 volume = self.stored_volumes.get(name)
                 nodes = frozenset(attachment.node_name for attachment in self._attached_to.get(name, {}).values())
-                return Affected(nodes, frozenset((volume.claim.key,)) if volume and volume.claim else frozenset())
+                return Effects(nodes, frozenset((volume.claim.key,)) if volume and volume.claim else frozenset())
             case StorageClass(name=name):
                 of_class = (claim for claim in self.stored_claims.values() if claim.class_name == name)
-                return Affected(claims=frozenset(c.key for c in of_class if c.volume_name not in self.stored_volumes))
+                return Effects(claims=frozenset(c.key for c in of_class if c.volume_name not in self.stored_volumes))
             case CSINode(name=name) | VolumeAttachment(node_name=name):
-                return Affected(nodes=frozenset((name,)))
+                return Effects(nodes=frozenset((name,)))
             case _:
-                return NOTHING_AFFECTED
+                return NO_EFFECTS
 
 
 def _add(table: dict[str, Mapping[str, T]], key: str, name: str, value: T) -> None:

@@ -19,7 +19,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile, ProfileSteps
 from neuron_scheduler.scheduling.plugins.contract import Accept, Refusal
 
-Filtered = tuple[NodeSet, list[Refusal]]
+FilterResult = tuple[NodeSet, list[Refusal]]
 """The nodes that passed, and why the others did not."""
 
 
@@ -73,7 +73,7 @@ def walk(
     *,
     ignored_plugins: Collection[str] = frozenset(),
     every_filter: bool = False,
-) -> Filtered:
+) -> FilterResult:
     """
     Ask each filter about the nodes that all before it accepted, or, with `every_filter`, about all of them.
 
@@ -91,9 +91,9 @@ def walk(
     return left, refusals
 
 
-def nodes_that_fit(cluster: Cluster, pod: Pod, plan: ProfileSteps, among: NodeSet) -> NodeSet:
+def nodes_that_fit(cluster: Cluster, pod: Pod, steps: ProfileSteps, among: NodeSet) -> NodeSet:
     """Return the nodes that pass with the nominated pods and without them; much faster than `refusals_among`."""
-    accepts = plan.accepts
+    accepts = steps.accepts
     among = nodes_that_pass(cluster.view, pod, accepts, among)
     overlay = nominated_overlay(cluster, pod.priority)
     if overlay is None:

@@ -92,12 +92,12 @@ class IndexWarmup:
 
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask for all that a decision would ask for, whatever the answers are."""
-    plan = profile.steps_for(pod)
-    for plugin in plan.filters:
+    steps = profile.steps_for(pod)
+    for plugin in steps.filters:
         plugin.accept_nodes(view, pod, view.live)
     for resource in filter(view.offers, pod.requests):  # the filter stops at one of which too little is free
         view.column(free_of(resource))
-    for prefer in plan.preferences:
+    for prefer in steps.preferences:
         prefer(view, pod, view.live)
 
 

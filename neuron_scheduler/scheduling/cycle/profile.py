@@ -82,13 +82,13 @@ class Profile:
 
     def steps_for(self, pod: Pod) -> ProfileSteps:
         key = self._left_out(pod)
-        plan = self._steps.get(key)
-        if plan is None:
+        steps = self._steps.get(key)
+        if steps is None:
             if len(self._steps) >= _MOST_SELECTIONS:
                 self._steps.clear()
             fields = [field for field, absent in zip(self._fields, key, strict=True) if not absent]
-            plan = self._steps[key] = self._select_steps(frozenset(fields))
-        return plan
+            steps = self._steps[key] = self._select_steps(frozenset(fields))
+        return steps
 
     def _select_steps(self, fields: frozenset[PodField]) -> ProfileSteps:
         filters = tuple(step for step in self.filters if not step.reads or fields.intersection(step.reads))

@@ -141,18 +141,18 @@ def select_node(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet | N
     (upstream: `evaluateNominatedNode`).
     """
     among = cluster.view.live if among is None else among
-    plan = profile.steps_for(pod)
-    for pre_filter in plan.pre_filters:
+    steps = profile.steps_for(pod)
+    for pre_filter in steps.pre_filters:
         pod_refusal = pre_filter.refuse(cluster.view, pod)
         if pod_refusal is not None:
             return NoNode(pod_refusal)
     nomination = cluster.nomination(pod.uid)
     slot = cluster.view.slot(nomination[0]) if nomination is not None else None
     if slot is None:
-        return _choose(cluster, pod, profile, plan, among)
+        return _choose(cluster, pod, profile, steps, among)
     with cluster.without_nomination(pod.uid):
-        result = _choose(cluster, pod, profile, plan, among & 1 << slot)
-        return result if isinstance(result, Decision) else _choose(cluster, pod, profile, plan, among)
+        result = _choose(cluster, pod, profile, steps, among & 1 << slot)
+        return result if isinstance(result, Decision) else _choose(cluster, pod, profile, steps, among)
 
 
 def decide_on(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Decision | tuple[str, ...]:
@@ -186,14 +186,14 @@ def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> 
         return _no_fit(cluster, pod, profile, no_node.too_late)
 
 
-def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: ProfileSteps, among: NodeSet) -> Decision | NoNode:
+def _choose(cluster: Cluster, pod: Pod, profile: Profile, steps: ProfileSteps, among: NodeSet) -> Decision | NoNode:
     """Return the best of the nodes; those with nominations must take the pod with and without the nominated pods."""
-    candidates = nodes_that_fit(cluster, pod, plan, among)
+    candidates = nodes_that_fit(cluster, pod, steps, among)
     overlay = nominated_overlay(cluster, pod.priority)
     view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
     too_late: list[Refusal] = []
     while candidates:
-        slot = cluster.view.oldest(_best(view, pod, plan.preferences, candidates))
+        slot = cluster.view.oldest(_best(view, pod, steps.preferences, candidates))
         late = refusals_on(cluster, slot, pod, profile) if overlay is not None else ()
         if not late:
             node_info = view.row(slot)

@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, release, r
 
 
 @attrs.frozen
-class Taken:
+class AssumedPod:
     """
     A pod that is assumed on its node.
 
@@ -48,7 +48,7 @@ class Trial:
     """Pods that are assumed for now, in the order in which they were placed, and the number of decisions made."""
 
     cluster: Cluster
-    taken: list[Taken] = attrs.field(factory=list)
+    pods: list[AssumedPod] = attrs.field(factory=list)
     decisions: int = 0
     _rows: dict[str, NodeInfo | None] = attrs.field(factory=dict)  # by name, with the last pod that was placed there
 
@@ -61,16 +61,16 @@ class Trial:
         self.decisions += 1
         result = select_node(self.cluster, pod, profile, among)
         if isinstance(result, Decision):
-            self.taken.append(take_with_volumes(self.cluster, pod, result))
+            self.pods.append(take_with_volumes(self.cluster, pod, result))
             self._rows[result.node_name] = self.cluster.node(result.node_name)
         return result
 
     def check(self) -> None:
         """Raise ChangedError if a pod is gone, or has another node, or its node would not take it any more."""
-        if not all(map(self._holds, self.taken)):
+        if not all(map(self._holds, self.pods)):
             raise ChangedError
 
-    def _holds(self, taken: Taken) -> bool:
+    def _holds(self, taken: AssumedPod) -> bool:
         pod, name = taken.pod, taken.decision.node_name
         if not self.cluster.is_assumed(pod.uid) or _is_gone(self.cluster, pod):
             return False
@@ -81,11 +81,11 @@ class Trial:
 
     def undo(self, down_to: int = 0) -> None:
         """Take the last ones back until so many are left."""
-        while len(self.taken) > down_to:
-            give_back(self.cluster, self.taken.pop())
+        while len(self.pods) > down_to:
+            give_back(self.cluster, self.pods.pop())
 
 
-def take(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
+def take(cluster: Cluster, pod: Pod, decision: Decision) -> AssumedPod:
     """
     Treat a pod as bound where it was decided.
 
@@ -94,10 +94,10 @@ def take(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
     """
     allocation, nominated = _allocation(cluster, pod, decision), cluster.nomination(pod.uid)
     cluster.assume(assigned_pod(pod, decision.node_name, allocation), decision.cores)
-    return Taken(pod, decision, allocation, nominated=nominated)
+    return AssumedPod(pod, decision, allocation, nominated=nominated)
 
 
-def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
+def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> AssumedPod:
     """As `take`, with what the pod's volumes need on the node."""
     taken = take(cluster, pod, decision)
     if not pod.constraints.volume_claims:
@@ -109,7 +109,7 @@ def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> Taken:
         raise
 
 
-def give_back(cluster: Cluster, taken: Taken) -> None:
+def give_back(cluster: Cluster, taken: AssumedPod) -> None:
     """Undo both; what the watch has confirmed since stays."""
     pod = taken.pod
     cluster.forget(pod.uid)

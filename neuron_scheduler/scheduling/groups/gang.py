@@ -14,7 +14,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, PodGroup
 from neuron_scheduler.model.wording import list_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.cycle.trial import ChangedError, Taken
+from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName
 
@@ -90,7 +90,7 @@ class GroupPlan:
         left_out: members beyond the count that found no place, each with the reason.
     """
 
-    taken: tuple[Taken, ...]
+    members: tuple[AssumedPod, ...]
     left_out: tuple[tuple[Pod, FitError], ...] = ()
 
 

@@ -234,9 +234,9 @@ class _Planner:
                         return False
                     self._tried[region] = None
                     yield from self._place(rest, region, needed)
-                    if len(self.trial.taken) > self._best:
-                        self._best, self._best_region = len(self.trial.taken), region
-                    if len(self.trial.taken) >= needed:
+                    if len(self.trial.pods) > self._best:
+                        self._best, self._best_region = len(self.trial.pods), region
+                    if len(self.trial.pods) >= needed:
                         return True
                     yield from _undo(self.trial, 0)
                 yield
@@ -315,7 +315,7 @@ class _Planner:
     def _home(self) -> Region | None:
         """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
         required, placed = self.gang.group.topology, dict(self.gang.placed)
-        placed |= {taken.pod.uid: taken.decision.node_name for taken in self.trial.taken}
+        placed |= {taken.pod.uid: taken.decision.node_name for taken in self.trial.pods}
         now = attrs.evolve(self.gang, placed=placed)
         domain = fixed_domains(self.cluster, now).get(required) if required else None
         if domain is None:
@@ -328,7 +328,7 @@ class _Planner:
 
         Those that look at other pods are tried again, and all where members keep space that they may leave.
         """
-        taken, left, filled = self.trial.taken, pods, 0
+        taken, left, filled = self.trial.pods, pods, 0
         while True:
             trying, left, refused, before, lost = left, list[Pod](), set[_Kind](), len(taken), 0
             for pod in trying:
@@ -385,7 +385,7 @@ class _Planner:
 
     def _add_the_others(self) -> Generator[None, None, GroupPlan]:
         """Place the members beyond the count where they fit, and return the plan."""
-        taken = {taken.pod.uid for taken in self.trial.taken}
+        taken = {taken.pod.uid for taken in self.trial.pods}
         home, reasons = self._home() or NOWHERE, dict[_Kind, FitError]()
         others = yield from self._place([pod for pod in self.gang.waiting if pod.uid not in taken], home)
         for pod in others:
@@ -393,7 +393,7 @@ class _Planner:
             if kind not in reasons:
                 reasons[kind] = yield from self._reason(pod, home)
         self.trial.check()
-        return GroupPlan(tuple(self.trial.taken), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
+        return GroupPlan(tuple(self.trial.pods), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
 
     def _refuse(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         """Place as many as fit once more, and say why the next one does not."""
@@ -402,7 +402,7 @@ class _Planner:
         for pod in left:  # those placed since may have let it in
             if not (yield from self._place_one(pod, region.within)):
                 break
-        fitting_at_once = len(self.trial.taken)
+        fitting_at_once = len(self.trial.pods)
         if fitting_at_once >= self.gang.missing_count:  # room has come in a pause
             return (yield from self._add_the_others())
         reason = yield from self._reason(pod, region)
@@ -438,8 +438,8 @@ class _Planner:
 
 def _undo(trial: Trial, down_to: int) -> Generator[None, None, None]:
     """Take the last pods of a trial back until so many are left, a few at a time."""
-    while len(trial.taken) > down_to:
-        trial.undo(max(down_to, len(trial.taken) - _AT_ONCE))
+    while len(trial.pods) > down_to:
+        trial.undo(max(down_to, len(trial.pods) - _AT_ONCE))
         yield
 
 
@@ -462,9 +462,9 @@ class _Search:
 
     def run(self, kinds: Sequence[Sequence[Pod]]) -> Generator[None, None, bool]:
         """Return whether enough members are placed now; if not, the trial is as before."""
-        if len(self.trial.taken) >= self.gang.missing_count:
+        if len(self.trial.pods) >= self.gang.missing_count:
             return True
-        before = len(self.trial.taken)
+        before = len(self.trial.pods)
         all_needed = before + sum(map(len, kinds)) == self.gang.missing_count
         for index, (pod, *others) in enumerate(kinds):
             rest = [*kinds[:index], *([others] if others else []), *kinds[index + 1 :]]
@@ -509,7 +509,7 @@ class _Search:
                 taken.decision.node_name,
                 taken.decision.placement and taken.decision.placement.cores,
             )
-            for taken in self.trial.taken
+            for taken in self.trial.pods
         )
         state = frozenset(counts.items())
         new = state not in self._seen

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
@@ -38,7 +38,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         refusals.append(Refusal(NAME, NOT_NEAR, less(among, fitting), unresolvable=True))
         among &= fitting
     if apart:
-        crowded = _union(totals for term in apart for totals in matching_pods(view, term))
+        crowded = _union(totals for term in apart for totals in matching_totals(view, term))
         refusals.append(Refusal(NAME, NOT_APART, among & crowded))
         among = less(among, crowded)
     if view.has_terms(TermKind.ANTI_AFFINITY):
@@ -59,10 +59,10 @@ def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def preferred_weights(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weights of preferred terms, its own and those of placed pods, once for every pod that matches."""
     for term in pod.constraints.preferred_affinity:
-        for totals in matching_pods(view, term):
+        for totals in matching_totals(view, term):
             yield from _times(term.weight, totals)
     for term in pod.constraints.preferred_anti_affinity:
-        for totals in matching_pods(view, term):
+        for totals in matching_totals(view, term):
             yield from _times_less(term.weight, totals, among)
     for _, totals in view.terms_of_placed_pods(TermKind.AFFINITY, pod):
         yield from _times(HARD_POD_AFFINITY_WEIGHT, totals)
@@ -79,7 +79,7 @@ def _nodes_near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeS
     If there is no such pod in any domain and the pod matches its own terms, it is the first of its series, and the keys
     suffice.
     """
-    matching = matching_all(view, terms)
+    matching = query_of_terms(view, terms)
     keyed = near = view.live
     anywhere = NO_NODES
     for key in dict.fromkeys(term.topology_key for term in terms):
@@ -92,14 +92,14 @@ def _nodes_near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeS
     return near & keyed
 
 
-def matching_pods(view: View, term: PodAffinityTerm) -> Iterator[Column]:
+def matching_totals(view: View, term: PodAffinityTerm) -> Iterator[Column]:
     """Yield how many pods match a term in each node's domain, if there can be any."""
-    matching = matching_all(view, (term,))
+    matching = query_of_terms(view, (term,))
     if matching is not None:
         yield view.totals(matching, term.topology_key)
 
 
-def matching_all(view: View, terms: Iterable[PodAffinityTerm]) -> Matching | None:
+def query_of_terms(view: View, terms: Iterable[PodAffinityTerm]) -> PodQuery | None:
     """Return which pods match all the terms; None if no pod can."""
     selectors: dict[LabelSelector, None] = {}
     namespaces: frozenset[str] | None = None
@@ -110,7 +110,7 @@ def matching_all(view: View, terms: Iterable[PodAffinityTerm]) -> Matching | Non
         of_term = _namespaces(view, term)
         if of_term is not None:
             namespaces = of_term if namespaces is None else namespaces & of_term
-    return Matching(tuple(selectors), namespaces, terminating=True)
+    return PodQuery(tuple(selectors), namespaces, terminating=True)
 
 
 def _namespaces(view: View, term: PodAffinityTerm) -> frozenset[str] | None:

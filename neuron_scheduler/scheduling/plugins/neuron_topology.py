@@ -8,6 +8,7 @@ refusals: the instance type has no such count, too few are free, or enough are f
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final, cast
 
 import attrs
@@ -211,10 +212,6 @@ def legal_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among if pod.neuron is None else less(among, view.node_postings(illegal_counts(pod.neuron)).keyed)
 
 
-def _request(pod: Pod) -> NeuronRequest | None:
-    return pod.neuron
-
-
 def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
     """Return whether one node has a free block for a request, if pods whose ids are unknown hold nothing."""
     if request is None or node_info.machine is None or node_info.node.neuron_fault:
@@ -266,7 +263,7 @@ PLUGIN: Final = Plugin(
             ClusterEvent.ASSIGNED_POD_GONE,
         }
     ),
-    hint=RowHint(_request, fits),
+    hint=RowHint(attrgetter("neuron"), fits),
     cause=Cause.INVALID_COUNT,
     causes={
         **dict.fromkeys(UNHEALTHY.values(), Cause.UNHEALTHY),

@@ -5,6 +5,7 @@ Upstream: `plugins/nodeunschedulable/node_unschedulable.go`.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
@@ -45,10 +46,6 @@ def open_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return less(among, states.any_of(_reasons(pod.tolerations))) if states.keyed else among
 
 
-def _tolerations(pod: Pod) -> tuple[Toleration, ...]:
-    return pod.tolerations
-
-
 def fits(tolerations: Sequence[Toleration], node: Node) -> bool:
     """Return whether one node takes new pods, or at least those with these tolerations; as `open_nodes`."""
     state = _state(node)
@@ -63,6 +60,6 @@ PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, open_nodes),),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS}),
-    hint=NodeHint(_tolerations, fits),
+    hint=NodeHint(attrgetter("tolerations"), fits),
     cause=Cause.TAINTS,
 )

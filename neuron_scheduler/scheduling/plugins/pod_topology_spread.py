@@ -14,7 +14,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less, lowest_slot
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -158,7 +158,7 @@ def _counts(view: View, pod: Pod, constraint: SpreadConstraint) -> Column:
     """Return how many matching pods there are on each node; an empty selector counts none."""
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    return view.counts(_matching_pods(pod, constraint))
+    return view.counts(_query_of(pod, constraint))
 
 
 def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> Column:
@@ -171,7 +171,7 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     """
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    domains, matching = view.domains(constraint.topology_key), _matching_pods(pod, constraint)
+    domains, matching = view.domains(constraint.topology_key), _query_of(pod, constraint)
     not_counting = less(domains.keyed, eligible)
     every_node_is_one = len(domains.values) == domains.keyed.bit_count()
     if not (not_counting or every_node_is_one):
@@ -190,10 +190,10 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     return totals
 
 
-def _matching_pods(pod: Pod, constraint: SpreadConstraint) -> Matching:
+def _query_of(pod: Pod, constraint: SpreadConstraint) -> PodQuery:
     if constraint.selector is None:
         raise ValueError("nothing matches without a selector")
-    return Matching((constraint.selector,), frozenset((pod.namespace,)), terminating=False)
+    return PodQuery((constraint.selector,), frozenset((pod.namespace,)), terminating=False)
 
 
 def _domain(view: View, key: str, nodes: NodeSet) -> str:

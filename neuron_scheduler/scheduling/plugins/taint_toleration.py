@@ -6,6 +6,7 @@ has few different lists.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import cast
 
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
@@ -33,10 +34,6 @@ REASON = "node(s) had untolerated taint(s)"
 def _forbidding_taints(node: Node) -> Values:
     taints = tuple(t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE)
     return (taints,) if taints else ()
-
-
-def _tolerations(pod: Pod) -> tuple[Toleration, ...]:
-    return pod.tolerations
 
 
 def fits(tolerations: Sequence[Toleration], node: Node) -> bool:
@@ -91,6 +88,6 @@ PLUGIN = Plugin(
     filters=(Filter(filter_nodes, tolerated_nodes),),
     preference=Preference(NAME, prefer),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS}),
-    hint=NodeHint(_tolerations, fits),
+    hint=NodeHint(attrgetter("tolerations"), fits),
     cause=Cause.TAINTS,
 )

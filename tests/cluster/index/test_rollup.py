@@ -6,12 +6,12 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Rollup
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from tests.support.builders import node, pod
 
-ALL = Matching((LabelSelector(),), frozenset({"default"}), terminating=True)
+ALL = PodQuery((LabelSelector(),), frozenset({"default"}), terminating=True)
 TERM = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import ULTRASERVER_4, ZONE_LABEL
 from neuron_scheduler.model.resources import CPU
@@ -18,7 +18,7 @@ from tests.support.thoroughness import examples
 
 KEYS: Final = (ZONE_LABEL, ULTRASERVER_4)
 ZEROS: Final = "0" * 16
-ALL: Final = Matching((LabelSelector(),), frozenset({"default"}), terminating=True)
+ALL: Final = PodQuery((LabelSelector(),), frozenset({"default"}), terminating=True)
 
 
 def free_cpus(row: NodeInfo) -> int:

@@ -7,7 +7,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import pods
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -16,7 +16,7 @@ from tests.support.builders import node, pod
 from tests.support.thoroughness import examples
 
 WEB = LabelSelector((Requirement("app", Operator.EXISTS),))
-DEFINITION = Matching((WEB,), frozenset({"default"}), terminating=True)
+DEFINITION = PodQuery((WEB,), frozenset({"default"}), terminating=True)
 NAMES = "abcdef"
 
 
@@ -79,13 +79,13 @@ def test_a_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.put_node(node("n", labels={ZONE_LABEL: "x"}))
     for i in range(1000):
         cluster.put_pod(pod(f"p{i}", labels={"app": "web"}, on="n"))
-    matches = Matching.matches
+    matches = PodQuery.matches
 
-    def counting(self: Matching, compared: Pod) -> bool:
+    def counting(self: PodQuery, compared: Pod) -> bool:
         counted[0] += 1
         return matches(self, compared)
 
-    monkeypatch.setattr(Matching, "matches", counting)
+    monkeypatch.setattr(PodQuery, "matches", counting)
     steps = []
     for _ in cluster.view.prepare(lambda view: view.counts(DEFINITION)):
         steps.append(counted[0])

@@ -103,7 +103,7 @@ def check_untouched(world: World, cluster: Cluster, dice: Random) -> None:
 def check_plan(world: World, cluster: Cluster, found: GroupPlan) -> None:
     """Place the members one after the other where the plan says, as the filters and the oracle allow it."""
     fresh, bound, nodes = world.cluster(), list(world.bound), {each.name: each for each in world.nodes}
-    for taken in found.taken:
+    for taken in found.members:
         there = nodes[taken.decision.node_name]
         decision = decide_on(fresh, taken.pod, PROFILE, there.name)
         assert isinstance(decision, Decision), decision
@@ -114,12 +114,12 @@ def check_plan(world: World, cluster: Cluster, found: GroupPlan) -> None:
         bound.append(settled(fresh, taken.pod, decision))
         assume(fresh, taken.pod, decision)
     assert traces(cluster) == traces(fresh)
-    assert len(found.taken) >= world.missing
-    names = {taken.decision.node_name for taken in found.taken}
+    assert len(found.members) >= world.missing
+    names = {taken.decision.node_name for taken in found.members}
     region = next((each for each in world.regions if names <= each), None)
     assert region is not None or not names
     out = {pod.uid for pod, _ in found.left_out}
-    assert out == {each.uid for each in world.waiting} - {taken.pod.uid for taken in found.taken}
+    assert out == {each.uid for each in world.waiting} - {taken.pod.uid for taken in found.members}
     for pod, reason in found.left_out:
         assert reason.plugins
         assert not any(isinstance(decide_on(cluster, pod, PROFILE, name), Decision) for name in region or ())

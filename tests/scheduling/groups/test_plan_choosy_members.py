@@ -134,11 +134,11 @@ def test_a_member_that_does_not_say_the_domain_goes_where_it_can(needed: int) ->
     cluster = fleet(8)
     found, _ = attempt(cluster, [*workers, launcher])
     assert isinstance(found, GroupPlan)
-    nodes = {taken.pod.name: taken.decision.node_name for taken in found.taken}
+    nodes = {taken.pod.name: taken.decision.node_name for taken in found.members}
     assert nodes == {"launcher": "n4", **{f"w{rank}": f"n{rank}" for rank in range(4)}}
     again = pod("w4", devices=16, group=recipe, rank=0)
     cluster.forget("uid-w0")
     cluster.groups.remove("uid-w0")
     found, _ = attempt(cluster, [again])
     assert isinstance(found, GroupPlan)
-    assert [taken.decision.node_name for taken in found.taken] == ["n0"]
+    assert [taken.decision.node_name for taken in found.members] == ["n0"]

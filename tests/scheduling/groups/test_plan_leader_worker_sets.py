@@ -47,7 +47,7 @@ def start(cluster: Cluster, *members: Pod) -> Mapping[str, str] | str:
     gang = gang_of(cluster, members)
     found = run(plan_group(cluster, gang, PROFILE, IndexWarmup()))
     if isinstance(found, GroupPlan):
-        return {taken.pod.name: taken.decision.node_name for taken in found.taken}
+        return {taken.pod.name: taken.decision.node_name for taken in found.members}
     return found.fit_error(gang).text
 
 

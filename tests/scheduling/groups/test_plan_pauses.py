@@ -101,7 +101,7 @@ def play(seed: int) -> str:
         try:
             next(steps)
         except StopIteration as end:
-            taken = end.value.taken if isinstance(end.value, GroupPlan) else ()
+            taken = end.value.members if isinstance(end.value, GroupPlan) else ()
             check(world, cluster, meanwhile, {each.pod.uid: each.decision.node_name for each in taken})
             return type(end.value).__name__
         except ChangedError:
@@ -137,6 +137,6 @@ def test_nodes_leave_in_any_one_pause(leaving: int) -> None:
         with suppress(ChangedError):
             found = None if ended else run(steps)
             assert not isinstance(found, GroupRefusal)
-            for taken in () if found is None else found.taken:
+            for taken in () if found is None else found.members:
                 assert cluster.node(taken.decision.node_name)
         pause += 1

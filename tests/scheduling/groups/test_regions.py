@@ -79,7 +79,7 @@ def place(cluster: Cluster, members: Sequence[Pod]) -> list[str] | int:
         return found.fitting
     assert isinstance(found, GroupPlan)
     assert not found.left_out
-    return [taken.decision.node_name for taken in sorted(found.taken, key=lambda taken: taken.pod.rank)]
+    return [taken.decision.node_name for taken in sorted(found.members, key=lambda taken: taken.pod.rank)]
 
 
 @pytest.mark.parametrize("part", range(examples(8)))

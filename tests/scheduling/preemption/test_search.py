@@ -11,7 +11,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
@@ -467,13 +467,13 @@ def test_a_search_compares_each_pod_a_few_times(pods: int) -> None:
     others = [pod(f"other{number}", on="m", cpu=10, priority=10) for number in range(500)]
     nodes = [node(name, cpu=100_000, labels={HOSTNAME_LABEL: name}, pods=1000) for name in "nm"]
     cluster = cluster_of(nodes, lower + others)
-    compared, matches = Counter[str](), Matching.matches
+    compared, matches = Counter[str](), PodQuery.matches
 
-    def counting(definition: Matching, other: Pod) -> bool:
+    def counting(definition: PodQuery, other: Pod) -> bool:
         compared[other.name] += 1
         return matches(definition, other)
 
-    with mock.patch.object(Matching, "matches", counting):
+    with mock.patch.object(PodQuery, "matches", counting):
         found = victims(cluster, pod(cpu=10, priority=9, anti_affinity=terms(4)))
     assert len(found) == 1 + pods
     assert max(compared[other.name] for other in lower) <= 4 * 10
