@@ -1,5 +1,5 @@
 r"""
-The machines that an autoscaler is asked for: a table of placeholders, and the task that makes the API server agree.
+The machines that an autoscaler is asked for: a table of placeholders, and the task that writes them.
 
     need --asked--> OPEN --a node has come--> ARRIVING --the node takes pods, and has one--> served
                       \--no pod needs it--> withdrawn     \--too late, or gone again--> given up
@@ -237,7 +237,7 @@ class MachineRequests:
             self._forget_if_over(request)
 
     def _look_at(self, node_info: NodeInfo) -> None:
-        """Stop asking for the machine that has come: an empty node serves the first request that it is younger than."""
+        """Stop asking for the machine that has come: an empty node serves the first request older than the node."""
         node = node_info.node
         if _is_used(node_info) or any(request.node_name == node.name for request in self._present()):
             return
@@ -257,7 +257,7 @@ class MachineRequests:
         return node_info if node_info is not None and request.need.is_ready(node_info.node) else None
 
     def _look_at_placeholder(self, pod: Pod) -> None:
-        """Note that a placeholder is there; one that is not known is taken over, or removed."""
+        """Note that a placeholder is there; an unknown one is taken over, or removed."""
         request = self.requests.get(pod.name)
         if pod.uid in self._deleted or (request is not None and request.uid not in ("", pod.uid)):
             return  # the watch shows it as it was before

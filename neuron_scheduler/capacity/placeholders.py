@@ -1,5 +1,5 @@
 """
-A placeholder on the wire: a pod that asks an autoscaler for one whole machine, and that nobody places.
+A placeholder on the wire: a pod that asks an autoscaler for one whole machine, and is never placed.
 
 It asks for the silicon of the machine, and carries what the waiting pods require of their node. A new leader reads back
 from it what decides: type, zones and amounts. The next plan says which pods it is for.
@@ -32,7 +32,7 @@ _NOBODY: Final = 65535
 
 
 def manifest(name: str, need: MachineNeed, image: str) -> dict[str, Any]:
-    """Return the placeholder that asks for a machine, which the policy `restricted` of Pod Security admits."""
+    """Return the placeholder for a machine; the policy `restricted` of Pod Security admits it."""
     amounts = {name: quantity(name, amount) for name, amount in sorted(add(need.silicon, need.host).items()) if amount}
     metadata = {
         "name": name,

@@ -172,7 +172,7 @@ class CapacityRequester:
         """
         Carry a plan out, as far as limits allow; no event can come in between.
 
-        Returns the needs that a limit keeps from being asked for, with a clause that names it.
+        Returns the needs that a limit keeps back, each with a clause about the limit.
         """
         machines = self.machines
         for name in machines.unmet_needs:

@@ -1,5 +1,5 @@
 """
-The requests by which a placeholder is created, gets the condition by which autoscalers see it, and is deleted.
+The requests that create a placeholder, write the condition by which autoscalers see it, and delete it.
 
 Each may be sent again: a name never gets a second pod, and a deletion names the uid.
 """

@@ -31,7 +31,7 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 LONGEST: Final = 120.0
 """Seconds from a pod's Binding after which other Bindings do not wait for it, even if it has not started."""
 PERIOD: Final = 5.0
-"""Seconds between two looks at pods that have been waited for as long as that."""
+"""Seconds between two looks for such pods."""
 
 log = logs.logger(__name__)
 
@@ -50,20 +50,20 @@ class WaitingBinding:
 @attrs.define(eq=False, kw_only=True)
 class NodeBindings:
     """
-    The Bindings of one node: which of them wait, and for which pod.
+    The Bindings of one node, and the pods they wait for.
 
     A Binding that names an amount waits for
     - an earlier one that waits itself and has an amount in common with it;
-    - every Binding of the node that was let through and has not been answered for the first time, whatever its amount,
-      so that Bindings arrive in the order of their times;
+    - every Binding of the node that was let through and has no first answer yet, whatever its amount: Bindings arrive
+      in the order of their times;
     - every pod on the node with an amount in common that its kubelet has not admitted, `LONGEST` seconds at most.
 
     Attributes:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds.
         waiting: in the order of the decisions.
-        first_tries: the pods whose Binding was let through and has not been answered for the first time, by uid.
-        bound_at: when pods that have not started were bound, by uid; -inf for a pod that is not waited for any more.
+        first_tries: the pods whose Binding was let through and has no first answer yet, by uid.
+        bound_at: when pods that have not started were bound, by uid; -inf for those not waited for any more.
     """
 
     cluster: Cluster
@@ -87,7 +87,7 @@ class NodeBindings:
             self.bound_at[uid] = self.clock()
 
     def let_through(self, pod: Pod) -> None:
-        """Note that a pod's Binding is sent now, and drop the pods that have started or are gone."""
+        """Note that a pod's Binding is sent now; forget the pods that have started or are gone."""
         node_info = self.cluster.node(self.node_name)
         pod_infos = {} if node_info is None else node_info.pod_infos
         self.bound_at = {

@@ -51,7 +51,7 @@ _filters, _answers = OF_OUR_QUEUE.steps, OF_KUBE_SCHEDULER.steps
 
 def write_filter(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> None:
     """
-    Write which nodes the pod fits and why it does not fit the others, for an attempt that is not assumed yet.
+    Write which nodes the pod fits and why it does not fit the others, before its decision is assumed.
 
     Up to `MOST_NAMED` nodes all are named, as by AWS's extension. In a larger cluster `Filtered nodes` and `Failed
     nodes` count them, and `fits in Node` is written for the chosen node only (empty if none). The filters are run once

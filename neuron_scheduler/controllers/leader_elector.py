@@ -345,7 +345,7 @@ class LeaderElector:
         return bool(released)
 
     async def _give_back(self) -> bool | None:
-        """Clear the holder; False if that is not us, None if a write came in between, which may be our last renewal."""
+        """Clear the holder; False if that is not us, None if a write (such as our last renewal) came in between."""
         lease, self._record = self._record, None  # tried once without reading it: the successor waits
         if lease is None or lease.holder != self.identity:
             lease = await self.leases.get(within=RELEASE_TIMEOUT)

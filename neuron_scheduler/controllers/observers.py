@@ -42,7 +42,7 @@ class PodList:
 
 @attrs.define(eq=False)
 class Observers:
-    """The parts that are told of changes, in order; the queue is first, so that the others find a pod where it is."""
+    """The parts that are told of changes, in order; the queue first, so the others find a pod where it is."""
 
     observers: tuple[Observer, ...]
     pod_list: PodList
@@ -69,7 +69,7 @@ class Observers:
         """
         Put off `SpaceChanged` and `PodDoubted` until the end of the block, in which a list of pods is handed over.
 
-        A list that is broken off is followed by another one: only that one's end says who is gone.
+        A list that is broken off is followed by another: only the end of that one says who is gone.
         """
         self.pod_list.is_open = True
         yield

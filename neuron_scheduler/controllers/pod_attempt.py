@@ -196,7 +196,7 @@ class PodAttempts:
         return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, taken.decision, started, taken.volumes)
 
     async def _warm_up_for(self, queued: QueuedPod, profile: Profile) -> bool:
-        """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""
+        """Build missing indexes for the first pod of its kind; False if it is gone when they are built."""
         waited = False
         for _ in self.warmup.prepare(self.cluster, queued.pod, profile):
             waited = True
@@ -207,7 +207,7 @@ class PodAttempts:
         """
         Return why no node takes the pod, or a new decision if other tasks have run since; None if the pod is gone.
 
-        In the middle of a list, pods that are gone count beside those that came: no pod is preempted for that.
+        In the middle of a list deleted pods still count beside new ones: no pod is preempted for that.
         """
         waited = await self.wait_for_list()
         for _ in self.warmup.prepare_refusal(self.cluster, queued.pod, profile):
@@ -257,8 +257,8 @@ class PodAttempts:
         """
         Handle an exception in an attempt, or in applying its outcome, as the pod's error.
 
-        What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
-        be bound. If one of the steps fails too, the others are still done.
+        What the attempt assumed is forgotten unless the pod has left the queue: it is known to be bound then. If one of
+        the steps fails too, the others are still done.
         """
         pod, now = queued.pod, self.clock()
         message = self.errors.report(error, task="scheduling", pod=pod.key)

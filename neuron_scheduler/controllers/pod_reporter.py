@@ -66,7 +66,7 @@ class PodReporter:
         )
 
     def report_allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
-        """Report which ids a pod got that kube-scheduler has decided; kube-scheduler reports that it is bound."""
+        """Report the ids of a pod of kube-scheduler's, which itself reports the Binding."""
         note = f"Allocated Neuron {_ids(pod, placement)} on {node_name}"
         self.recorder.record(pod, type="Normal", reason="NeuronAllocated", action="Binding", note=note)
 

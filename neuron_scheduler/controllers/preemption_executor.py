@@ -155,7 +155,7 @@ class PreemptionExecutor:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, *lost)  # other pods may fit into a part of the space
 
     def handle_lost_nomination(self, pod: Pod) -> None:
-        """Try a pod again that has lost its nomination, to another pod or with the node; only its owner writes that."""
+        """Try a pod again that has lost its nomination, to another pod or with the node."""
         node_name = self.cluster.clear_nomination(pod.uid) or ""
         queued = self.queue.get(pod.uid)
         if queued is None:
@@ -280,7 +280,7 @@ class PreemptionExecutor:
         return pod_info is None or pod_info.pod.terminating
 
     def _spare(self, victim: _Victim) -> None:
-        """Leave a victim alone that need not be evicted; it may leave because of a DELETE that had no answer."""
+        """Leave a victim alone that need not be evicted; a DELETE without an answer may still evict it."""
         if victim.eviction.in_doubt and self._is_leaving(victim.pod):
             self._report(victim)
         self._count_down(victim.round)
@@ -290,7 +290,7 @@ class PreemptionExecutor:
         self.errors.report(error, task="preemption", pod=victim.pod.key)
 
     def _finish(self, victim: _Victim) -> None:
-        """Report an eviction, or note that it has failed; a pod that had gone by itself is not reported."""
+        """Report an eviction, or note its failure; a pod that had gone by itself is not reported."""
         if victim.eviction.evicted and not victim.eviction.gone:
             self._report(victim)
         victim.round.failed |= not victim.eviction.evicted

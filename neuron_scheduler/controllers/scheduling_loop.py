@@ -24,7 +24,7 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import LONGEST_TURN
 
 _LONGEST_IDLE: Final = 5.0
-"""Seconds after which an idle loop looks at the queue again, to show that it works."""
+"""Seconds after which an idle loop looks at the queue again, to show its liveness."""
 _PAUSE: Final = 0.1
 """Seconds between two checks whether a Binding may be started."""
 

@@ -1,8 +1,8 @@
 """
-Builds the indexes for pods that need long, so that other pods do not wait for them.
+Builds the indexes for pods that need long, so other pods do not wait for them.
 
-A pod with many terms about other pods is compared with all of them before it is decided: up to some seconds in a large
-cluster. That happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
+A pod with many terms about other pods is compared with all of them: up to some seconds in a large cluster. That
+happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 """
-The decisions about the nodes that kube-scheduler sends: which of them take a pod, and which is best.
+The decisions about kube-scheduler's nodes: which of them take a pod, and which is best.
 
 They are our own queue's filters and preferences, without those that kube-scheduler has itself (`extender_profile`).
 Nothing is reserved, because kube-scheduler may never send the pod again: `bind` decides again.
@@ -30,8 +30,8 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: list[str])
     """
     Return which nodes take a pod now, and the first reason of each other one.
 
-    A pod without Neuron passes everywhere. A pod that is bound already, or assumed to be, passes on its node only: a
-    Binding whose outcome kube-scheduler does not know is repeated there.
+    A pod without Neuron passes everywhere. A bound or assumed pod passes on its node only: kube-scheduler repeats a
+    Binding there whose outcome it does not know.
     """
     if not concerns_us(pod):
         return ExtenderFilterResult(names, {}, {})

@@ -1,9 +1,9 @@
 """
 The verb `preempt`: kube-scheduler would evict pods for a pod, and gets victims whose end frees a legal block.
 
-On each node that kube-scheduler proposes, victims are chosen after which our filter accepts the pod. The answer is the
-one node where they cost least, so that it is known which pods are leaving when kube-scheduler asks again
-(`EarlierAnswers`). kube-scheduler evicts. It does not call the verb for a node where the pod fits by count only.
+On each proposed node, victims are chosen after which our filter accepts the pod. The answer is the one node where they
+cost least: then it is known which pods are leaving when kube-scheduler asks again (`EarlierAnswers`). kube-scheduler
+evicts. It does not call the verb for a node where the pod fits by count only.
 
 Upstream: `callExtenders` in `pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a node it
 did not send, a node without victims, or an unknown pod. So pods of our own queue that are not bound yet are no victims.
@@ -76,7 +76,7 @@ class _Answer:
 @attrs.define(eq=False, kw_only=True)
 class EarlierAnswers:
     """
-    What `preempt` has answered lately, so that no more pods leave for a pod for which others leave already.
+    What `preempt` has answered lately, so that no more pods leave where others leave already.
 
     kube-scheduler deletes victims beside its decisions, and may decide again before its watch shows their end. Then it
     asks once more, and pods of another node would leave as well. Upstream: `prepareCandidateAsync` in
@@ -235,7 +235,7 @@ class Preempt:
         return candidates
 
     def _unknown_to_kube_scheduler(self, node_name: str) -> frozenset[str]:
-        """Return the uids of the pods of a node that are not bound yet and that kube-scheduler has not on it."""
+        """Return the uids of a node's unbound pods that kube-scheduler does not know there."""
         node_info = self.cluster.node(node_name)
         pod_infos = {} if node_info is None else node_info.pod_infos
         return frozenset(

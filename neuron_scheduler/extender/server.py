@@ -89,7 +89,7 @@ class ExtenderServer:
             self.metrics.extender_seconds(verb).observe(self.clock() - started)
 
     async def _read_and_answer(self, request: web.BaseRequest, verb: str) -> VerbAnswer:
-        """Read the body, and return the answer, which refuses one that is too large or does not arrive."""
+        """Read the body, and return the answer: a refusal if it is too large or does not arrive."""
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await request.read()

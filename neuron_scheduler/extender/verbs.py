@@ -168,8 +168,8 @@ class Verbs:
 
         kube-scheduler tries a refused pod again when its watch shows that another pod has gone, maybe some milliseconds
         before ours. A refusal by the old state would let the pod sleep until something else happens, or for five
-        minutes (`podMaxInUnschedulablePodsDuration`). It sends no node with too few free devices by its count: where by
-        ours there are too few, our watch is probably behind, and is waited for longer.
+        minutes (`podMaxInUnschedulablePodsDuration`). It sends no node with too few free devices by its count. Where by
+        ours there are too few, our watch is probably behind, and the wait is longer.
 
         An error instead of a refusal would cost the pod its nomination (`clearNominatedNode` in `schedule_one.go`), and
         with it the space for which pods have left.

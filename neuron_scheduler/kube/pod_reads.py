@@ -2,7 +2,7 @@
 Read how a pod has failed.
 
 The watch leaves ended pods out: a failed pod arrives as deleted, in the state *before* its failure. So the API server
-is asked for the pod at the version of that event, when a pod that was really deleted no longer exists.
+is asked for the pod at the version of that event. A pod that was really deleted does not exist then.
 """
 
 from typing import Final

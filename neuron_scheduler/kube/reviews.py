@@ -128,8 +128,7 @@ _REVIEW: Final = msgspec.json.Decoder(_Review)
 
 async def require(client: Client, rights: tuple[Right, ...]) -> None:
     """
-    Return once the API server has answered that this process has all the rights; wait for a server that cannot be
-    reached.
+    Return once the API server has granted this process all the rights; wait while it cannot be reached.
 
     Raises:
         ConfigurationError: some are missing, or the server does not know who we are.
@@ -150,7 +149,7 @@ async def require(client: Client, rights: tuple[Right, ...]) -> None:
 
 
 async def missing_rights(client: Client, rights: tuple[Right, ...]) -> list[str]:
-    """Return which of the rights this process does not have; wait for a server that cannot be reached."""
+    """Return which of the rights this process lacks; wait while the server cannot be reached."""
     return [str(right) for right in rights if not await _is_allowed(client, right)]
 
 

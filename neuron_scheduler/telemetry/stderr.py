@@ -29,7 +29,7 @@ def _dropped_line(lines: int) -> str:
 
 class UnblockedStderr(io.TextIOBase):
     """
-    Text that is written to a file descriptor by a thread that is started with the first text.
+    Text that a thread writes to a file descriptor; the first text starts the thread.
 
     Attributes:
         dropped: lines that could not be written.

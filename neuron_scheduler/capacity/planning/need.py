@@ -1,5 +1,5 @@
 """
-A machine that waiting pods need, in the terms in which an autoscaler can be asked for it.
+A machine that waiting pods need, in the terms of an autoscaler.
 
 It counts for the limits of the profile and of the namespace of its most urgent pod.
 """

@@ -149,7 +149,7 @@ def names_a_node(constraints: Constraints) -> bool:
     """
     Return whether a pod requires a node by its name.
 
-    Karpenter ignores pods that name the label of the host name in any term, and terms that look at fields.
+    Karpenter ignores pods that name the host name's label in any term, and terms about fields.
     """
     return HOSTNAME_LABEL in constraints.node_selector or any(
         term.fields or any(requirement.key == HOSTNAME_LABEL for requirement in term.expressions)
@@ -225,7 +225,7 @@ class PackedMachine:
 
 @attrs.define(eq=False)
 class Packing:
-    """A fork of the cluster, with all that was placed so far, to which machines are added."""
+    """A fork of the cluster to which machines are added, with all that was placed so far."""
 
     fork: Cluster
     offers: tuple[MachineOffer, ...]
@@ -242,7 +242,7 @@ class Packing:
         return result.node_name
 
     def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
-        """Return the offers that take a pod; for pods that ask nothing about others it is found out once for a line."""
+        """Return the offers that take a pod, computed once for a line unless its pods look at others."""
         known = self._taking.get(line.key)
         if known is not None:
             return known

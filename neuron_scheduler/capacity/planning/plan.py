@@ -1,5 +1,5 @@
 """
-Which machines the waiting pods need beside those that the autoscaler adds by itself, and which requests they need not.
+Which machines waiting pods need beside those that the autoscaler adds by itself, and which requests are needless.
 
     hidden, others = what fits by count on existing nodes, and what does not      (`packing`)
     on a fork without the pods that are about to go:
@@ -10,8 +10,7 @@ Which machines the waiting pods need beside those that the autoscaler adds by it
         hidden pods on what these machines have left
         hidden pods without a place, if a machine may be asked for them: the needs   (`packing`)
 
-Requests keep their pods from one plan to the next, so the same cluster gets the same answer, and nothing is asked for
-and withdrawn in turn.
+Requests keep their pods from one plan to the next, so nothing is asked for and withdrawn in turn.
 """
 
 from collections import Counter, deque
@@ -59,7 +58,7 @@ SHARED: Final = "it fits on a machine that the autoscaler adds for other pods"
 
 _HIDDEN: Final = ("overdue", "hidden")
 _GROUPS: Final = (*_HIDDEN, "others")
-"""Pods for which the autoscaler adds nothing, overdue or not, and those for which it adds machines by itself."""
+"""Pods for which the autoscaler adds nothing, overdue or not, and those for which it does."""
 
 
 @attrs.frozen
@@ -85,7 +84,7 @@ class MachinePlan:
 
     Attributes:
         needs: machines to be asked for beside those that are coming; the one with the most urgent pod comes first.
-        serving: the uids of the pods that would be on each machine that is coming; empty if no pod needs it.
+        serving: the uids of the pods on each machine that is coming; empty if no pod needs it.
         hopeless: why no machine is asked for, by the uid of a pod that needs one.
     """
 
@@ -159,7 +158,7 @@ def _prepare(
 
 
 def _survey(view: View) -> Generator[None, None, tuple[list[str], set[tuple[str, str]]]]:
-    """Return the uids of the pods that are about to go, and instance types with the resources that pods ask for."""
+    """Return the uids of leaving pods, and the instance types with the resources requested there."""
     leaving: list[str] = []
     units: set[tuple[str, str]] = set()
     for position, node_info in enumerate(view.rows(), start=1):
@@ -243,7 +242,7 @@ class _Planning:
         """
         Pack the pods without a place for which a machine may be asked for onto machines.
 
-        Lines that few machines take come first: pods that may be in any zone fill the machines of those that may not.
+        Lines that few machines take come first: pods of any zone fill the machines of those bound to one.
         """
         rank = {waiting.pod.uid: position for position, waiting in enumerate(self._seen)}
         asking = {waiting.pod.uid for waiting in self._seen if waiting.may_ask}

@@ -160,8 +160,8 @@ class KeptConnections:
         """
         Send the bytes of a request and return the answer, within `timeout` seconds.
 
-        `context` is None for a connection without TLS; `server_name` is checked in place of the server's host; `permit`
-        is called when the connection is open, right before the first byte: waiting for it may have taken seconds.
+        `context` is None without TLS; `server_name` is checked in place of the server's host. `permit` is called right
+        before the first byte: waiting for a connection may have taken seconds.
 
         Raises:
             OSError: the connection failed (`ssl.SSLCertVerificationError`: it is not trusted).
@@ -201,7 +201,7 @@ class KeptConnections:
             await self._free.acquire()  # does not wait
 
     def _take_kept(self, context: ssl.SSLContext | None, now: float) -> _Connection | None:
-        """Return a connection that the server still keeps, and that was made with the same certificates."""
+        """Return a connection of the same certificates that the server still keeps."""
         oldest = now - KEEPALIVE
         while self._idle:
             connection = self._idle.pop()

@@ -1,8 +1,8 @@
 """
 Options of connections below HTTP, and the errors of HTTP libraries as ours.
 
-Three pools, because a watch keeps its connection, the Lease must never wait for one, and a Binding that we give up must
-end with a reset: an API server that was stopped for 18 s has committed a Binding whose client had closed normally.
+There are three pools. A watch keeps its connection, and the Lease must never wait for one. A Binding that we give up
+must end with a reset: a stopped API server has committed a Binding 18 s after its client had closed normally.
 """
 
 import contextlib
@@ -56,8 +56,8 @@ def _socket(address: AddrInfoType) -> socket.socket:
     """
     Open a socket whose half-open peer is noticed within `DEAD_AFTER`, whatever the read timeout.
 
-    Without TCP_USER_TIMEOUT there would be no probe where a request waits for its acknowledgement: a list from a server
-    that died would last until its own timeout.
+    Without TCP_USER_TIMEOUT nothing probes where a request waits for its acknowledgement. A list from a server that
+    died would last until its own timeout.
     """
     opened = socket.socket(family=address[0], type=address[1], proto=address[2])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -68,7 +68,7 @@ def _socket(address: AddrInfoType) -> socket.socket:
 
 
 def _bind_socket(address: AddrInfoType) -> socket.socket:
-    """Open a socket that is closed with a reset, and that waits for acknowledgements no longer than `ACK_TIMEOUT`."""
+    """Open a socket that is closed with a reset, and waits for acknowledgements no longer than `ACK_TIMEOUT`."""
     opened = _socket(address)
     _set(opened, "TCP_USER_TIMEOUT", int(ACK_TIMEOUT * 1000))
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -54,7 +54,7 @@ def status_error(refusal: wire.Status, *, status: int = 0, retry_after: float | 
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Return the seconds that a header asks for; a date, which no API server sends, counts as none."""
+    """Return the seconds that a header asks for; no API server sends a date."""
     return (
         _limit_pause(float(retry_after))
         if retry_after is not None and _SECONDS.fullmatch(retry_after.strip())

@@ -168,7 +168,7 @@ class Resource(Generic[T]):
         path: of list and watch, over all namespaces.
         shape: the struct that the bytes are decoded into; it has `metadata`.
         read: returns our value for what was decoded, None if the object counts as gone; it may raise.
-        order: key by which the objects of a list are handed over, so that every replica and restart sees one order.
+        order: sort key of a list's objects, so that every replica and restart sees one order.
         stand_in: returns the value of an object that cannot be read.
         same: whether two states of an object differ in nothing that a handler has to know.
     """
@@ -244,7 +244,7 @@ def reference(name: str) -> str:
     Return the name by which one object refers to another; what cannot be a name is made short and printable.
 
     The API server does not check every reference: `claimName` of a pod's volume may be a megabyte of control
-    characters, and is in messages, Events and log lines that others read.
+    characters. Others read it in messages, Events and log lines.
     """
     return printable(name) if len(name) <= LONGEST_NAME else f"{printable(name[:LONGEST_NAME])}..."
 

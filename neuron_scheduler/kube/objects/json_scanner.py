@@ -1,5 +1,5 @@
 """
-JSON text that is correct, and that the decoder refuses all the same.
+Correct JSON text that the decoder refuses.
 
 The API server sends `managedFields` as users write them, up to ten thousand levels deep. msgspec gives up at a
 thousand, even where it skips, and refuses halves of surrogate pairs, which Go accepts. Nothing that we read is deeper

@@ -1,7 +1,7 @@
 """
 Nodes -> `model.Node`, and how they are listed and watched.
 
-A node of which only the name can be read is a node that takes no new pods (`Node.refusal`).
+A node of which only the name can be read takes no new pods (`Node.refusal`).
 """
 
 from collections.abc import Iterable

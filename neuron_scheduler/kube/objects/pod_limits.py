@@ -1,9 +1,9 @@
 """
 How many parts one pod may have: a pod beyond a limit is refused, so that no pod delays the others.
 
-The API server limits the bytes of an object only: a pod of 1.5 MB can have 18,000 affinity terms, each to be compared
-with every pod. The limits are far above what workloads need. Of a pod beyond a limit only what it uses (requests,
-ports, claims, disks) is kept, without the terms that restrict where it, or others, may run.
+The API server limits the bytes of an object only: a pod of 1.5 MB can have 18,000 affinity terms. Each may have to be
+compared with every pod. The limits are far above what workloads need. A pod beyond a limit keeps only what it uses
+(requests, ports, claims, disks), and no term that restricts where it, or others, may run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sized

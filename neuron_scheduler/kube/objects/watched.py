@@ -1,5 +1,5 @@
 """
-The kinds that are watched beside nodes and pods, in the order in which they are listed.
+The kinds that are watched beside nodes and pods, in the order of their lists.
 
 Informers and rights follow from this list. Without one kind decisions would be wrong without a sign: a budget, a
 volume's limit or a pod's siblings would not count. So a replica is not ready until each has been listed.

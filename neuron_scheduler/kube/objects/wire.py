@@ -89,7 +89,7 @@ class ObjectMeta(Wire):
 
 
 class Identity(Wire):
-    """The part of `metadata` that says which object it is."""
+    """The part of `metadata` that identifies the object."""
 
     name: str = ""
     uid: str = ""

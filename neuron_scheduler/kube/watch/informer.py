@@ -2,8 +2,8 @@
 List and watch one resource for as long as the process lives, and call a handler for each change.
 
 client-go's reflector (`tools/cache/reflector.go`) as one task with synchronous callbacks. It survives closed, cut,
-silent and half-open connections, expired versions and tokens, overload (429), objects that cannot be read, and a
-version from which every watch fails. A line or page that cannot be decoded is one line in the log and a new list.
+silent and half-open connections, expired versions and tokens, overload (429), unreadable objects, and a version from
+which every watch fails. A line or page that cannot be decoded is one line in the log and a new list.
 """
 
 import heapq
@@ -183,7 +183,7 @@ async def read_line(resource: Resource[V], line: bytes) -> tuple[str, Decoded[V]
 
 
 def _require_name(decoded: Decoded[V]) -> Decoded[V]:
-    """Return an object that has a name; otherwise nobody knows which one has changed."""
+    """Return an object with a name; without one nobody knows what has changed."""
     if not decoded.key:
         raise DeadEndError("an object cannot be read, not even its name")
     return decoded

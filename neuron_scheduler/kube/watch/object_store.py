@@ -1,9 +1,8 @@
 """
 The last known state of each object of a resource, and what a new state means: added, updated, deleted or malformed.
 
-It keeps the last good object of every key, so that a missed or unreadable deletion still hands over that object. If the
-handler raises, the object is deleted from it and reported as malformed in the same step, so that a pod on a node
-becomes an unknown holder there.
+It keeps the last good object of every key: a missed or unreadable deletion still hands it over. If the handler raises,
+the object is deleted from it and reported as malformed in the same step. So a pod on a node becomes an unknown holder.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,8 +33,8 @@ class Handler(Protocol[T_contra]):
     """
     Handles what happens to objects; called synchronously and in order.
 
-    `on_malformed` may come again for a key, with other contents; exactly one `on_malformed_gone` with the last of them
-    follows when the object can be read again (after its `on_added` or `on_updated`) or is gone.
+    `on_malformed` may come again for a key, with other contents. One `on_malformed_gone` with the last of them follows
+    when the object is gone or can be read again (after its `on_added` or `on_updated`).
     """
 
     def on_added(self, new: T_contra, /) -> None: ...

@@ -139,7 +139,7 @@ class Binder:
         may_send: whether this replica may write now; called when the connection is open, right before the first byte.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         lease: `namespace/name` of the Lease that we hold while we may write; empty without leader election.
-        on_stale: called for each Binding that an API server refuses because it sees an old state of that Lease.
+        on_stale: called for each Binding that is refused because the API server sees an old state of the Lease.
     """
 
     client: Client

@@ -6,8 +6,8 @@ only changes are written, a message that differs only in numbers at most every 3
 newest. A failed write is tried again later with the pod's newest version, a refused one at last every two minutes.
 
 The caller forgets a pod before it sends the Binding, and need not wait: the pod's version is a precondition of a patch,
-and the Binding changes the version. So even a patch that a proxy delivers late takes effect before the Binding, which
-sets the condition to True, or not at all.
+and the Binding changes the version. Even a patch that a proxy delivers late takes effect before the Binding, or not at
+all.
 """
 
 import random as randomness
@@ -92,7 +92,7 @@ def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float) -> bytes:
 @attrs.define(eq=False)
 class _Entry:
     """
-    One pod: the status that is to be written, and the one that was written last and when.
+    One pod: the status to be written, and the one that was written last and when.
 
     Attributes:
         due: the time for which it is queued, None for none; what is queued with another time is stale.

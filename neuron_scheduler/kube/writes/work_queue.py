@@ -1,8 +1,8 @@
 """
-A queue between code that must not wait and the few tasks that do its slow work; an item wakes one task.
+A queue between code that must not wait and the few tasks of its slow work; an item wakes one task.
 
-`DelayingQueue` is client-go's (`util/workqueue`), made fair: a failed item is put back with a due time, so that no
-worker sleeps, and a namespace with a thousand failing objects delays no other.
+`DelayingQueue` is client-go's (`util/workqueue`), made fair. A failed item is put back with a due time, so no worker
+sleeps, and a namespace with a thousand failing objects delays no other.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ class DelayingQueue(Generic[T]):
 
     Attributes:
         clock: seconds, monotonic.
-        share: items of one namespace that are worked on at the same time; fewer than there are workers, so that a
-            namespace whose requests hang leaves some workers free.
+        share: items of one namespace that are worked on at once; fewer than there are workers, or a namespace whose
+            requests hang would take all of them.
     """
 
     clock: Callable[[], float]
