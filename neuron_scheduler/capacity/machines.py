@@ -155,7 +155,6 @@ class MachineRequests:
         return next((request for request in self._present() if uid in request.pods), None)
 
     def pause_of(self, uid: str) -> Pause | None:
-        """Return why no machine is asked for a pod now; None if nothing is in the way."""
         pause = self._pauses.get(uid)
         return pause if pause is not None and self.clock() < pause.until else None
 
@@ -252,7 +251,6 @@ class MachineRequests:
         return [request for request in self.requests.values() if not request.ended]
 
     def _ready_node(self, request: MachineRequest) -> NodeInfo | None:
-        """Return the node that has come for a request once it takes pods."""
         node_info = self.cluster.node(request.node_name) if request.node_name else None
         return node_info if node_info is not None and request.need.is_ready(node_info.node) else None
 
@@ -367,7 +365,6 @@ class MachineRequests:
         self._forget_if_over(request)
 
     def _handle_failure(self, request: MachineRequest, error: Exception) -> None:
-        """Give up what the API server refuses for good; all else is tried again later."""
         if not isinstance(error, (ApiError, FencedError, UnreachableError)):
             self.errors.report(error, task="capacity request", pod=request.name)
         if request.is_wanted and isinstance(error, ApiError) and error.is_refusal and error.status not in (401, 409):

@@ -82,7 +82,6 @@ class NodeBindings:
         return self._last_stamp
 
     def restart_clock(self, uid: str) -> None:
-        """Count the time of a pod from now, unless it is not waited for any more."""
         if self.bound_at.get(uid, -math.inf) > -math.inf:
             self.bound_at[uid] = self.clock()
 
@@ -136,7 +135,6 @@ class NodeBindings:
         return now - max(0, wall - (alloc_time_of(pod) or wall)) / 1e9
 
     def _stop_waiting_for(self, pod: Pod, waiting: Pod) -> None:
-        """Do not wait any more for a pod that has not started; log it once."""
         if self.bound_at.get(pod.uid, 0.0) == -math.inf:
             return
         self.bound_at[pod.uid] = -math.inf
@@ -207,7 +205,6 @@ class AllocateFence:
             self._advance(commitment.node_name)
 
     def on_outcome(self, commitment: Commitment, outcome: BindOutcome) -> None:
-        """Note the definite outcome of a Binding, after cluster and queue."""
         node, uid = self._nodes.get(commitment.node_name), commitment.pod.uid
         if node is None or uid not in node.bound_at:
             return
@@ -329,7 +326,6 @@ class AllocateFence:
                 self._withdraw_crashed(binding.commitment, error)
 
     def _look_at(self, binding: WaitingBinding, node: NodeBindings) -> None:
-        """Send or settle a Binding, or append it to those that wait again."""
         predecessor, commitment = node.predecessor(binding), binding.commitment
         if predecessor is not None:
             self._wait(binding, node, predecessor)

@@ -231,7 +231,6 @@ class BindingCycle:
         )
 
     def settle(self, commitment: Commitment, outcome: BindOutcome) -> None:
-        """Apply a definite outcome; after an exception a pod that is not bound loses its place."""
         try:
             self._apply(commitment, outcome)
         except Exception as error:  # noqa: BLE001 - it is one pod's error

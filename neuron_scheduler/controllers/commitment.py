@@ -49,8 +49,7 @@ class Requester(Protocol):
     def on_gone(self) -> None:
         """The pod does not exist any more; called before its space is freed."""
 
-    def on_refused(self, commitment: "Commitment", refusal: Refused) -> None:
-        """The pod is not bound, and its space is free again."""
+    def on_refused(self, commitment: "Commitment", refusal: Refused) -> None: ...
 
     def on_fenced(self, commitment: "Commitment") -> None:
         """Nothing was sent, or nothing that can succeed, and the pod's space is free again."""

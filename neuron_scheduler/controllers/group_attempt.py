@@ -47,7 +47,6 @@ class GroupAttempts:
     fence: AllocateFence
 
     async def attempt(self, queued: QueuedPod, key: GroupKey) -> list[Commitment]:
-        """Decide a popped pod's group as one, and assume it as a whole or not at all."""
         self.queue.keep_events(queued)
         members = [
             queued,

@@ -194,7 +194,6 @@ class LeaderElector:
             self._observe(None)
 
     def _observe(self, record: Record | None) -> None:
-        """Take a new state of the Lease; its holder's time begins again."""
         before = self.holder
         if record != self._record or record is None:
             self._record, self._changed_at = record, self.clock()

@@ -46,7 +46,6 @@ class LeaderWatch:
             self.lead()
 
     def lead(self) -> None:
-        """Record that this replica leads from now on, unless it did before."""
         if self._leads_since is None:
             self._leads_since = anyio.current_time()
 

@@ -123,7 +123,6 @@ class PreemptionExecutor:
             self._victims.close()
 
     def stop(self) -> None:
-        """End `run` when all evictions have been requested."""
         self._stopped.set()
 
     def observe(self, change: Change) -> None:

@@ -42,7 +42,6 @@ class WatchHandler(Generic[T]):
         self.observers.tell(fold.remove(self.cluster, old))
 
     def on_malformed(self, malformed: Malformed, /) -> None:
-        """Count and log an object that cannot be read; a pod on a node becomes an unknown holder."""
         self.metrics.count_malformed(self.resource.name)
         if self._warned(malformed.key):
             _warn(malformed)

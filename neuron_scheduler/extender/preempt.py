@@ -265,5 +265,4 @@ def _victims_by_node(args: ExtenderPreemptionArgs) -> dict[str, frozenset[str]]:
 
 
 def _meta(victims: Victims) -> MetaVictims:
-    """Return victims on the wire, the most important first, as kube-scheduler has them."""
     return MetaVictims(pods=[MetaPod(uid=pod.uid) for pod in victims.pods], num_pdb_violations=victims.violations)

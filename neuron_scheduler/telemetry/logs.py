@@ -107,7 +107,6 @@ class Once:
         return True
 
     def forget(self, subject: Hashable) -> None:
-        """Count all details of the subject as new again, because it is gone or has recovered."""
         self._seen.pop(subject, None)
 
 
@@ -148,7 +147,6 @@ class Trouble:
 
 
 def logger(module: str) -> Logger:
-    """Return the logger of a module; call it once per module with `__name__`."""
     return Logger(logging.getLogger(module))
 
 

@@ -60,12 +60,10 @@ def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Any:
 
 
 def counters(name: str, text: str, *labels: str) -> Any:
-    """Declare a function from the values of the labels to the counter that has them."""
     return _field(lambda registry: cache(Counter(name, text, labels, registry=registry).labels))
 
 
 def histograms(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Any:
-    """Declare a function from the values of the labels to the histogram that has them."""
     return _field(lambda registry: cache(Histogram(name, text, labels, buckets=buckets, registry=registry).labels))
 
 
@@ -254,7 +252,6 @@ class Metrics:
         self._state, self._prepare = state, prepare
 
     def prepare(self) -> Iterator[None]:
-        """Prepare for an exposition in small steps; yields whenever other tasks may run."""
         yield from self._prepare()
 
     def count_attempt(self, result: str, profile: str, seconds: float) -> None:
@@ -278,7 +275,6 @@ class Metrics:
         self._count_request(code, method, self.api_host)
 
     def observe_request(self, method: str, seconds: float) -> None:
-        """Count the seconds until the API server answered a request, or failed to."""
         self._request_seconds(method, self.api_host).observe(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:

@@ -69,7 +69,6 @@ class Paragraphs:
         )
 
     def indent(self, text: str, depth: int = 1) -> Iterator[str]:
-        """Yield the lines of a text that is so deep below a heading."""
         return self.wrap(text, first=INDENT * depth, rest=INDENT * depth)
 
     def section(self, title: str) -> Iterator[str]:

@@ -190,7 +190,6 @@ class MachineOffer:
 
     @property
     def silicon(self) -> Resources:
-        """All that it has of Neuron, by the resources' names."""
         allocatable = self.fresh.node.allocatable
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
 

@@ -145,7 +145,7 @@ class KeptConnections:
     _free: asyncio.Semaphore = attrs.field(init=False)
 
     @_free.default
-    def _all(self) -> asyncio.Semaphore:
+    def _make_semaphore(self) -> asyncio.Semaphore:
         return asyncio.Semaphore(self.limit)
 
     async def exchange(
@@ -189,7 +189,6 @@ class KeptConnections:
             self._free.release()
 
     def close(self) -> None:
-        """Abort all connections that wait for their next request."""
         while self._idle:
             self._idle.pop().abort()
 

@@ -93,7 +93,6 @@ async def read(
 
 @contextmanager
 def _in_one_sentence(paths: str) -> Iterator[None]:
-    """Turn every exception into an error that names the files."""
     try:
         yield
     except (ConfigurationError, CredentialsError) as error:
@@ -130,7 +129,6 @@ def _token_file_of(user: ConfigNode) -> str:
 
 
 def _acting_as(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of impersonation (`client-go/transport/round_trippers.go`)."""
     if not user.get("as"):
         return
     for name, value in (

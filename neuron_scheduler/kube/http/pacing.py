@@ -55,7 +55,6 @@ class TokenBucket:
         return wait
 
     def take_now(self) -> bool:
-        """Take a turn and return True if there is one now."""
         if self.qps > 0:
             if self._wait() > ROUNDING:
                 return False

@@ -96,7 +96,6 @@ intern = byte_bounded_memo(most=16 << 20, longest=512)(str)
 
 
 def labels(mapping: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return labels whose keys and values are shared with all others."""
     return {intern(key): intern(value) for key, value in mapping.items()} if mapping else NO_LABELS
 
 
@@ -154,7 +153,7 @@ class Decoded(Generic[T]):
     value: T | Malformed | None
 
 
-def _no_stand_in(malformed: Malformed) -> Malformed:
+def _keep_malformed(malformed: Malformed) -> Malformed:
     """Return the report itself: most kinds have no value for an object that cannot be read."""
     return malformed
 
@@ -178,7 +177,7 @@ class Resource(Generic[T]):
     shape: type[Any]
     read: Callable[[Any], T | None]
     order: Callable[[T], Any]
-    stand_in: Callable[[Malformed], T | Malformed] = _no_stand_in
+    stand_in: Callable[[Malformed], T | Malformed] = _keep_malformed
     same: Callable[[T, T], bool] = eq
     params: Mapping[str, str] = attrs.field(factory=dict)
     _object: "msgspec.json.Decoder[Any]" = attrs.field(init=False)

@@ -93,7 +93,6 @@ def _image(names_and_size: tuple[tuple[str, ...], int]) -> Image:
 
 @byte_bounded_memo(most=16 << 20, longest=256 << 10)
 def _same_images(images: tuple[Image, ...]) -> tuple[Image, ...]:
-    """Return the one object for this list: nodes of a fleet that run the same are alike."""
     return images
 
 

@@ -158,7 +158,6 @@ async def stored_pod(body: bytes) -> wire.ReadBackPod:
 
 
 def unreadable_pod(malformed: Malformed) -> Pod:
-    """Return what is known of a pod on a node that cannot be read."""
     namespace, _, name = malformed.key.partition("/")
     return Pod(uid=malformed.uid, namespace=namespace, name=name, node_name=malformed.node_name)
 

@@ -137,7 +137,6 @@ async def _page(client: Client, resource: Resource[V], limit: int, token: str) -
 
 
 async def _read_page(resource: Resource[V], body: bytes) -> ListPage[V]:
-    """Return a page; raise UnreachableError if it is none."""
     try:
         listed = await decode_in_steps(body, _LIST)
     except (ValueError, RecursionError) as error:
@@ -373,7 +372,6 @@ class Informer(Generic[T]):
         self._listed = anyio.Event()
 
     async def _pages(self) -> tuple[Sequence[Sequence[Decoded[T]]], str]:
-        """Return all objects, page by page, each in order, and the version of the list."""
         listed, version = [], ""
         async for page in pages(self.client, self.resource):
             listed.append(sorted(page.objects, key=self.resource.position))
@@ -394,7 +392,6 @@ class Informer(Generic[T]):
             self._store.remove(key)
 
     async def _watch(self) -> None:
-        """Follow the changes since the last known version until the watch's time is over."""
         seconds = WATCH_SECONDS + int(WATCH_SECONDS * self.random() / 3)
         params = {
             **self.resource.params,

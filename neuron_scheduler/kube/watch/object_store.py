@@ -41,8 +41,7 @@ class Handler(Protocol[T_contra]):
 
     def on_updated(self, old: T_contra, new: T_contra, /) -> None: ...
 
-    def on_deleted(self, old: T_contra, /) -> None:
-        """Remove an object; this is its last known state."""
+    def on_deleted(self, old: T_contra, /) -> None: ...
 
     def on_malformed(self, malformed: Malformed, /) -> None:
         """Add an object that cannot be read; its last known state, if there is one, stays."""

@@ -170,7 +170,6 @@ class ConditionWriter:
         return (entry.wanted or entry.written) if entry is not None else status_of(pod, KEEP)
 
     def forget(self, uid: str) -> None:
-        """Write nothing more about a pod that is gone, or about to be bound."""
         self._entries.pop(uid, None)
 
     async def run(self) -> None:

@@ -115,12 +115,10 @@ class EventRecorder:
         note: str,
         related: Pod | None = None,
     ) -> None:
-        """Queue an event about a pod; never waits."""
         event = self._event(pod, related, type=type, reason=reason, action=action, note=cut(note))
         self._put(_Unwritten(event), self.clock())
 
     async def run(self) -> None:
-        """Write until drained or cancelled."""
         try:
             with anyio.CancelScope() as self._scope:
                 async with anyio.create_task_group() as writers:
@@ -130,7 +128,6 @@ class EventRecorder:
             self._ended.set()
 
     async def drain(self, seconds: float) -> None:
-        """Wait so many seconds until the queued events are written, then end `run`."""
         self._queue.close()
         with anyio.move_on_after(seconds):
             await self._ended.wait()

@@ -60,7 +60,6 @@ class Eviction:
         return f"/api/v1/namespaces/{self.victim.namespace}/pods/{self.victim.name}"
 
     def permits(self) -> bool:
-        """Return whether the victim still has to leave, and note it."""
         self.needless = not self.is_needed()
         return not self.needless
 

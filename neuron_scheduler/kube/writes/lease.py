@@ -96,7 +96,6 @@ class LeaseClient:
         return _as_record(await _read(answer.body, _LEASE))
 
     async def create(self, record: Record, *, within: float) -> Record:
-        """Create the Lease; 409 if it exists."""
         return await self._write("POST", self._collection, record, within)
 
     async def update(self, record: Record, *, within: float) -> Record:

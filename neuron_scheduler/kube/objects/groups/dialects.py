@@ -66,7 +66,6 @@ def _intern(group: PodGroup) -> PodGroup:
 
 
 def rank_of(labels: Words) -> int:
-    """Return a pod's number in its workload; 0 if it has none."""
     for label in _RANKS:
         text = labels.get(label, "")
         if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS:
