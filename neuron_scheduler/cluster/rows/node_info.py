@@ -201,7 +201,7 @@ class NodeInfo:
 _compared: Final = attrgetter(*(field.name for field in attrs.fields(NodeInfo) if field.eq))
 
 
-def equal_rows(first: NodeInfo, second: NodeInfo) -> bool:
+def is_equal_row(first: NodeInfo, second: NodeInfo) -> bool:
     """Return whether two rows are equal; faster than `==` where a field is the same object in both."""
     return bool(_compared(first) == _compared(second))
 

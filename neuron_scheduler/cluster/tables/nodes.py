@@ -31,7 +31,7 @@ from neuron_scheduler.cluster.index.nodeset import (
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.index.sums import Sums
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, equal_rows
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, is_equal_row
 from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermTable
 from neuron_scheduler.cluster.tables.demand import Demand
@@ -174,9 +174,9 @@ class NodeTable:
             self.slots[slot] = node_info
             before, after = old.pod_infos.get(uid), node_info.pod_infos.get(uid)
             self._move_pod(slot, before, after)
-            if before is None or after is None or not _same_demand(before.pod, after.pod):
+            if before is None or after is None or not _has_same_demand(before.pod, after.pod):
                 self._recount(before, old, after, node_info)
-            if not equal_rows(old, node_info):
+            if not is_equal_row(old, node_info):
                 self.of_rows.record(slot, old, node_info)
         elif node_info.pod_infos:
             self._headless[name] = node_info
@@ -335,7 +335,7 @@ class NodeTable:
         self.of_rows = self.of_rows.without_indexes()
 
 
-def _same_demand(before: Pod, after: Pod) -> bool:
+def _has_same_demand(before: Pod, after: Pod) -> bool:
     return before.neuron is after.neuron and before.constraints is after.constraints
 
 

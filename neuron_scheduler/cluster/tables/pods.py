@@ -111,7 +111,7 @@ class PodTable:
             if before[1] != slot:
                 self.remove(pod.uid)
                 before = None
-            elif _same_in_counts(before[0], pod):
+            elif _has_same_counts(before[0], pod):
                 self._pods[pod.uid] = (pod, slot)
                 return
             else:
@@ -301,5 +301,5 @@ def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
         yield (pod.namespace, key, value)
 
 
-def _same_in_counts(old: Pod, new: Pod) -> bool:
+def _has_same_counts(old: Pod, new: Pod) -> bool:
     return old.labels == new.labels and old.terminating == new.terminating

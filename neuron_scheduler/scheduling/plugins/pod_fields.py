@@ -44,13 +44,13 @@ class PodField(enum.Enum):
         return str(self.value.name)
 
     @property
-    def of_constraints(self) -> bool:
+    def is_of_constraints(self) -> bool:
         return self.attribute in attrs.fields_dict(Constraints)
 
     @property
     def _is_left_out(self) -> str:
         """A Python expression of `pod` and `constraints`: true if the pod leaves the field out."""
-        value = f"{'constraints' if self.of_constraints else 'pod'}.{self.attribute}"
+        value = f"{'constraints' if self.is_of_constraints else 'pod'}.{self.attribute}"
         return f"{value} is None" if self.value.default is None else f"not {value}"
 
 

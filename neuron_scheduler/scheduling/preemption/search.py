@@ -31,7 +31,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, none_cheaper_from, victims_on
+from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, has_none_cheaper, victims_on
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
@@ -144,7 +144,7 @@ class Comparison:
 
     def is_decided(self, below: int) -> bool:
         """Return whether no further node can be better: on each, a pod of priority `below` or higher must leave."""
-        return self.has_enough or (self.best is not None and none_cheaper_from(below, self.best.victims.cost))
+        return self.has_enough or (self.best is not None and has_none_cheaper(below, self.best.victims.cost))
 
     def add(self, name: str, result: Victims | list[Refusal] | None) -> None:
         """Add the result of a node: victims cheaper than the limit, None for no cheaper ones, or its refusals."""

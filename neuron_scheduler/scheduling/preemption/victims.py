@@ -226,7 +226,7 @@ def victims_on(
     return _DryRun(incoming, lower, by_filters).cheapest(_forced_groups(node_info, pod, lower), limit)
 
 
-def none_cheaper_from(priority: int, cost: Cost) -> bool:
+def has_none_cheaper(priority: int, cost: Cost) -> bool:
     """Return whether any victims cost more than this if one of them has this priority or a higher one."""
     violations, highest, *_ = cost
     return not violations and highest < priority
@@ -240,7 +240,7 @@ def _by_counting(
     groups = _forced_groups(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
     victims = dry_run.cheapest(groups, limit)
     best = limit if victims is None else incoming.cost(victims)
-    if not lower or lower[0].priority < below or (best is not None and none_cheaper_from(below, best)):
+    if not lower or lower[0].priority < below or (best is not None and has_none_cheaper(below, best)):
         return victims
     more = [group for group in _forced_groups(node_info, incoming.pod, lower) if group and group[0].priority >= below]
     return dry_run.cheapest(more, best) or victims

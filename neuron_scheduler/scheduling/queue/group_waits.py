@@ -31,7 +31,7 @@ LONGEST_TURN: Final = 300.0
 
 
 @attrs.define(eq=False)
-class _Waiting:
+class _WaitingGroup:
     """
     The waiting members of a group, by uid.
 
@@ -41,7 +41,7 @@ class _Waiting:
         half_bound: whether all members existed at the last look, and some had a node, but too few.
         count: how many members, placed or not, existed at the last look.
         least: what it needed at the last look.
-        tried: when the group may be tried.
+        not_before: when the group may be tried.
         turn: when it is its turn in its namespace; 0 if it does not wait for one.
     """
 
@@ -50,7 +50,7 @@ class _Waiting:
     half_bound: bool = False
     count: int = 0
     least: int = 0
-    tried: float = 0.0
+    not_before: float = 0.0
     turn: float = 0.0
     pods: dict[str, QueuedPod] = attrs.field(factory=dict)
 
@@ -67,16 +67,16 @@ class GroupWaits:
     """
 
     groups: Groups
-    _waiting: dict[GroupKey, _Waiting] = attrs.field(factory=dict)
+    _waiting: dict[GroupKey, _WaitingGroup] = attrs.field(factory=dict)
     _debts: dict[str, tuple[float, float]] = attrs.field(factory=dict)
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float) -> None:
         waiting, group = self._waiting.get(key), self.groups.group(key)
         if waiting is None:
-            waiting = self._waiting[key] = _Waiting(now, held=group.has_to_wait)
+            waiting = self._waiting[key] = _WaitingGroup(now, held=group.has_to_wait)
         waiting.pods[queued.pod.uid] = queued
         complete = group.has_to_wait or 0 < group.expected <= len(self.groups.members(key))
-        waiting.tried = now if complete else min(now + BURST_PAUSE, waiting.since + LONGEST_BURST)
+        waiting.not_before = now if complete else min(now + BURST_PAUSE, waiting.since + LONGEST_BURST)
 
     def leave(self, uid: str, key: GroupKey) -> None:
         pods = self._waiting[key].pods
@@ -108,8 +108,8 @@ class GroupWaits:
         waiting.count = len(self.groups.members(key))
         waiting.held = group.has_to_wait and waiting.count < group.least
         waiting.half_bound = 0 < self.groups.placed_count(key) < group.size <= waiting.count
-        if waiting.count < count and waiting.tried <= now and not group.least:
-            waiting.tried = now + BURST_PAUSE
+        if waiting.count < count and waiting.not_before <= now and not group.least:
+            waiting.not_before = now + BURST_PAUSE
         return waiting.held != held or (not held and (waiting.count < count or waiting.least != least))
 
     def charge(self, namespace: str, seconds: float, now: float) -> None:
@@ -122,13 +122,13 @@ class GroupWaits:
     def put_off(self, key: GroupKey, until: float) -> None:
         """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
         waiting = self._waiting[key]
-        waiting.tried = max(waiting.tried, until)
+        waiting.not_before = max(waiting.not_before, until)
 
     def not_before(self, key: GroupKey, now: float) -> float:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
         waiting, (paid, pause) = self._waiting[key], self._debts.get(key.namespace, (0.0, 0.0))
-        if waiting.tried > now:
-            return waiting.tried
+        if waiting.not_before > now:
+            return waiting.not_before
         if 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
         elif not waiting.turn and paid > now:

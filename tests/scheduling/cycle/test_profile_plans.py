@@ -68,7 +68,7 @@ def test_a_field_brings_all_who_read_it(field: PodField) -> None:
     """A pod that leaves out all fields but one gets the steps that read this one, however little it says."""
     value: Any = {str: "x", tuple: ("x",), dict: {"a": "b"}, NoneType: ()}[type(field.value.default)]
     some = pod()
-    if field.of_constraints:
+    if field.is_of_constraints:
         some = attrs.evolve(some, constraints=attrs.evolve(some.constraints, **{field.attribute: value}))
     else:
         some = attrs.evolve(some, **{field.attribute: value})
