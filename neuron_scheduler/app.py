@@ -121,7 +121,7 @@ class App:
         self._watch = LeaderWatch(
             election=self.parts.election,
             loop=self.parts.scheduling_loop,
-            stopping=lambda: self._stopping,
+            is_stopping=lambda: self._stopping,
         )
 
     async def run(self) -> None:

@@ -138,8 +138,8 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         cluster=cluster,
         writer=VolumeWriter(
             client=client,
-            volumes=cluster.volumes.stored_volumes.get,
-            claims=cluster.volumes.stored_claims.get,
+            volume_by_name=cluster.volumes.stored_volumes.get,
+            claim_by_key=cluster.volumes.stored_claims.get,
             may_send=may_bind,
             timeout=config.bind_timeout,
         ),
@@ -238,7 +238,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         from neuron_scheduler.extender.build import extender_of
 
         not_listed = partial(sync_problem, (nodes, *others, pods))
-        extender = extender_of(extender_port, loop, election, pod_by_key=pods.get, unsynced=not_listed)
+        extender = extender_of(extender_port, loop, election, pod_by_key=pods.get, sync_problem=not_listed)
 
     queue_observer = QueueObserver(cluster=cluster, queue=queue, scheduler_names=profiles.keys(), clock=clock)
     watch_log = WatchLog(cluster=cluster, reporter=reporter, metrics=metrics)

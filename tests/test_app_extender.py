@@ -50,7 +50,7 @@ class Replica:
         """Wait until it answers filter."""
         assert self.app.parts.extender is not None
         with anyio.fail_after(PATIENCE):
-            while self.app.parts.extender.verbs.unsynced() is not None:
+            while self.app.parts.extender.verbs.sync_problem() is not None:
                 await anyio.lowlevel.checkpoint()
 
     async def leads(self) -> None:

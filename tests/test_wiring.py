@@ -87,7 +87,7 @@ async def test_the_lease_gets_the_address_of_the_extender(
     assert (parts.extender is None) == (not url)
     if parts.extender is not None:
         assert isinstance(parts.extender.verbs.forward, Forward)
-        assert parts.extender.verbs.forward.leader() == ""
+        assert parts.extender.verbs.forward.leader_url() == ""
 
 
 async def test_decisions_are_shown() -> None:

@@ -106,11 +106,15 @@ def _terms(need: MachineNeed) -> dict[str, Any]:
     if need.zones:
         machine.append(_wire(Requirement(ZONE_LABEL, Operator.IN, need.zones)))
     required = need.pattern.constraints.required_terms
-    own = [[]] if required is None else [list(map(_wire, term.expressions)) for term in required if _for_any(term)]
+    own = (
+        [[]]
+        if required is None
+        else [list(map(_wire, term.expressions)) for term in required if _is_for_any_node(term)]
+    )
     return {"nodeSelectorTerms": [{"matchExpressions": [*expressions, *machine]} for expressions in own]}
 
 
-def _for_any(term: NodeSelectorTerm) -> bool:
+def _is_for_any_node(term: NodeSelectorTerm) -> bool:
     """Return whether a new node can match the term: one with fields names a node, an empty one matches no node."""
     return bool(term.expressions) and not (term.fields or term.unreadable)
 

@@ -177,10 +177,10 @@ class CapacityRequester:
         machines = self.machines
         for name in machines.unmet_needs:
             request = machines.requests[name]
-            request.pods = frozenset(filter(self._waits, plan.serving.get(name, request.pods)))
+            request.pods = frozenset(filter(self._is_waiting, plan.serving.get(name, request.pods)))
             if not request.pods:
                 machines.end(request, "withdrawn")
-        still = [(need, tuple(pod for pod in need.pods if self._waits(pod.uid))) for need in plan.needs]
+        still = [(need, tuple(pod for pod in need.pods if self._is_waiting(pod.uid))) for need in plan.needs]
         needs = [attrs.evolve(need, pods=pods) for need, pods in still if pods]
         outstanding = [request.need for request in machines.requests.values()]
         answers = check_limits(needs, outstanding, machines.policies)
@@ -192,7 +192,7 @@ class CapacityRequester:
                 machines.ask(need)
         return limited
 
-    def _waits(self, uid: str) -> bool:
+    def _is_waiting(self, uid: str) -> bool:
         """Return whether a pod still waits for a place: events came while the plan was made."""
         cluster = self.machines.cluster
         return uid in self.machines.queue and cluster.node_of(uid) is None and cluster.nomination(uid) is None

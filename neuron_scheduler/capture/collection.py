@@ -113,7 +113,7 @@ class Collection:
         return Capture(
             cluster=self.cluster,
             pods=pods,
-            waiting=tuple(sorted(waiting, key=PODS.order)),
+            waiting=tuple(sorted(waiting, key=PODS.sort_key)),
             budgets=self.cluster.budgets.all(),
             notes=(*self._notes, *self._notes_on_unreadable()),
             source=self.source,

@@ -28,7 +28,7 @@ class LeaderWatch:
 
     election: LeaderElector | None
     loop: SchedulingLoop
-    stopping: Callable[[], bool]
+    is_stopping: Callable[[], bool]
     _leads_since: float | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
@@ -50,7 +50,7 @@ class LeaderWatch:
             self._leads_since = anyio.current_time()
 
     def find_stall(self) -> str | None:
-        if self._leads_since is None or self.stopping():
+        if self._leads_since is None or self.is_stopping():
             return None
         looked_at = self.loop.looked_at
         if looked_at is None:

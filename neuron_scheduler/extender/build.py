@@ -53,7 +53,7 @@ class Extender:
         if port.cert_file:
             files = port.cert_file, port.key_file, port.client_ca_file
             certificate = Certificate(*files, flags="--extender-tls")
-        server = ExtenderServer(verbs=self.verbs, health=health, metrics=self.metrics, stopping=stopping)
+        server = ExtenderServer(verbs=self.verbs, health=health, metrics=self.metrics, is_stopping=stopping)
         connections = server.listen(open_listening(port.address, port.port, "--extender-bind-address"), certificate)
         try:
             yield
@@ -68,9 +68,9 @@ def extender_of(
     election: LeaderElector | None,
     *,
     pod_by_key: Callable[[str], Pod | None],
-    unsynced: Callable[[], str | None],
+    sync_problem: Callable[[], str | None],
 ) -> Extender:
-    """Return the extender; `pod_by_key` and `unsynced` are as in `Bind` and `Verbs`."""
+    """Return the extender; `pod_by_key` and `sync_problem` are as in `Bind` and `Verbs`."""
     attempts = loop.attempts
     bind = Bind(
         cluster=loop.cluster,
@@ -99,7 +99,7 @@ def extender_of(
         bind=bind,
         preempt=preempt,
         forward=None if election is None else _forward(port, election),
-        unsynced=unsynced,
+        sync_problem=sync_problem,
         role=lambda: _role(bind, loop, election),
         clock=loop.clock,
         errors=attempts.errors,
@@ -116,7 +116,7 @@ def extender_of(
 
 def _forward(port: ExtenderPort, election: LeaderElector) -> Forward:
     return Forward(
-        leader=lambda: election.leader_address,
+        leader_url=lambda: election.leader_address,
         identity=election.identity,
         cert_file=port.cert_file,
         key_file=port.key_file,

@@ -21,7 +21,7 @@ UNKNOWN_NODE: Final = "node(s) that the Neuron scheduler does not know yet"
 ELSEWHERE: Final = "pod is already being bound to another node"
 
 
-def concerns_us(pod: Pod) -> bool:
+def is_for_neuron(pod: Pod) -> bool:
     """Return whether a pod asks for Neuron, also in a way that is refused."""
     return any(pod.requests.get(name, 0) for name in NEURON_NAMES)
 
@@ -33,7 +33,7 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: list[str])
     A pod without Neuron passes everywhere. A bound or assumed pod passes on its node only: kube-scheduler repeats a
     Binding there whose outcome it does not know.
     """
-    if not concerns_us(pod):
+    if not is_for_neuron(pod):
         return ExtenderFilterResult(names, {}, {})
     if (placed := cluster.node_of(pod.uid)) is not None:
         passing = [name for name in names if name == placed]

@@ -38,13 +38,13 @@ class Forward:
     Sends requests to the leader, over connections that it keeps.
 
     Attributes:
-        leader: returns the URL in the Lease, empty if nobody holds it or if its holder serves no extender.
+        leader_url: returns the URL in the Lease, empty if nobody holds it or if its holder serves no extender.
         identity: who we are, for the leader's log.
         cert_file, key_file: what this replica serves with TLS; empty without TLS.
         client_ca_file: the authority of the clients' certificates, empty if they need none.
     """
 
-    leader: Callable[[], str]
+    leader_url: Callable[[], str]
     identity: str = ""
     cert_file: str = ""
     key_file: str = ""
@@ -68,7 +68,7 @@ class Forward:
 
     async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
         """Return the leader's status and answer; 503 and a sentence if no answer came."""
-        url = self.leader()
+        url = self.leader_url()
         if not url:
             return _refusal(_NO_LEADER)
         try:

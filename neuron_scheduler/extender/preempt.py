@@ -115,7 +115,7 @@ class EarlierAnswers:
             return None
         node_info = self.cluster.view.row(slot)
         victims = [node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority) & answer.victims]
-        if not self._takes(slot, pod, victims, as_proposed=answer.node_name in proposed):
+        if not self._has_room(slot, pod, victims, as_proposed=answer.node_name in proposed):
             return None
         staying = tuple(victim for victim in victims if not victim.terminating)
         if len(victims) < len(answer.victims) or (victims and not staying):
@@ -133,7 +133,7 @@ class EarlierAnswers:
             there = [node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority)]
             self.remember(pod, node_name, filter(is_leaving, there))
 
-    def _takes(self, slot: Slot, pod: Pod, victims: Iterable[Pod], *, as_proposed: bool) -> bool:
+    def _has_room(self, slot: Slot, pod: Pod, victims: Iterable[Pod], *, as_proposed: bool) -> bool:
         """Return whether a node takes a pod without its victims; kube-scheduler's filters accept it `as_proposed`."""
         with self.cluster.without_nomination(pod.uid):
             node_info = without_pods(self.cluster.view.row(slot), {victim.uid for victim in victims})

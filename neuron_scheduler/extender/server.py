@@ -47,13 +47,13 @@ class ExtenderServer:
 
     Attributes:
         health: the health endpoints, by path.
-        stopping: whether clients should look for another replica.
+        is_stopping: whether clients should look for another replica.
     """
 
     verbs: Verbs
     health: Mapping[str, WebPage]
     metrics: Metrics
-    stopping: Callable[[], bool]
+    is_stopping: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
     _lines: TokenBucket = attrs.field(init=False)
 
@@ -107,7 +107,7 @@ class ExtenderServer:
         content_type = _JSON if answer.status == 200 else PLAIN_TEXT
         headers = {"Content-Type": content_type, **SERVER}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
-        if self.stopping():
+        if self.is_stopping():
             response.force_close()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

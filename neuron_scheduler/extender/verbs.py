@@ -15,7 +15,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.extender.bind import Bind
-from neuron_scheduler.extender.candidates import concerns_us, filter_nodes, prioritize_nodes
+from neuron_scheduler.extender.candidates import filter_nodes, is_for_neuron, prioritize_nodes
 from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.extender.preempt import Preempt
 from neuron_scheduler.extender.protocol import (
@@ -87,7 +87,7 @@ class Verbs:
 
     Attributes:
         profile: what is decided beside kube-scheduler (`extender_profile`).
-        unsynced: returns why the cluster is not known yet; None if it is.
+        sync_problem: returns why the cluster is not known yet; None if it is.
         role: what this replica does with `bind` and `preempt`.
         forward: None without leader election: then every replica leads.
     """
@@ -96,7 +96,7 @@ class Verbs:
     profile: Profile
     bind: Bind
     preempt: Preempt
-    unsynced: Callable[[], str | None]
+    sync_problem: Callable[[], str | None]
     role: Callable[[], Role]
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -115,8 +115,8 @@ class Verbs:
         try:
             if verb in FOR_THE_LEADER:
                 return await self._answer_as_leader(verb, body, forwarded=forwarded)
-            if (unsynced := self.unsynced()) is not None:
-                return sentence(503, f"the cluster is not known yet: {unsynced}")
+            if (problem := self.sync_problem()) is not None:
+                return sentence(503, f"the cluster is not known yet: {problem}")
             async with self._one_at_a_time:
                 return await self._answer_from_cache(verb, decode(body, ExtenderArgs))
         except MalformedRequestError as error:
@@ -141,7 +141,7 @@ class Verbs:
         names = _names(args)
         if pod is None:
             return _answer_unreadable(verb, names, complaint)
-        if concerns_us(pod):
+        if is_for_neuron(pod):
             for warm_up in (self._warmup.prepare, self._warmup.prepare_refusal):
                 await run_in_turns(warm_up(self.cluster, pod, self.profile), self.clock)
         if verb == PRIORITIZE:
@@ -157,7 +157,7 @@ class Verbs:
         filtered = filter_nodes(self.cluster, pod, self.profile, names)
         while await self._has_waited(filtered, asked_at):
             filtered = filter_nodes(self.cluster, pod, self.profile, names)
-        if concerns_us(pod):
+        if is_for_neuron(pod):
             failed = {**filtered.failed_nodes, **filtered.failed_and_unresolvable_nodes}
             extension_log.write_filter_answer(pod, filtered.node_names, failed)
         return filtered

@@ -14,8 +14,8 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.extender.candidates import (
     ELSEWHERE,
     UNKNOWN_NODE,
-    concerns_us,
     filter_nodes,
+    is_for_neuron,
     prioritize_nodes,
 )
 from neuron_scheduler.extender.protocol import MOST_PRIORITY, ExtenderFilterResult
@@ -73,7 +73,7 @@ def test_filter_is_the_schedulers_own(dice: Random) -> None:
     assert filtered.node_names == [name for name in names if name not in failed]
     for name in names:
         slot = cluster.view.slot(name)
-        if not concerns_us(pending):
+        if not is_for_neuron(pending):
             assert name not in failed
         elif slot is None:
             assert filtered.failed_and_unresolvable_nodes[name] == (pending.refusal or UNKNOWN_NODE)

@@ -27,7 +27,7 @@ def saying(error: str) -> bytes:
 async def test_the_leader_is_asked_and_its_answer_returned() -> None:
     """The body passes unchanged, with a header that says who has passed it on; the connection is kept."""
     async with scripted(answer({"Error": ""}), answer("busy\n", status=503)) as (server, _):
-        forward = Forward(leader=lambda: server.url, identity="me_1")
+        forward = Forward(leader_url=lambda: server.url, identity="me_1")
         assert await forward.send("bind", BODY) == (200, b'{"Error": ""}')
         assert await forward.send("preempt", BODY) == (503, b"busy\n")
         forward.close()
@@ -43,7 +43,7 @@ async def test_a_new_leader_is_asked_at_its_own_address() -> None:
     """The address is read for each request."""
     async with scripted(answer({"Error": "one"})) as (first, _), scripted(answer({"Error": "two"})) as (second, _):
         urls = iter([first.url, second.url])
-        forward = Forward(leader=lambda: next(urls))
+        forward = Forward(leader_url=lambda: next(urls))
         assert await forward.send("bind", BODY) == (200, saying("one"))
         assert await forward.send("bind", BODY) == (200, saying("two"))
         forward.close()
@@ -63,7 +63,7 @@ async def test_many_requests_at_once() -> None:
 
     results: list[tuple[int, bytes]] = []
     async with scripted(*[wait] * 100, answer({"Error": "at once"})) as (server, _):
-        forward = Forward(leader=lambda: server.url)
+        forward = Forward(leader_url=lambda: server.url)
 
         async def send() -> None:
             results.append(await forward.send("bind", BODY))
@@ -89,21 +89,21 @@ async def sentence_of(forward: Forward) -> str:
 
 async def test_without_a_leader() -> None:
     """Nobody holds the Lease, or its holder serves no extender."""
-    assert "knows no extender of the replica that does" in await sentence_of(Forward(leader=lambda: ""))
+    assert "knows no extender of the replica that does" in await sentence_of(Forward(leader_url=lambda: ""))
 
 
 async def test_an_address_that_is_none() -> None:
     """It is an error of this request."""
-    assert "gives no answer" in await sentence_of(Forward(leader=lambda: "http://10.0.0.7:99999"))
+    assert "gives no answer" in await sentence_of(Forward(leader_url=lambda: "http://10.0.0.7:99999"))
 
 
 async def test_a_leader_that_does_not_answer() -> None:
     """A refused, cut or silent connection, or garbage, is an error of this request."""
     async with scripted(reset, hang) as (server, _):
-        assert "closed the connection" in await sentence_of(Forward(leader=lambda: server.url))
-        hanging = Forward(leader=lambda: server.url, timeout=0.05)
+        assert "closed the connection" in await sentence_of(Forward(leader_url=lambda: server.url))
+        hanging = Forward(leader_url=lambda: server.url, timeout=0.05)
         assert "none came within 0.05 s" in await sentence_of(hanging)
-    assert "gives no answer" in await sentence_of(Forward(leader=lambda: server.url))
+    assert "gives no answer" in await sentence_of(Forward(leader_url=lambda: server.url))
 
 
 @attrs.frozen
@@ -116,7 +116,10 @@ class Files:
     def forward(self, url: str, client_ca_file: str = "") -> Forward:
         """Return a follower with this certificate."""
         return Forward(
-            leader=lambda: url, cert_file=str(self.certificate), key_file=str(self.key), client_ca_file=client_ca_file
+            leader_url=lambda: url,
+            cert_file=str(self.certificate),
+            key_file=str(self.key),
+            client_ca_file=client_ca_file,
         )
 
 
@@ -165,7 +168,7 @@ async def test_another_certificate_is_not_trusted(tmp_path: Path) -> None:
     theirs = files(tmp_path / "theirs", Authority().issue("k8s-neuron-scheduler"))
     async with serving(theirs) as url:
         assert "its certificate is not trusted by" in await sentence_of(ours.forward(url))
-        assert "has no certificate to compare" in await sentence_of(Forward(leader=lambda: url))
+        assert "has no certificate to compare" in await sentence_of(Forward(leader_url=lambda: url))
 
 
 async def test_a_leader_with_a_renewed_certificate_is_trusted_by_its_authority(tmp_path: Path) -> None:

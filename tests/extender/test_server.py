@@ -54,7 +54,7 @@ class Port:
             verbs=self.replica.verbs,
             health=health({}, {"informer-sync": lambda: self.unready}),
             metrics=self.metrics,
-            stopping=lambda: self.stopping,
+            is_stopping=lambda: self.stopping,
             clock=lambda: self.now,
         )
         listening = open_listening("127.0.0.1", 0, "--extender-bind-address")

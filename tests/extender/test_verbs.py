@@ -100,7 +100,7 @@ class Replica:
             bind=cast(Bind, self.leader),
             preempt=cast(Preempt, self.leader),
             forward=cast(Forward, self.leader),
-            unsynced=lambda: self.unsynced,
+            sync_problem=lambda: self.unsynced,
             role=lambda: self.role,
             clock=self.clock,
             sleep=self.wait,

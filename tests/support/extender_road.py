@@ -62,7 +62,7 @@ class Road(World):
         fence = self.scheduler.binding_cycle.fence
         watches = watches_of(self.cluster, self.queue, fence, self.kept, clock=lambda: self.now)
         handler, self.nodes = watches.of(PODS), watches.of(NODES)
-        self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same, on_failure=lambda: None)
+        self.store = ObjectStore(handler=handler, kind="Pod", is_same=PODS.is_same, on_failure=lambda: None)
         self.verb = Bind(
             cluster=self.cluster,
             profile=extender_profile(),

@@ -82,10 +82,10 @@ class World:
         )  # fmt: skip
         kinds: dict[str, Resource[Any]] = {"pod": PODS, "node": NODES, "namespace": NAMESPACES, "storage": CLAIMS}
         handlers = {kind: watches.of(resource) for kind, resource in kinds.items()}
-        same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": PODS.same, "node": NODES.same}
+        same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": PODS.is_same, "node": NODES.is_same}
         self.sights = {
             kind: ObjectStore(
-                handler=handler, kind=kind, same=same.get(kind, lambda old, new: old == new), on_failure=lambda: None
+                handler=handler, kind=kind, is_same=same.get(kind, lambda old, new: old == new), on_failure=lambda: None
             )
             for kind, handler in handlers.items()
         }

@@ -118,7 +118,7 @@ def hidden_pods(
     for position, pod in enumerate(sorted(pods, key=_packing_order), start=1):
         profile, plain = profile_of(pod), attrs.evolve(pod, neuron=None)
         key = _key_of(fork, pod, profile)
-        if names_a_node(pod.constraints):
+        if has_named_node(pod.constraints):
             found.add(pod.uid)  # Karpenter ignores it, and it takes no room
         elif key not in refused:
             yield from warmup.prepare(fork, plain, profile)
@@ -145,7 +145,7 @@ def _fitting_nodes(cluster: Cluster, plain: Pod, profile: Profile) -> NodeSet:
     return among
 
 
-def names_a_node(constraints: Constraints) -> bool:
+def has_named_node(constraints: Constraints) -> bool:
     """
     Return whether a pod requires a node by its name.
 
@@ -157,14 +157,14 @@ def names_a_node(constraints: Constraints) -> bool:
     )
 
 
-def looks_at_pods(constraints: Constraints) -> bool:
+def has_pod_terms(constraints: Constraints) -> bool:
     return bool(constraints.affinity or constraints.anti_affinity or constraints.spread)
 
 
 def _key_of(cluster: Cluster, pod: Pod, profile: Profile) -> Signature:
     """Return what decides which nodes take a pod; its namespace and labels count only where a filter may read them."""
     apart = cluster.view.has_terms(TermKind.ANTI_AFFINITY)
-    looks_further = apart or looks_at_pods(pod.constraints) or pod.constraints.volume_claims
+    looks_further = apart or has_pod_terms(pod.constraints) or pod.constraints.volume_claims
     return signature_of(pod, frozenset(profile.plugins) if looks_further else _NO_PLUGINS)
 
 
@@ -251,7 +251,7 @@ class Packing:
             if new_node_takes(self.fork, offer.fresh, pod, line.profile):
                 found.append(offer)
             yield
-        if not (looks_at_pods(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
+        if not (has_pod_terms(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
             self._taking[line.key] = tuple(found)
         return tuple(found)
 

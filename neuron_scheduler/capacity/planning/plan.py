@@ -26,11 +26,11 @@ from neuron_scheduler.capacity.planning.packing import (
     PackedMachine,
     Packing,
     PackingLine,
+    has_named_node,
+    has_pod_terms,
     hidden_pods,
     is_seen,
     lines_of,
-    looks_at_pods,
-    names_a_node,
     offers_of,
 )
 from neuron_scheduler.cluster.cluster import Cluster
@@ -249,7 +249,7 @@ class _Planning:
         taking: dict[int, int] = {}
         for line in self._hidden:
             line.pods = deque(pod for pod in line.pods if pod.uid in asking)
-            if line.pods and names_a_node(line.pods[0].constraints):
+            if line.pods and has_named_node(line.pods[0].constraints):
                 self._leave_out(line, [*line.pods], NAMED_NODE)
             if line.pods:
                 taking[id(line)] = len((yield from self._packing.offers_for(line, line.pods[0])))
@@ -314,5 +314,5 @@ def _zones(packed: PackedMachine, offers: Iterable[MachineOffer]) -> tuple[str, 
     zones = {offer.zone for offer in packed.alike} - {""}
     existing = {offer.zone for offer in offers if offer.instance_type == packed.offer.instance_type} - {""}
     needs = [pod.constraints for pod in packed.pods]
-    bound = any(each.volume_claims or each.inline_volumes or looks_at_pods(each) for each in needs)
+    bound = any(each.volume_claims or each.inline_volumes or has_pod_terms(each) for each in needs)
     return tuple(sorted(zones)) if bound or not zones >= existing else ()

@@ -80,7 +80,7 @@ def _policy(struct: _WithSpec) -> tuple[str, dict[str, Any]] | None:
 
 
 def _resource_of(kind: str, path: str, read: Callable[[_WithSpec], T | None]) -> Resource[T]:
-    return Resource(path=path, kind=kind, shape=_WithSpec, read=read, order=str)  # a list is kept as it comes
+    return Resource(path=path, kind=kind, shape=_WithSpec, read=read, sort_key=str)  # a list is kept as it comes
 
 
 class _Container(wire.Container):
@@ -104,7 +104,7 @@ def _seen_pod(struct: _Pod) -> tuple[Pod, bool] | None:
 
 
 PODS_WITH_ENV: Final = Resource(
-    path=PODS.path, kind=PODS.kind, shape=_Pod, read=_seen_pod, order=str, params=PODS.params
+    path=PODS.path, kind=PODS.kind, shape=_Pod, read=_seen_pod, sort_key=str, params=PODS.params
 )
 DEPLOYMENTS: Final = _resource_of("Deployment", "/apis/apps/v1/deployments", _deployment)
 LISTED: Final[Mapping[str, Resource[Any]]] = {

@@ -167,18 +167,18 @@ class Resource(Generic[T]):
         path: of list and watch, over all namespaces.
         shape: the struct that the bytes are decoded into; it has `metadata`.
         read: returns our value for what was decoded, None if the object counts as gone; it may raise.
-        order: sort key of a list's objects, so that every replica and restart sees one order.
+        sort_key: sort key of a list's objects, so that every replica and restart sees one order.
         stand_in: returns the value of an object that cannot be read.
-        same: whether two states of an object differ in nothing that a handler has to know.
+        is_same: whether two states of an object differ in nothing that a handler has to know.
     """
 
     path: str
     kind: str
     shape: type[Any]
     read: Callable[[Any], T | None]
-    order: Callable[[T], Any]
+    sort_key: Callable[[T], Any]
     stand_in: Callable[[Malformed], T | Malformed] = _keep_malformed
-    same: Callable[[T, T], bool] = eq
+    is_same: Callable[[T, T], bool] = eq
     params: Mapping[str, str] = attrs.field(factory=dict)
     _object: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
     _change: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
@@ -220,7 +220,7 @@ class Resource(Generic[T]):
     def position(self, decoded: Decoded[T]) -> tuple[int, Any]:
         """Return the key by which decoded objects are sorted: those without a value of `model` come last."""
         value = decoded.value
-        return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.order(value))
+        return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.sort_key(value))
 
     @property
     def name(self) -> str:

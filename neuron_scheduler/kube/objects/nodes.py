@@ -108,7 +108,7 @@ NODES: Final[Resource[Node]] = Resource(
     kind="Node",
     shape=_Node,
     read=_read,
-    order=attrgetter("created", "name", "uid"),
+    sort_key=attrgetter("created", "name", "uid"),
     stand_in=_stand_in,
 )
 
@@ -120,6 +120,6 @@ def _read_annotated(node: _Node) -> AnnotatedNode:
 
 
 ANNOTATED_NODES: Final[Resource[AnnotatedNode]] = Resource(
-    path=NODES.path, kind=NODES.kind, shape=NODES.shape, read=_read_annotated, order=attrgetter("name")
+    path=NODES.path, kind=NODES.kind, shape=NODES.shape, read=_read_annotated, sort_key=attrgetter("name")
 )
 """For those who look at a cluster; one that cannot be read is malformed."""

@@ -41,7 +41,7 @@ def _resource(group: str, version: str) -> Resource[PodGroupObject]:
         kind="PodGroup",
         shape=_PodGroup,
         read=partial(_read, dialect=Dialect(group)),
-        order=attrgetter("group.key.namespace", "group.key.name", "uid"),
+        sort_key=attrgetter("group.key.namespace", "group.key.name", "uid"),
     )
 
 

@@ -146,8 +146,8 @@ PODS: Final[Resource[Pod]] = Resource(
     kind="Pod",
     shape=wire.Pod,
     read=_read,
-    order=attrgetter("created", "namespace", "name", "uid"),
-    same=_same,
+    sort_key=attrgetter("created", "namespace", "name", "uid"),
+    is_same=_same,
     params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
 )
 

@@ -29,7 +29,7 @@ def _namespace(namespace: _Namespace) -> Namespace:
 
 
 NAMESPACES: Final[Resource[Namespace]] = Resource(
-    path="/api/v1/namespaces", kind="Namespace", shape=_Namespace, read=_namespace, order=attrgetter("name", "uid")
+    path="/api/v1/namespaces", kind="Namespace", shape=_Namespace, read=_namespace, sort_key=attrgetter("name", "uid")
 )
 
 
@@ -75,7 +75,7 @@ def _workloads_of(path: str, api_version: str, kind: str, shape: type[_Mapped | 
         kind=kind,
         shape=shape,
         read=partial(_workload, api_version=api_version, kind=kind),
-        order=attrgetter("namespace", "name", "uid"),
+        sort_key=attrgetter("namespace", "name", "uid"),
     )
 
 
@@ -127,5 +127,5 @@ BUDGETS: Final[Resource[DisruptionBudget]] = Resource(
     kind="PodDisruptionBudget",
     shape=_Budget,
     read=_budget,
-    order=attrgetter("namespace", "name", "uid"),
+    sort_key=attrgetter("namespace", "name", "uid"),
 )

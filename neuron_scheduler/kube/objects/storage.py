@@ -376,33 +376,33 @@ CLAIMS: Final[Resource[PersistentVolumeClaim]] = Resource(
     kind="PersistentVolumeClaim",
     shape=_Claim,
     read=_claim,
-    order=attrgetter("key"),
+    sort_key=attrgetter("key"),
 )
 VOLUMES: Final[Resource[PersistentVolume]] = Resource(
-    path="/api/v1/persistentvolumes", kind="PersistentVolume", shape=_Volume, read=_volume, order=attrgetter("name")
+    path="/api/v1/persistentvolumes", kind="PersistentVolume", shape=_Volume, read=_volume, sort_key=attrgetter("name")
 )
 CLASSES: Final[Resource[StorageClass]] = Resource(
-    path=f"{_STORAGE}/storageclasses", kind="StorageClass", shape=_Class, read=_class, order=attrgetter("name")
+    path=f"{_STORAGE}/storageclasses", kind="StorageClass", shape=_Class, read=_class, sort_key=attrgetter("name")
 )
 CSI_NODES: Final[Resource[CSINode]] = Resource(
-    path=f"{_STORAGE}/csinodes", kind="CSINode", shape=_Node, read=_csi_node, order=attrgetter("name")
+    path=f"{_STORAGE}/csinodes", kind="CSINode", shape=_Node, read=_csi_node, sort_key=attrgetter("name")
 )
 CSI_DRIVERS: Final[Resource[CSIDriver]] = Resource(
-    path=f"{_STORAGE}/csidrivers", kind="CSIDriver", shape=_Driver, read=_csi_driver, order=attrgetter("name")
+    path=f"{_STORAGE}/csidrivers", kind="CSIDriver", shape=_Driver, read=_csi_driver, sort_key=attrgetter("name")
 )
 CAPACITIES: Final[Resource[CSIStorageCapacity]] = Resource(
     path=f"{_STORAGE}/csistoragecapacities",
     kind="CSIStorageCapacity",
     shape=_Capacity,
     read=_capacity,
-    order=attrgetter("key"),
+    sort_key=attrgetter("key"),
 )
 ATTACHMENTS: Final[Resource[VolumeAttachment]] = Resource(
     path=f"{_STORAGE}/volumeattachments",
     kind="VolumeAttachment",
     shape=_Attachment,
     read=_attachment,
-    order=attrgetter("name"),
+    sort_key=attrgetter("name"),
 )
 STORAGE: Final[tuple[Resource[Any], ...]] = (
     CLASSES,

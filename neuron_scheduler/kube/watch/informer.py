@@ -267,7 +267,7 @@ class Informer(Generic[T]):
         self._store = ObjectStore(
             handler=handler,
             kind=self.resource.kind,
-            same=self.resource.same,
+            is_same=self.resource.is_same,
             on_failure=partial(self.on_unhandled, self.resource.name),
         )
 

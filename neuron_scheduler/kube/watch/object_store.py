@@ -51,11 +51,11 @@ class Handler(Protocol[T_contra]):
 
 @attrs.define(eq=False, kw_only=True)
 class ObjectStore(Generic[T]):
-    """The objects of one resource by key; `same` and `kind` are those of `Resource`."""
+    """The objects of one resource by key; `is_same` and `kind` are those of `Resource`."""
 
     handler: Handler[T]
     kind: str
-    same: Callable[[T, T], bool]
+    is_same: Callable[[T, T], bool]
     on_failure: Callable[[], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
     _objects: dict[str, T] = attrs.field(factory=dict, init=False)
@@ -109,7 +109,7 @@ class ObjectStore(Generic[T]):
             self.handler.on_added(value)
         elif old != value:
             self._objects[key] = value
-            if not self.same(old, value):
+            if not self.is_same(old, value):
                 self.handler.on_updated(old, value)
         self._forget_malformed(key)
 

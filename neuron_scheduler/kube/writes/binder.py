@@ -299,13 +299,13 @@ def _outcome_in(pod: wire.ReadBackPod, binding: Binding, conflict: ApiError) -> 
         return None  # not an API server's answer
     if pod.metadata.uid != binding.pod.uid:
         return Gone()
-    if pod.spec.node_name == binding.node_name and _carries(pod.metadata.annotations or {}, binding.annotations):
+    if pod.spec.node_name == binding.node_name and _has_all(pod.metadata.annotations or {}, binding.annotations):
         return Bound()
     if pod.spec.node_name or pod.metadata.deletion_timestamp or pod.spec.scheduling_gates:
         return Refused(409, conflict.message, retryable=False)
     return None
 
 
-def _carries(stored: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+def _has_all(stored: Mapping[str, str], sent: Mapping[str, str]) -> bool:
     """Return whether the pod has the annotations as sent, except the one that the device plugin sets to `true`."""
     return all(stored.get(key) == value for key, value in sent.items() if key != NEURON_ALLOCATED)

@@ -59,7 +59,7 @@ class Eviction:
     def path(self) -> str:
         return f"/api/v1/namespaces/{self.victim.namespace}/pods/{self.victim.name}"
 
-    def permits(self) -> bool:
+    def is_still_needed(self) -> bool:
         self.needless = not self.is_needed()
         return not self.needless
 
@@ -122,7 +122,7 @@ class Evictor:
             content_type=content_type,
             timeout=self.timeout,
             pool=Pool.BIND,
-            permit=lambda: eviction.permits() and self.may_send(),
+            permit=lambda: eviction.is_still_needed() and self.may_send(),
         )
 
     def _handle_failure(self, eviction: Eviction, error: ApiError | UnreachableError) -> float:

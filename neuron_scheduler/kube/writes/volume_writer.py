@@ -54,21 +54,21 @@ class VolumeWriter:
     Writes volumes and claims.
 
     Attributes:
-        volumes, claims: return an object as the watch shows it, by its name or key; None for none.
+        volume_by_name, claim_by_key: return an object as the watch shows it, by its name or key; None for none.
         may_send: whether this replica may write now; called right before the first byte of a write.
         timeout: seconds for one write; with the renew deadline it must stay below the lease duration.
     """
 
     client: Client
-    volumes: Callable[[str], PersistentVolume | None]
-    claims: Callable[[str], PersistentVolumeClaim | None]
+    volume_by_name: Callable[[str], PersistentVolume | None]
+    claim_by_key: Callable[[str], PersistentVolumeClaim | None]
     may_send: Callable[[], bool]
     timeout: float
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
 
     async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
         """Keep a volume for a claim; the volume controller then binds the two."""
-        stored = self.volumes(volume.name)
+        stored = self.volume_by_name(volume.name)
         if stored is None or stored.uid != volume.uid or not stored.may_serve(claim):
             return Failed(f"persistentvolume {volume.name!r} no longer serves claim {claim.key!r}")
         if stored.claim is not None and stored.claim.uid:
@@ -86,7 +86,7 @@ class VolumeWriter:
         return await self._patch(path, stored, annotations, spec={"claimRef": reference})
 
     async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
-        stored = self.claims(claim.key)
+        stored = self.claim_by_key(claim.key)
         if (
             stored is None
             or stored.uid != claim.uid

@@ -65,7 +65,7 @@ def broken(uid: str = "u1", *, name: str = "a", reason: str = "r", node: str = "
 def store_of(handler: Any, **options: Any) -> ObjectStore[Pod]:
     """Return a store of pods."""
     return ObjectStore(
-        **({"handler": handler, "kind": PODS.kind, "same": PODS.same, "on_failure": lambda: None} | options)
+        **({"handler": handler, "kind": PODS.kind, "is_same": PODS.is_same, "on_failure": lambda: None} | options)
     )
 
 
@@ -187,7 +187,7 @@ def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
 def test_a_report_has_the_kind_of_the_api() -> None:
     """Not the name of our own type, which several kinds may share; a handler logs once for each kind and key."""
     handler = Failing(["before"])
-    store: Any = store_of(handler, kind="Service", same=eq)
+    store: Any = store_of(handler, kind="Service", is_same=eq)
     store.put(Decoded("d/a", "u1", "1", Workload("u1", "v1", "Service", "d", "a")))
 
     assert handler.bad == {"d/a": Malformed("Service", "d/a", "RuntimeError: before", "u1")}

@@ -26,7 +26,11 @@ async def keep(
     """Keep the volume for the claim."""
     async with scripted(*script) as (server, client):
         writer = VolumeWriter(
-            client=client, volumes={"pv": stored}.get, claims=lambda _: None, may_send=lambda: may_send, timeout=4.0
+            client=client,
+            volume_by_name={"pv": stored}.get,
+            claim_by_key=lambda _: None,
+            may_send=lambda: may_send,
+            timeout=4.0,
         )
         outcome = await writer.keep(VOLUME, CLAIM)
     assert not server.script
@@ -37,7 +41,11 @@ async def select(*script: Answer, stored: PersistentVolumeClaim | None = CLAIM) 
     """Select a node for the claim."""
     async with scripted(*script) as (server, client):
         writer = VolumeWriter(
-            client=client, volumes=lambda _: None, claims={CLAIM.key: stored}.get, may_send=lambda: True, timeout=4.0
+            client=client,
+            volume_by_name=lambda _: None,
+            claim_by_key={CLAIM.key: stored}.get,
+            may_send=lambda: True,
+            timeout=4.0,
         )
         outcome = await writer.select_node(attrs.evolve(CLAIM, selected_node="n"), "n")
     assert not server.script
@@ -141,7 +149,11 @@ async def test_a_short_timeout_bounds_the_write() -> None:
     """A write that is not answered within the writer's timeout fails; no other limit applies."""
     async with scripted(hang, impatient=True) as (server, client):
         writer = VolumeWriter(
-            client=client, volumes={"pv": VOLUME}.get, claims=lambda _: None, may_send=lambda: True, timeout=0.25
+            client=client,
+            volume_by_name={"pv": VOLUME}.get,
+            claim_by_key=lambda _: None,
+            may_send=lambda: True,
+            timeout=0.25,
         )
         with anyio.fail_after(PATIENCE):
             outcome = await writer.keep(VOLUME, CLAIM)
