@@ -5,7 +5,7 @@ The kubelet tells the device plugin how many devices or cores a container gets, 
 plugin takes the pod of its node with this amount and the lowest NEURON_ALLOC_TIME that has not been served. Two such
 pods may swap their ids, and our account of who holds what is then wrong (decision 11).
 
-So a decided pod is assumed at once, but its Binding waits until the kubelet has admitted every earlier pod that the
+So a decided pod is assumed at once, and its Binding waits: first the kubelet must admit every earlier pod that the
 plugin could take for it. Nothing is stored: a new leader needs nothing from the old one.
 """
 

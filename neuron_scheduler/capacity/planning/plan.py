@@ -68,8 +68,8 @@ class UnplacedPod:
 
     Attributes:
         may_ask: it has waited long enough, its profile asks for machines, and no machine for it was given up lately.
-        overdue: it has waited so long that machines for other pods no longer count for it: such pods may come again and
-            again, and never get one.
+        overdue: it has waited so long that machines for other pods no longer count for it. Pods that never get one may
+            come again and again.
     """
 
     pod: Pod

@@ -1,8 +1,8 @@
 """
 A kubeconfig, read by kubernetes-asyncio: it merges files, and knows contexts, certificates, passwords and plugins.
 
-Added here is what it lacks: `as`; the first file's current context, as in client-go; a tokenFile that is read again;
-a time limit for a plugin, and another run after a 401. Its import takes half a second and 68 MiB, so this module is
+Added here is what it lacks: `as`, and the first file's current context, as in client-go. A tokenFile is read again. A
+plugin has a time limit, and is run again after a 401. Its import takes half a second and 68 MiB, so this module is
 imported only where there is a kubeconfig.
 """
 

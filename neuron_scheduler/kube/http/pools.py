@@ -2,7 +2,7 @@
 Options of connections below HTTP, and the errors of HTTP libraries as ours.
 
 There are three pools. A watch keeps its connection, and the Lease must never wait for one. A Binding that we give up
-must end with a reset: a stopped API server has committed a Binding 18 s after its client had closed normally.
+must end with a reset. Else an API server that was stopped for 18 s has still committed it.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """
 Correct JSON text that the decoder refuses.
 
-The API server sends `managedFields` as users write them, up to ten thousand levels deep. msgspec gives up at a
-thousand, even where it skips, and refuses halves of surrogate pairs, which Go accepts. Nothing that we read is deeper
+The API server sends `managedFields` as users write them, up to ten thousand levels deep. The decoder gives up at a
+thousand, even where it skips, and refuses the halves of surrogate pairs that Go accepts. Nothing that we read is deeper
 than twenty levels. So refused text is made shallow by one count of its brackets, and half characters are replaced. This
 is done in steps, because megabytes must not block the event loop.
 """

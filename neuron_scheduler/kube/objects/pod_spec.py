@@ -1,8 +1,8 @@
 """
 What follows from a pod's spec: requests, tolerations, ports, images and the terms that decide where it may run.
 
-The pods of a workload and all states of one pod have it in common, so equal specs are read once: this is most of the
-work of reading a pod. Volumes and individual labels are left to `pods`. Equal terms, ports and lists become one object
+The pods of a workload and all states of one pod have it in common. So equal specs are read once, which saves most of
+the work of reading a pod. `pods` reads volumes and individual labels. Equal terms, ports and lists become one object
 each, so that tables keyed by them stay small.
 """
 

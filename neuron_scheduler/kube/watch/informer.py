@@ -192,7 +192,7 @@ def _is_dead_end(error: ApiError | UnreachableError) -> bool:
     """
     Return whether only a list helps: the version is too old, or too new for a server that lags behind.
 
-    client-go lists after any refusal but 429. A list is the most expensive request for an overloaded server, so after
+    client-go lists after any refusal but 429. For an overloaded server a list is the most expensive request. So after
     other errors we list only when several watches in a row have failed.
     """
     if isinstance(error, UnreachableError):
@@ -214,9 +214,9 @@ class Informer(Generic[T]):
     """
     Calls a handler for each change of one resource.
 
-    A watch lasts 15 to 20 s and is then opened again at the last version. So a silent dead connection is replaced
-    within 25 s, whatever proxies are in between: a pod that fits waits at most half a minute after the last fault. For
-    the same reason the longest pause between two tries is a third of client-go's.
+    A pod that fits waits at most half a minute after the last fault. So a watch lasts 15 to 20 s and is then opened
+    again at the last version: a dead connection is replaced within 25 s, whatever proxies are in between. For the same
+    reason the longest pause between two tries is a third of client-go's.
 
     Attributes:
         on_failure: called with the resource's name when a list or watch has failed.

@@ -1,9 +1,9 @@
 """
 Commit a decision with one POST of a Binding, and find out for certain what became of it.
 
-The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. Without an
-answer of the API server (timeout, reset, 5xx, a proxy's page) the outcome is unknown: a stopped API server has
-committed a Binding after its client had given up. So the identical Binding is sent again until the answer is definite.
+The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. Without its
+answer (timeout, reset, 5xx, a proxy's page) the outcome is unknown: a stopped API server has committed a Binding after
+its client had given up. So the identical Binding is sent again until the answer is definite.
 """
 
 import math

@@ -5,9 +5,8 @@ Karpenter and Cluster Autoscaler read it. A thousand pending pods that write it 
 only changes are written, a message that differs only in numbers at most every 30 s, and of several messages only the
 newest. A failed write is tried again later with the pod's newest version, a refused one at last every two minutes.
 
-The caller forgets a pod before it sends the Binding, and need not wait: the pod's version is a precondition of a patch,
-and the Binding changes the version. Even a patch that a proxy delivers late takes effect before the Binding, or not at
-all.
+The caller forgets a pod before it sends the Binding, and need not wait. The pod's version is a precondition of a patch,
+and the Binding changes it. Even a patch that a proxy delivers late takes effect before the Binding, or not at all.
 """
 
 import random as randomness

@@ -4,9 +4,9 @@ Which group a pod is in, and its rank there, whatever the words are.
 Most pods are in no group, so the readers are asked only if a word of theirs is there. A pod may use several words: the
 first reader that knows the pod says who belongs together, and each may say where.
 
-Some pods with such words are in no group: a pod that is compared with many others (`controllers/side_lane`), and the
-only member of a group of one. Of a JobSet with an exclusive topology only the affinity counts. The first pod of each
-Job has it; the others do not exist before that one has a node.
+A pod that is compared with many others (`controllers/side_lane`) is in no group, nor is the only member of one. Of a
+JobSet with an exclusive topology only the affinity counts. The first pod of each Job has it; the others do not exist
+before that one has a node.
 """
 
 from collections.abc import Mapping
