@@ -1,5 +1,5 @@
 """
-Builds every part of the process from the settings, in the order in which one needs another.
+Builds the parts of the process that others share, in the order in which one needs another.
 
 A part of a product that is off is not built, and its module is not imported. The road of a change through the parts is
 the picture in `cluster/changes`.
@@ -13,7 +13,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
-from neuron_scheduler.controllers.commitment import Assumptions
+from neuron_scheduler.controllers.commitment import Announcer
 from neuron_scheduler.controllers.group_attempt import GroupAttempts
 from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.controllers.observers import Observers, PodList
@@ -125,10 +125,10 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         errors=errors,
     )
     conditions = ConditionWriter(client=client, pod_by_key=pods.get, on_retry=metrics.count_retry, errors=errors)
-    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=clock, is_leading=may_bind)
+    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=clock, may_bind=may_bind)
     binder = Binder(
         client=client,
-        may_send=may_bind,
+        may_bind=may_bind,
         timeout=config.bind_timeout,
         errors=errors,
         lease=f"{config.leader_elect_resource_namespace}/{config.leader_elect_resource_name}" if election else "",
@@ -140,7 +140,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
             client=client,
             volume_by_name=cluster.volumes.stored_volumes.get,
             claim_by_key=cluster.volumes.stored_claims.get,
-            may_send=may_bind,
+            may_bind=may_bind,
             timeout=config.bind_timeout,
         ),
         metrics=metrics,
@@ -154,7 +154,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         version=lambda: pods.version,
         scheduler_names=profiles.keys(),
         clock=clock,
-        may_ask=may_bind,
+        may_bind=may_bind,
         errors=errors,
     )
 
@@ -176,7 +176,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     preemption_executor = PreemptionExecutor(
         cluster=cluster,
         queue=queue,
-        evictor=Evictor(client=client, may_send=may_bind, timeout=config.bind_timeout, on_retry=metrics.count_retry),
+        evictor=Evictor(client=client, may_bind=may_bind, timeout=config.bind_timeout, on_retry=metrics.count_retry),
         reporter=reporter,
         metrics=metrics,
         pod_list=pod_list,
@@ -188,7 +188,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         cluster=cluster,
         queue=queue,
         profiles=profiles,
-        assumptions=Assumptions(
+        announcer=Announcer(
             cluster=cluster,
             queue=queue,
             recheck=preemption_executor.recheck,
@@ -231,7 +231,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         from neuron_scheduler.capacity.build import requester_of
 
         capacity = requester_of(
-            client, attempts, config.capacity_requests, timeout=config.bind_timeout, may_ask=may_bind
+            client, attempts, config.capacity_requests, timeout=config.bind_timeout, may_bind=may_bind
         )
     extender = None
     if extender_port is not None:

@@ -113,7 +113,7 @@ async def test_a_stop_gives_the_lease_back() -> None:
     async with process() as running, anyio.create_task_group() as tasks:
         tasks.start_soon(running.run)
         await running.scheduling()
-        assert (await running.lease()).holder == running.app.parts.scheduling_loop.attempts.assumptions.identity
+        assert (await running.lease()).holder == running.app.parts.scheduling_loop.attempts.announcer.identity
         running.signal()
         assert await running.end() == ""
 
@@ -173,7 +173,7 @@ async def test_a_second_signal_does_not_wait_for_bindings() -> None:
         running.signal()
         assert await running.end() == ""
 
-        assert (await running.lease()).holder == running.app.parts.scheduling_loop.attempts.assumptions.identity
+        assert (await running.lease()).holder == running.app.parts.scheduling_loop.attempts.announcer.identity
         binding.release()
 
 

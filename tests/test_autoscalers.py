@@ -111,7 +111,7 @@ def server() -> Server:
 def reporter(server: Server) -> PodReporter:
     """Return a reporter that writes to the server."""
     return PodReporter(
-        recorder=cast(Any, server), conditions=cast(Any, server), clock=lambda: 0.0, is_leading=lambda: True
+        recorder=cast(Any, server), conditions=cast(Any, server), clock=lambda: 0.0, may_bind=lambda: True
     )
 
 

@@ -56,7 +56,7 @@ async def main(kubeconfig: str, port: int) -> None:
         await leader.acquire()
         await anyio.sleep(POLICY_LEARNS)
         binder = Binder(
-            client=client, may_send=lambda: True, timeout=4.0, errors=UnexpectedErrors(Metrics().count_unexpected_error)
+            client=client, may_bind=lambda: True, timeout=4.0, errors=UnexpectedErrors(Metrics().count_unexpected_error)
         )
 
         async def bind_each() -> None:

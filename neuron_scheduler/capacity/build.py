@@ -16,7 +16,7 @@ def requester_of(
     policies: Mapping[str, CapacityRequests],
     *,
     timeout: float,
-    may_ask: Callable[[], bool],
+    may_bind: Callable[[], bool],
 ) -> CapacityRequester:
     """Return what asks for machines; `timeout` is that of a write, in seconds."""
     machines = MachineRequests(
@@ -24,10 +24,10 @@ def requester_of(
         queue=attempts.queue,
         scheduler_names=attempts.profiles.keys(),
         policies=policies,
-        writer=PlaceholderWriter(client=client, may_send=may_ask, timeout=timeout),
+        writer=PlaceholderWriter(client=client, may_bind=may_bind, timeout=timeout),
         reporter=attempts.reporter,
         metrics=attempts.metrics,
         clock=attempts.clock,
         errors=attempts.errors,
     )
-    return CapacityRequester(machines=machines, profiles=attempts.profiles, may_ask=may_ask)
+    return CapacityRequester(machines=machines, profiles=attempts.profiles, may_bind=may_bind)

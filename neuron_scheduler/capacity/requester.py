@@ -98,11 +98,11 @@ def _exceeded_limit(
 
 @attrs.define(eq=False, kw_only=True)
 class CapacityRequester:
-    """Asks while it runs and this replica may write (`may_ask`)."""
+    """Asks while it runs and this replica may write (`may_bind`)."""
 
     machines: MachineRequests
     profiles: Mapping[str, Profile]
-    may_ask: Callable[[], bool]
+    may_bind: Callable[[], bool]
     _limited: int = attrs.field(default=0, init=False)  # machines that a limit kept the last round from asking for
     _reasons: Mapping[str, str] = attrs.field(factory=dict, init=False)  # why none is asked for a pod, by uid
     _limits_told: logs.Once = attrs.field(factory=logs.Once, init=False)
@@ -118,7 +118,7 @@ class CapacityRequester:
             while True:
                 started = self.machines.clock()
                 try:
-                    if self.may_ask():
+                    if self.may_bind():
                         await self.round()
                 except Exception as error:  # noqa: BLE001 - the next round may succeed, and scheduling goes on
                     self.machines.errors.report(error, task="capacity round", pod="")
@@ -145,7 +145,7 @@ class CapacityRequester:
         self.machines.look()
         waiting = await self._unplaced_pods()
         coming = self.machines.unmet_needs
-        if not coming and not any(pod.may_ask for pod in waiting):
+        if not coming and not any(pod.may_bind for pod in waiting):
             self._limited, self._reasons = 0, {}
             return
         steps = plan_machines(self.machines.cluster, waiting, coming, lambda pod: self.profiles[pod.scheduler_name])
@@ -161,9 +161,9 @@ class CapacityRequester:
                 uid, waited = queued.pod.uid, now - queued.first_active
                 is_free = uid not in served and machines.pause_of(uid) is None
                 is_ripe = policy is not None and waited >= policy.wait
-                may_ask = is_free and is_ripe and machines.queue.cause_of(queued) in MAY_BE_SERVED
+                may_bind = is_free and is_ripe and machines.queue.cause_of(queued) in MAY_BE_SERVED
                 overdue = policy is not None and waited >= policy.give_up
-                waiting.append(UnplacedPod(queued.pod, may_ask=may_ask, overdue=overdue))
+                waiting.append(UnplacedPod(queued.pod, may_bind=may_bind, overdue=overdue))
             if position % _PODS_A_STEP == 0:
                 await anyio.lowlevel.checkpoint()
         return waiting
@@ -187,7 +187,7 @@ class CapacityRequester:
         limited = [(need, reason) for need, reason in answers if reason]
         self._limited = len(limited)
         self._reasons = {**plan.hopeless, **{pod.uid: reason for need, reason in limited for pod in need.pods}}
-        for need, reason in answers if self.may_ask() else ():
+        for need, reason in answers if self.may_bind() else ():
             if not reason:
                 machines.ask(need)
         return limited

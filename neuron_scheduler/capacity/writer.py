@@ -30,13 +30,13 @@ class PlaceholderWriter:
     Writes once; all methods raise ApiError, FencedError and UnreachableError.
 
     Attributes:
-        may_send: whether this replica may write now; called right before the first byte of a write.
+        may_bind: whether this replica may write now; called right before the first byte of a write.
         timeout: seconds for one request; with the renew deadline it must stay below the lease duration.
         wall_clock: Unix time in seconds, for lastTransitionTime.
     """
 
     client: Client
-    may_send: Callable[[], bool]
+    may_bind: Callable[[], bool]
     timeout: float
     wall_clock: Callable[[], float] = time.time
 
@@ -100,6 +100,6 @@ class PlaceholderWriter:
             content_type=content_type,
             timeout=self.timeout,
             pool=Pool.BIND,
-            permit=self.may_send,
+            permit=self.may_bind,
         )
         return answer.body

@@ -1,15 +1,18 @@
 r"""
 The road of a change: from a line of a watch to the Event that says where a pod is.
 
-    line of a watch                           `kube/watch/informer`, `kube/objects`: read and compared
-      -> added, updated, deleted              `kube/watch/object_store`
-      -> fold: the cluster takes it in        `cluster/fold`: pure, returns changes
-      -> changes, one observer after another  `controllers/observers`: the queue first, then what waits for something
-    queue                                     `scheduling/queue`: pop the next pod
-      -> decision                             `scheduling/cycle`: filter, score
-      -> assumption                           `cluster`: the pod is on its node for every later decision
-      -> Binding                              `controllers/binding_cycle`: fence, volumes, request, outcome
-      -> Event, condition                     `controllers/pod_reporter`
+    line of a watch                     `kube/watch/informer`, `kube/objects`: read
+      -> on_added, on_updated, ...      `kube/watch/object_store`: compared with the last state
+      -> fold                           `controllers/watch_handler`, `cluster/fold`: the cluster takes it in
+      -> changes                        `controllers/observers`: each observer is told, the queue first
+    pop                                 `controllers/scheduling_loop`, `scheduling/queue`: the next pod
+      -> attempt                        `controllers/pod_attempt`; of a group: `controllers/group_attempt`
+      -> decision                       `scheduling/cycle`: filter, prefer
+           refused -> preempt, put back `controllers/preemption_executor`, `scheduling/queue`; Event, condition
+      -> assumption                     `scheduling/cycle/trial`: the pod is on its node for every later decision
+      -> commitment                     `controllers/commitment`
+      -> Binding                        `controllers/binding_cycle`: volumes, fence, request, outcome
+      -> Event                          `controllers/pod_reporter`
     and the Binding comes back as a line of the watch of pods.
 
 A change says what has happened to the cluster, after it has happened. It never says what to do: each observer knows

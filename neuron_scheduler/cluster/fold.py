@@ -113,6 +113,7 @@ def _put_pod(cluster: Cluster, old: Pod | None, new: Pod) -> Sequence[Change]:
     if new.group is None and (old is None or old.group is None):
         return changes
     cluster.groups.put(new)
+    # Before the change of the pod: the queue then finds its group as it is now.
     groups = (pod.group for pod in (old, new) if pod is not None)  # it may have been in another one before
     return (*map(GroupChanged, dict.fromkeys(group.key for group in groups if group is not None)), *changes)
 

@@ -1,5 +1,5 @@
 """
-A decision and the step that makes it count; `binding_cycle` takes it from there to the outcome of its Binding.
+A decision that is assumed, on its way to the outcome of its Binding.
 
     decision --assume--> Commitment --`binding_cycle`--> outcome --settle--> cluster, queue, log, requester
 
@@ -107,12 +107,12 @@ def refused_by(error: Exception, commitment: Commitment, errors: UnexpectedError
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Assumptions:
+class Announcer:
     """
-    Makes the assumption of a decision known.
+    Lets the others know that a pod is assumed.
 
     Attributes:
-        recheck: drops the nominations on a node that cannot be kept any more.
+        recheck: `PreemptionExecutor.recheck`: drops the nominations on a node that cannot be kept any more.
         identity: the holder of the Lease, for the fence at the API server; empty without leader election.
     """
 

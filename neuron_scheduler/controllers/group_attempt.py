@@ -89,7 +89,7 @@ class GroupAttempts:
             for taken in plan.members:
                 for listener in self.attempts.listeners:
                     listener(taken.pod, taken.decision)
-                commitments.append(self.attempts.commitment(by_uid[taken.pod.uid], taken, started))
+                commitments.append(self.attempts.commit(by_uid[taken.pod.uid], taken, started))
                 yield
         except Exception:
             yield from self._give_back(plan)

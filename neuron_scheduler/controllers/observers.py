@@ -29,8 +29,8 @@ class PodList:
     is_open: bool = False
     _deferred: dict[str, Deferrable] = attrs.field(factory=dict, init=False)  # by node name or uid
 
-    def defers(self, change: Deferrable) -> bool:
-        """Return whether the pods of a node may not all be known; then the change is told at the end of the list."""
+    def put_off(self, change: Deferrable) -> bool:
+        """Put a change off to the end of the list, and return True, while the list is open."""
         if self.is_open:
             self._deferred[change.node_name if isinstance(change, SpaceChanged) else change.uid] = change
         return self.is_open
@@ -56,7 +56,7 @@ class Observers:
 
     def tell(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            if isinstance(change, SpaceChanged | PodDoubted) and self.pod_list.defers(change):
+            if isinstance(change, SpaceChanged | PodDoubted) and self.pod_list.put_off(change):
                 continue
             for observer in self._by_kind.get(type(change), ()):
                 try:

@@ -18,7 +18,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import extension_log
-from neuron_scheduler.controllers.commitment import Assumptions, Commitment
+from neuron_scheduler.controllers.commitment import Announcer, Commitment
 from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
 from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.pod_reporter import PodReporter
@@ -136,7 +136,7 @@ class PodAttempts:
     cluster: Cluster
     queue: SchedulingQueue
     profiles: Mapping[str, Profile]
-    assumptions: Assumptions
+    announcer: Announcer
     preemption_executor: PreemptionExecutor
     reporter: PodReporter
     metrics: Metrics
@@ -180,20 +180,21 @@ class PodAttempts:
         self.metrics.observe_decision(decided - started)
         chosen = "" if isinstance(decision, FitError) else decision.node_name
         if OF_OUR_QUEUE.steps.is_enabled:
-            extension_log.write_filter(
-                self.cluster, pod, profile, chosen
-            )  # before the assumption: it shows what is free
+            # Before the assumption: the lines show what is free.
+            extension_log.write_filter(self.cluster, pod, profile, chosen)
         for listener in self.listeners:
             listener(pod, decision)
         if isinstance(decision, FitError):
             await self._handle_refusal(queued, decision, profile, started)
             return None
-        return self.commitment(queued, take_with_volumes(self.cluster, pod, decision), started)
+        taken = take_with_volumes(self.cluster, pod, decision)
+        return self.commit(queued, taken, started)
 
-    def commitment(self, queued: QueuedPod, taken: AssumedPod, started: float) -> Commitment:
-        self.assumptions.announce(taken)
-        annotations = self.assumptions.binding_annotations(taken)
-        return Commitment(QueuedAttempt(queued, self), taken.pod, annotations, taken.decision, started, taken.volumes)
+    def commit(self, queued: QueuedPod, taken: AssumedPod, started: float) -> Commitment:
+        """Let the others know of an assumption, and return what is to be sent."""
+        self.announcer.announce(taken)
+        annotations, requester = self.announcer.binding_annotations(taken), QueuedAttempt(queued, self)
+        return Commitment(requester, taken.pod, annotations, taken.decision, started, plan=taken.volumes)
 
     async def _warm_up_for(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for the first pod of its kind; False if it is gone when they are built."""

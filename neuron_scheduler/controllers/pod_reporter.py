@@ -40,7 +40,7 @@ class PodReporter:
     Reports, and remembers the last report about each waiting pod: its content without numbers, its text and its time.
 
     Attributes:
-        is_leading: whether this replica is the leader; only the leader reports what all replicas observe.
+        may_bind: whether this replica is the leader; only the leader reports what all replicas observe.
     """
 
     OBSERVES: ClassVar[Kinds] = (PodGone,)
@@ -48,7 +48,7 @@ class PodReporter:
     recorder: EventRecorder
     conditions: ConditionWriter
     clock: Callable[[], float]
-    is_leading: Callable[[], bool]
+    may_bind: Callable[[], bool]
     _last: dict[str, tuple[tuple[str, tuple[str, ...]], str, float]] = attrs.field(factory=dict, init=False)
     _observed: TokenBucket = attrs.field(init=False)
 
@@ -86,7 +86,7 @@ class PodReporter:
         if last is not None and last.message == message:
             return
         self.conditions.set(pod, reason=WAITING_FOR_GROUP, message=message)
-        if self._is_news(pod, WAITING_FOR_GROUP, message):
+        if self._note_if_news(pod, WAITING_FOR_GROUP, message):
             self.recorder.record(pod, type="Normal", reason=WAITING_FOR_GROUP, action="Scheduling", note=message)
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
@@ -104,7 +104,7 @@ class PodReporter:
 
         Whoever may read the Event may not be allowed to see a pod of another namespace: the log names it.
         """
-        if self.is_leading() and self._observed.take_now():
+        if self.may_bind() and self._observed.take_now():
             near = pod.namespace == rival.namespace
             other = rival.key if near else "a pod of another namespace"
             note = f"Neuron cores of this pod are also claimed by {other}; delete one of the two"
@@ -118,7 +118,7 @@ class PodReporter:
             )
 
     def report_unknown_allocation(self, pod: Pod, problem: str, advice: str) -> None:
-        if self.is_leading() and self._observed.take_now():
+        if self.may_bind() and self._observed.take_now():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
                 f" pod that asks for more than one device or core, but fewer than all; {advice}"
@@ -144,10 +144,10 @@ class PodReporter:
 
     def _report_refusal(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
         self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
-        if self._is_news(pod, reason, message):
+        if self._note_if_news(pod, reason, message):
             self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
 
-    def _is_news(self, pod: Pod, reason: str, message: str) -> bool:
+    def _note_if_news(self, pod: Pod, reason: str, message: str) -> bool:
         """Note a report, and return whether it differs from the last one in more than numbers, or that is long ago."""
         now, content = self.clock(), (reason, shape(message))
         last_content, last_message, told_at = self._last.get(pod.uid, (None, "", 0.0))

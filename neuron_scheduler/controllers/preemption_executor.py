@@ -145,7 +145,7 @@ class PreemptionExecutor:
     def recheck(self, node_name: str) -> None:
         """Drop the nominations that a node cannot keep any more, because it or one of its pods has changed."""
         node_info = self.cluster.node(node_name)
-        if node_info is None or not node_info.nominations or self.pod_list.defers(SpaceChanged(node_name)):
+        if node_info is None or not node_info.nominations or self.pod_list.put_off(SpaceChanged(node_name)):
             return
         lost = lost_nominations(node_info, self._queued_pod)
         for pod in lost:

@@ -76,7 +76,7 @@ class Rejections:
     Attributes:
         version: returns the resource version of the watch event that is handled now.
         scheduler_names: pods of these schedulers count even without Neuron.
-        may_ask: whether this replica leads.
+        may_bind: whether this replica leads.
     """
 
     OBSERVES: ClassVar[Kinds] = (PodGone, NodeGone)
@@ -87,7 +87,7 @@ class Rejections:
     version: Callable[[], str]
     scheduler_names: Container[str]
     clock: Callable[[], float]
-    may_ask: Callable[[], bool]
+    may_bind: Callable[[], bool]
     errors: UnexpectedErrors
     _until: dict[str, float] = attrs.field(factory=dict, init=False)  # by the name of the node that is set aside
     _departed: asyncio.Queue[tuple[PodInfo, str]] = attrs.field(  # with the version at which each left the watch
@@ -113,7 +113,7 @@ class Rejections:
                     self._note_departure(held)
 
     def _note_departure(self, pod_info: PodInfo) -> None:
-        if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
+        if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_bind():
             return
         version = self.version()
         if version and self._reads.take_now() and not self._departed.full():

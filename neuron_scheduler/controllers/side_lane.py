@@ -62,7 +62,7 @@ class SideLane:
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
         try:
-            queued.prepared = await self._is_ready_in_time(queued)
+            queued.prepared = await self._prepare_in_time(queued)
             if queued.prepared:
                 self.ready.append(queued)
                 self.on_ready()
@@ -71,7 +71,7 @@ class SideLane:
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.on_crash(queued, error)
 
-    async def _is_ready_in_time(self, queued: QueuedPod) -> bool:
+    async def _prepare_in_time(self, queued: QueuedPod) -> bool:
         for _ in range(_MOST_ROUNDS):
             if not self.queue.holds(queued) or not await self._round(queued):
                 return True

@@ -17,7 +17,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
-from neuron_scheduler.controllers.commitment import Assumptions, Commitment
+from neuron_scheduler.controllers.commitment import Announcer, Commitment
 from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER, Lines
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.extender.protocol import LONGEST_NAME, ExtenderBindingArgs
@@ -133,7 +133,7 @@ class Bind:
 
     cluster: Cluster
     profile: Profile
-    assumptions: Assumptions
+    announcer: Announcer
     cycle: BindingCycle
     pod_by_key: Callable[[str], Pod | None]
     reporter: PodReporter
@@ -263,8 +263,8 @@ class Bind:
         call = BindCall(verb=self, node_name=decision.node_name, last=pod)
         try:
             taken = take(self.cluster, pod, decision)
-            self.assumptions.announce(taken)
-            annotations = self.assumptions.binding_annotations(taken)
+            self.announcer.announce(taken)
+            annotations = self.announcer.binding_annotations(taken)
         except Exception:
             self.cluster.forget(pod.uid)
             raise

@@ -75,7 +75,7 @@ def extender_of(
     bind = Bind(
         cluster=loop.cluster,
         profile=extender_profile(),
-        assumptions=attempts.assumptions,
+        announcer=attempts.announcer,
         cycle=loop.binding_cycle,
         pod_by_key=pod_by_key,
         reporter=attempts.reporter,

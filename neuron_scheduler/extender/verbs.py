@@ -155,14 +155,14 @@ class Verbs:
             _attempts.info("Filtering nodes for kube-scheduler", pod=pod.key, nodes=len(names))
         asked_at = self.clock()
         filtered = filter_nodes(self.cluster, pod, self.profile, names)
-        while await self._has_waited(filtered, asked_at):
+        while await self._wait_a_moment(filtered, asked_at):
             filtered = filter_nodes(self.cluster, pod, self.profile, names)
         if is_for_neuron(pod):
             failed = {**filtered.failed_nodes, **filtered.failed_and_unresolvable_nodes}
             extension_log.write_filter_answer(pod, filtered.node_names, failed)
         return filtered
 
-    async def _has_waited(self, filtered: ExtenderFilterResult, asked_at: float) -> bool:
+    async def _wait_a_moment(self, filtered: ExtenderFilterResult, asked_at: float) -> bool:
         """
         Wait a moment before a pod is refused on all nodes; return False without a wait where it would be of no use.
 

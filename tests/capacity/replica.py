@@ -69,7 +69,7 @@ class Scheduler:
             errors=UnexpectedErrors(self.api.surprises.append),
         )
         profiles = {"my-scheduler": PROFILE}
-        self.rounds = CapacityRequester(machines=self.machines, profiles=profiles, may_ask=lambda: self.leads)
+        self.rounds = CapacityRequester(machines=self.machines, profiles=profiles, may_bind=lambda: self.leads)
 
     def report_capacity(self, pod: Pod, reason: str, note: str, **_: Any) -> None:
         """Remember an Event."""

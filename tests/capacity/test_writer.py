@@ -27,11 +27,11 @@ OTHER_UID = refuse(409, "Conflict", "Precondition failed: UID in precondition: u
 DENIED = refuse(403, "Forbidden", "no")
 
 
-async def run(deed: str, *script: Answer, may_send: bool = True) -> tuple[str, Scripted]:
+async def run(deed: str, *script: Answer, may_bind: bool = True) -> tuple[str, Scripted]:
     """Do a deed against a script; return what came of it, and the server."""
     async with scripted(*script) as (server, client):
         writer = PlaceholderWriter(
-            client=client, may_send=lambda: may_send, timeout=4.0, wall_clock=lambda: 1_795_248_000.5
+            client=client, may_bind=lambda: may_bind, timeout=4.0, wall_clock=lambda: 1_795_248_000.5
         )
         try:
             if deed == "create":
@@ -95,5 +95,5 @@ async def test_what_may_go_wrong(deed: str, script: list[Answer], want: str, met
 @pytest.mark.parametrize("deed", ["create", "mark", "delete"])
 async def test_nothing_is_sent_without_the_lease(deed: str) -> None:
     """A replica that may not write neither asks nor deletes."""
-    outcome, server = await run(deed, may_send=False)
+    outcome, server = await run(deed, may_bind=False)
     assert (outcome, server.seen) == ("FencedError", [])

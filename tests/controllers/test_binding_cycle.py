@@ -145,7 +145,7 @@ class World:
         self.meanwhile()
         return None
 
-    # the preemptor
+    # the preemption executor
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Do nothing."""
@@ -172,7 +172,7 @@ class World:
         self._break("post_filter", queued.pod)
         return PostFilter()
 
-    # the herald
+    # the reporter
 
     def report_scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Remember it."""

@@ -209,7 +209,7 @@ async def test_a_decision_in_the_middle_of_a_list_is_set_against_nominations_at_
         world.pods.on_added(pod("new", on="n", cpu=5500, priority=9))
         decided = pod("decided", scheduler_name="my-scheduler", cpu=cpu, priority=9)
         taken = take(world.parts.cluster, decided, Decision("n", None, 1, 1))
-        world.parts.scheduling_loop.attempts.assumptions.announce(taken)
+        world.parts.scheduling_loop.attempts.announcer.announce(taken)
         assert world.parts.cluster.nomination(world.wanted.uid) is not None
         world.pods.on_deleted(NEIGHBOUR)
     assert (world.parts.cluster.nomination(world.wanted.uid) is None) is lost

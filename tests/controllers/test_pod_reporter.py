@@ -64,9 +64,7 @@ def reports() -> Reports:
 @pytest.fixture
 def reporter(reports: Reports) -> PodReporter:
     """Return the reporter of a leader."""
-    return PodReporter(
-        recorder=cast(Any, reports), conditions=cast(Any, reports), clock=reports, is_leading=lambda: True
-    )
+    return PodReporter(recorder=cast(Any, reports), conditions=cast(Any, reports), clock=reports, may_bind=lambda: True)
 
 
 def test_numbers_alone_are_told_every_half_minute(reports: Reports, reporter: PodReporter) -> None:
@@ -110,7 +108,7 @@ def test_a_changed_reason_is_reported_at_once(reports: Reports, reporter: PodRep
 @pytest.mark.parametrize("leads", [True, False])
 def test_an_unknown_allocation_is_told_by_the_leader(reports: Reports, reporter: PodReporter, leads: bool) -> None:
     """The Event says why, what it means for other pods, and what to do; a replica on standby writes none."""
-    reporter.is_leading = lambda: leads
+    reporter.may_bind = lambda: leads
     reporter.report_unknown_allocation(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
     note = (
         "The Neuron devices of this pod are unknown: no annotation names its ids. Until it ends, node trn1 gets no pod"

@@ -51,7 +51,7 @@ class World:
             version=lambda: "41",
             scheduler_names={"my-scheduler"},
             clock=lambda: self.now,
-            may_ask=lambda: self.leads,
+            may_bind=lambda: self.leads,
             errors=UnexpectedErrors(self.metrics.count_unexpected_error),
         )
 

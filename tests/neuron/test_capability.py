@@ -1,7 +1,7 @@
 """
 What a placement costs other sizes, computed by hand.
 
-`scheduling/oracle_blocks.py` counts the blocks one by one, among all legal sets, for the nodes that random clusters
+`tests/support/oracle_blocks.py` counts the blocks one by one, among all legal sets, for the nodes that random clusters
 offer.
 """
 

@@ -66,7 +66,7 @@ class Road(World):
         self.verb = Bind(
             cluster=self.cluster,
             profile=extender_profile(),
-            assumptions=self.scheduler.attempts.assumptions,
+            announcer=self.scheduler.attempts.announcer,
             cycle=self.scheduler.binding_cycle,
             pod_by_key=self.store.get,
             reporter=road,

@@ -23,7 +23,7 @@ from neuron_scheduler.cluster.changes import (
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
-from neuron_scheduler.controllers.commitment import Assumptions
+from neuron_scheduler.controllers.commitment import Announcer
 from neuron_scheduler.controllers.group_attempt import GroupAttempts
 from neuron_scheduler.controllers.observers import Observers, PodList
 from neuron_scheduler.controllers.pod_attempt import PodAttempts
@@ -90,7 +90,7 @@ def loop_of(
     preemption_executor = executor(cycle.fence)
     attempts = PodAttempts(
         **shared, profiles=profiles, preemption_executor=preemption_executor, reporter=parts, metrics=metrics,
-        assumptions=Assumptions(cluster=cluster, queue=queue, recheck=preemption_executor.recheck),
+        announcer=Announcer(cluster=cluster, queue=queue, recheck=preemption_executor.recheck),
         pod_list=pod_list, warmup=warmup, errors=errors,
     )  # fmt: skip
     side_lane = SideLane(

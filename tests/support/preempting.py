@@ -142,7 +142,7 @@ async def preempting(*pods: Pod, client: Requests | None = None) -> AsyncIterato
         if client is None
         else Evictor(
             client=cast(Any, client),
-            may_send=lambda: True,
+            may_bind=lambda: True,
             timeout=4.0,
             on_retry=lambda _write: None,
             random=lambda: 0.0,

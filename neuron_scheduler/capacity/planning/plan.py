@@ -67,13 +67,13 @@ class UnplacedPod:
     A pod that waits in the queue, whether its profile asks for machines or not: others' pods take up room as well.
 
     Attributes:
-        may_ask: it has waited long enough, its profile asks for machines, and no machine for it was given up lately.
+        may_bind: it has waited long enough, its profile asks for machines, and no machine for it was given up lately.
         overdue: it has waited so long that machines for other pods no longer count for it. Pods that never get one may
             come again and again.
     """
 
     pod: Pod
-    may_ask: bool = True
+    may_bind: bool = True
     overdue: bool = False
 
 
@@ -245,7 +245,7 @@ class _Planning:
         Lines that few machines take come first: pods of any zone fill the machines of those bound to one.
         """
         rank = {waiting.pod.uid: position for position, waiting in enumerate(self._seen)}
-        asking = {waiting.pod.uid for waiting in self._seen if waiting.may_ask}
+        asking = {waiting.pod.uid for waiting in self._seen if waiting.may_bind}
         taking: dict[int, int] = {}
         for line in self._hidden:
             line.pods = deque(pod for pod in line.pods if pod.uid in asking)

@@ -31,7 +31,7 @@ T_contra = TypeVar("T_contra", bound=HasUid, contravariant=True)
 
 class Handler(Protocol[T_contra]):
     """
-    Handles what happens to objects; called synchronously and in order.
+    Handles what happens to objects; called synchronously and in order. It is in a room above this one.
 
     `on_malformed` may come again for a key, with other contents. One `on_malformed_gone` with the last of them follows
     when the object is gone or can be read again (after its `on_added` or `on_updated`).

@@ -136,14 +136,14 @@ class Binder:
     Binds pods.
 
     Attributes:
-        may_send: whether this replica may write now; called when the connection is open, right before the first byte.
+        may_bind: whether this replica may write now; called when the connection is open, right before the first byte.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         lease: `namespace/name` of the Lease that we hold while we may write; empty without leader election.
         on_stale: called for each Binding that is refused because the API server sees an old state of the Lease.
     """
 
     client: Client
-    may_send: Callable[[], bool]
+    may_bind: Callable[[], bool]
     timeout: float
     lease: str = ""
     on_stale: Callable[[], None] | None = None
@@ -207,12 +207,12 @@ class Binder:
         earlier = binding.unknown
 
         def permit() -> bool:
-            allowed = self.may_send()
+            allowed = self.may_bind()
             binding.unknown = earlier or allowed
             return allowed
 
         try:
-            if not self.may_send():
+            if not self.may_bind():
                 raise FencedError("this replica may not bind")  # noqa: TRY301 - as in the request itself
             await self.client.request(
                 "POST",
@@ -256,7 +256,7 @@ class Binder:
 
     def _message(self, error: ApiError) -> str:
         """Return the message for the pod's owner: the server's, or what it means that the policy refuses a leader."""
-        if NOT_THE_HOLDER not in error.message or not self.lease or not self.may_send():
+        if NOT_THE_HOLDER not in error.message or not self.lease or not self.may_bind():
             return error.message
         now = self.clock()
         self._first_refused = min(self._first_refused, now)

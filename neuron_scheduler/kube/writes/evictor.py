@@ -79,14 +79,14 @@ class Evictor:
     Deletes pods.
 
     Attributes:
-        may_send: whether this replica may write now; called right before the first byte of a request.
+        may_bind: whether this replica may write now; called right before the first byte of a request.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         wall_clock: Unix time in seconds, for lastTransitionTime.
         on_retry: called with `eviction` for every request that is sent again.
     """
 
     client: Client
-    may_send: Callable[[], bool]
+    may_bind: Callable[[], bool]
     timeout: float
     on_retry: Callable[[str], None]
     random: Callable[[], float] = randomness.random
@@ -122,7 +122,7 @@ class Evictor:
             content_type=content_type,
             timeout=self.timeout,
             pool=Pool.BIND,
-            permit=lambda: eviction.is_still_needed() and self.may_send(),
+            permit=lambda: eviction.is_still_needed() and self.may_bind(),
         )
 
     def _handle_failure(self, eviction: Eviction, error: ApiError | UnreachableError) -> float:

@@ -55,14 +55,14 @@ class VolumeWriter:
 
     Attributes:
         volume_by_name, claim_by_key: return an object as the watch shows it, by its name or key; None for none.
-        may_send: whether this replica may write now; called right before the first byte of a write.
+        may_bind: whether this replica may write now; called right before the first byte of a write.
         timeout: seconds for one write; with the renew deadline it must stay below the lease duration.
     """
 
     client: Client
     volume_by_name: Callable[[str], PersistentVolume | None]
     claim_by_key: Callable[[str], PersistentVolumeClaim | None]
-    may_send: Callable[[], bool]
+    may_bind: Callable[[], bool]
     timeout: float
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
 
@@ -116,7 +116,7 @@ class VolumeWriter:
                     content_type=MERGE_PATCH,
                     timeout=self.timeout,
                     pool=Pool.BIND,
-                    permit=self.may_send,
+                    permit=self.may_bind,
                 )
             return Written((await decode_in_steps(answer.body, _ANSWER)).metadata.resource_version)
         except FencedError:

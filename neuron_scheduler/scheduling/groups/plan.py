@@ -1,9 +1,9 @@
 r"""
 The plan for a group: its members are placed on the cluster one after the other, enough of them or none.
 
-    rooms --> regions, the best first --> a trial in each: largest member first, then by rank --> Plan
+    rooms --> regions, the best first --> a trial in each: largest member first, then by rank --> GroupPlan
                                               \--> members that differ, or look at each other: a bounded search
-                                              \--> Refused: how many fit at once, and why the next one does not
+                                              \--> GroupRefusal: how many fit at once, and why the next one does not
 
 It is a generator that yields where other tasks may run. Meanwhile the members that are placed so far hold their space.
 A trial that fails leaves no trace.
@@ -477,7 +477,7 @@ class _Search:
                         return False
                     break
                 tried.append(result.node_name)
-                if self._is_new() and (yield from self.run(rest)):
+                if self._note_if_new() and (yield from self.run(rest)):
                     return True
                 self.trial.undo(before)
         return False
@@ -501,7 +501,7 @@ class _Search:
         slots = [slot for slot in map(view.slot, tried) if slot is not None]
         return less(nodes_in(view, within), from_slots(slots, max(slots) + 1) if slots else NO_NODES)
 
-    def _is_new(self) -> bool:
+    def _note_if_new(self) -> bool:
         """Return whether this state is reached for the first time: which kinds are on which nodes and cores."""
         counts = Counter(
             (

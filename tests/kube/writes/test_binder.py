@@ -71,13 +71,13 @@ DEEP = answer(
 
 
 async def bound(
-    *script: Answer, may_send: Callable[[], bool] = lambda: True
+    *script: Answer, may_bind: Callable[[], bool] = lambda: True
 ) -> tuple[BindOutcome | InDoubt, Binder, Scripted]:
     """Bind the pod, and try again as long as the script has an answer."""
     async with scripted(*script, impatient=True) as (server, client):
         binder = Binder(
             client=client,
-            may_send=may_send,
+            may_bind=may_bind,
             random=lambda: 0.0,
             timeout=4.0,
             errors=ERRORS,
@@ -160,7 +160,7 @@ async def test_outcomes(sentence: str) -> None:
 
 async def test_fenced_before_the_first_try() -> None:
     """Nothing is sent by a replica that may not bind."""
-    outcome, binder, server = await bound(may_send=lambda: False)
+    outcome, binder, server = await bound(may_bind=lambda: False)
 
     assert Fenced() == outcome
     assert not server.seen
@@ -170,7 +170,7 @@ async def test_fenced_before_the_first_try() -> None:
 async def test_fenced_at_the_last_moment() -> None:
     """Permission that ends while the connection is made counts."""
     answers = iter([True, False])
-    outcome, _, server = await bound(may_send=lambda: next(answers))
+    outcome, _, server = await bound(may_bind=lambda: next(answers))
 
     assert Fenced() == outcome
     assert not server.seen
@@ -180,7 +180,7 @@ async def test_fenced_with_an_unknown_outcome() -> None:
     """What was sent stays in doubt, so the Lease must not be released."""
     answers = iter([True, True, False])
     async with scripted(reset) as (_, client):
-        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0, errors=ERRORS)
+        binder = Binder(client=client, may_bind=lambda: next(answers), timeout=4.0, errors=ERRORS)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
         assert isinstance(await binder.try_again(tried.binding), InDoubt)
@@ -192,7 +192,7 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
     """A refused connection has committed nothing."""
     async with Client(connection=Connection(f"http://127.0.0.1:{free_tcp_port}", "a test")) as client:
         answers = iter([True, False])
-        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0, errors=ERRORS)
+        binder = Binder(client=client, may_bind=lambda: next(answers), timeout=4.0, errors=ERRORS)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
         assert binder.is_resolved
@@ -203,7 +203,7 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
 async def test_cancelled_on_the_way(script: list[Answer]) -> None:
     """A stop leaves an unknown outcome, which is counted: a write that conflicts with ours may still succeed."""
     async with scripted(*script) as (server, client), anyio.create_task_group() as tasks:
-        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, errors=ERRORS)
+        binder = Binder(client=client, may_bind=lambda: True, timeout=4.0, errors=ERRORS)
         tasks.start_soon(binder.bind, POD, "n1", SENT)
         with anyio.fail_after(PATIENCE):
             while len(server.seen) < len(script):
@@ -217,7 +217,7 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
     """429 with Retry-After slows us down, up to a limit."""
     busy = [refuse(429, headers={"Retry-After": seconds}) for seconds in ("3", "9999")]
     async with scripted(*busy) as (_, client):
-        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, first_pause=0.001, errors=ERRORS)
+        binder = Binder(client=client, may_bind=lambda: True, timeout=4.0, first_pause=0.001, errors=ERRORS)
         first = await binder.bind(POD, "n1", SENT)
         assert isinstance(first, InDoubt)
         second = await binder.try_again(first.binding)
@@ -246,7 +246,7 @@ async def test_a_leader_that_the_policy_refuses_is_told_the_cause(
     async with scripted(*[refused] * 5) as (_, client):
         binder = Binder(
             client=client,
-            may_send=lambda: may[0],
+            may_bind=lambda: may[0],
             timeout=4.0,
             errors=ERRORS,
             lease=lease,
@@ -347,7 +347,7 @@ async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_
     for sends in (True, False):
         binder = Binder(
             client=Breaking(sends),  # type: ignore[arg-type]  # asked for a Binding only
-            may_send=lambda: True,
+            may_bind=lambda: True,
             timeout=4.0,
             errors=UnexpectedErrors(reported.append),
         )
@@ -365,7 +365,7 @@ async def test_too_many_annotations() -> None:
     assert not too_many({"a": "x" * ((256 << 10) - 11)}, already=10)
     annotations = {"a": "x" * ((256 << 10) - 10)}
     async with scripted() as (server, client):
-        outcome = await Binder(client=client, may_send=lambda: True, timeout=4.0, errors=ERRORS).bind(
+        outcome = await Binder(client=client, may_bind=lambda: True, timeout=4.0, errors=ERRORS).bind(
             POD, "n1", annotations
         )
 

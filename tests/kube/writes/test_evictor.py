@@ -34,12 +34,12 @@ async def ended(evictor: Evictor, pauses: list[float] | None = None) -> bool:
     return eviction.evicted
 
 
-async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripted]:
+async def evicted(*script: Answer, may_bind: bool = True) -> tuple[bool, Scripted]:
     """Evict the pod against a script; return the result and the server with its requests."""
     async with scripted(*script) as (server, client):
         evictor = Evictor(
             client=client,
-            may_send=lambda: may_send,
+            may_bind=lambda: may_bind,
             timeout=4.0,
             on_retry=lambda _write: None,
             random=lambda: 0.0,
@@ -106,7 +106,7 @@ async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
     script = [refuse(429, headers={"Retry-After": after}) for after in ("2", "0", "3600")]
     async with scripted(*script, DONE, DONE) as (_, client):
         evictor = Evictor(
-            client=client, may_send=lambda: True, timeout=4.0, on_retry=lambda _write: None, random=lambda: 0.0
+            client=client, may_bind=lambda: True, timeout=4.0, on_retry=lambda _write: None, random=lambda: 0.0
         )
         assert await ended(evictor, pauses)
     assert pauses == [2.0, 0.05, 15.0]
@@ -116,7 +116,7 @@ async def test_a_short_timeout_bounds_each_request() -> None:
     """A request that is not answered within the evictor's timeout is sent again."""
     async with scripted(hang, DONE, hang, DONE, impatient=True) as (server, client):
         evictor = Evictor(
-            client=client, may_send=lambda: True, timeout=0.25, on_retry=lambda _write: None, random=lambda: 0.0
+            client=client, may_bind=lambda: True, timeout=0.25, on_retry=lambda _write: None, random=lambda: 0.0
         )
         with anyio.fail_after(PATIENCE):
             assert await ended(evictor)
@@ -126,7 +126,7 @@ async def test_a_short_timeout_bounds_each_request() -> None:
 
 async def test_nothing_is_sent_without_the_lease() -> None:
     """A replica that may not write does not delete either."""
-    done, server = await evicted(may_send=False)
+    done, server = await evicted(may_bind=False)
     assert not done
     assert not server.seen
 
@@ -138,7 +138,7 @@ class LosesTheLease:
     left: int
     sent: list[str] = attrs.field(factory=list)
 
-    def may_send(self) -> bool:
+    def may_bind(self) -> bool:
         """Return whether this replica leads."""
         return self.left > 0
 
@@ -158,7 +158,7 @@ class LosesTheLease:
 async def test_permission_is_asked_with_the_connection_in_hand(requests: int, sent: list[str]) -> None:
     """If the Lease is lost while a request waits for its connection, neither patch nor deletion is sent."""
     client = LosesTheLease(requests)
-    evictor = Evictor(client=cast(Any, client), may_send=client.may_send, timeout=4.0, on_retry=lambda _write: None)
+    evictor = Evictor(client=cast(Any, client), may_bind=client.may_bind, timeout=4.0, on_retry=lambda _write: None)
     assert not await ended(evictor)
     assert client.sent == sent
 
@@ -167,7 +167,7 @@ async def test_permission_is_asked_with_the_connection_in_hand(requests: int, se
 async def test_a_pod_that_need_not_leave_any_more_is_not_deleted(sent: list[str]) -> None:
     """It is asked with the connection in hand: before the reason is written, and again before the deletion."""
     client = LosesTheLease(9)
-    evictor = Evictor(client=cast(Any, client), may_send=client.may_send, timeout=4.0, on_retry=lambda _write: None)
+    evictor = Evictor(client=cast(Any, client), may_bind=client.may_bind, timeout=4.0, on_retry=lambda _write: None)
     eviction = Eviction(VICTIM, "my-scheduler", lambda: len(client.sent) < len(sent))
     assert not await evictor.proceed(eviction)
     assert client.sent == sent
@@ -177,7 +177,7 @@ async def test_a_pod_that_need_not_leave_any_more_is_not_deleted(sent: list[str]
 async def test_a_deletion_is_asked_about_before_each_try() -> None:
     """The first one had no answer, which stays in doubt."""
     async with scripted(DONE, reset) as (server, client):
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, on_retry=lambda _write: None)
+        evictor = Evictor(client=client, may_bind=lambda: True, timeout=4.0, on_retry=lambda _write: None)
         eviction = Eviction(VICTIM, "my-scheduler", lambda: len(server.seen) < 2)
         assert await evictor.proceed(eviction)
         assert not await evictor.proceed(eviction)
@@ -190,7 +190,7 @@ async def test_a_pod_that_is_gone_may_have_gone_by_itself(script: list[Answer], 
     """Unless an earlier try may have deleted it."""
     async with scripted(*script) as (_, client):
         eviction = Eviction(VICTIM, "my-scheduler", lambda: True)
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, on_retry=lambda _write: None)
+        evictor = Evictor(client=client, may_bind=lambda: True, timeout=4.0, on_retry=lambda _write: None)
         while await evictor.proceed(eviction):
             pass
     assert (eviction.evicted, eviction.gone) == (True, gone)

@@ -21,7 +21,7 @@ WRITTEN = answer(f'{{"metadata": {{"name": "o", "managedFields": {DEEP}, "resour
 
 
 async def keep(
-    *script: Answer, stored: PersistentVolume | None = VOLUME, may_send: bool = True
+    *script: Answer, stored: PersistentVolume | None = VOLUME, may_bind: bool = True
 ) -> tuple[WriteOutcome, Scripted]:
     """Keep the volume for the claim."""
     async with scripted(*script) as (server, client):
@@ -29,7 +29,7 @@ async def keep(
             client=client,
             volume_by_name={"pv": stored}.get,
             claim_by_key=lambda _: None,
-            may_send=lambda: may_send,
+            may_bind=lambda: may_bind,
             timeout=4.0,
         )
         outcome = await writer.keep(VOLUME, CLAIM)
@@ -44,7 +44,7 @@ async def select(*script: Answer, stored: PersistentVolumeClaim | None = CLAIM) 
             client=client,
             volume_by_name=lambda _: None,
             claim_by_key={CLAIM.key: stored}.get,
-            may_send=lambda: True,
+            may_bind=lambda: True,
             timeout=4.0,
         )
         outcome = await writer.select_node(attrs.evolve(CLAIM, selected_node="n"), "n")
@@ -152,7 +152,7 @@ async def test_a_short_timeout_bounds_the_write() -> None:
             client=client,
             volume_by_name={"pv": VOLUME}.get,
             claim_by_key=lambda _: None,
-            may_send=lambda: True,
+            may_bind=lambda: True,
             timeout=0.25,
         )
         with anyio.fail_after(PATIENCE):
@@ -163,5 +163,5 @@ async def test_a_short_timeout_bounds_the_write() -> None:
 
 async def test_a_replica_that_may_not_write() -> None:
     """Nothing is sent."""
-    outcome, server = await keep(may_send=False)
+    outcome, server = await keep(may_bind=False)
     assert (outcome, server.seen) == (HeldBack(), [])
