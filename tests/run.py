@@ -150,11 +150,9 @@ class Display:
     _due: float = 0.0
 
     def say(self, text: str) -> None:
-        """Print lines that stay."""
         self._write(f"{CLEAR if sys.stdout.isatty() else ''}{text}\n")
 
     async def show(self, running: Sequence[Step]) -> None:
-        """Show what runs, until it is cancelled."""
         while True:
             line = " | ".join(step.progress for step in running)
             if sys.stdout.isatty():

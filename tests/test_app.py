@@ -66,17 +66,14 @@ class Process:
         return "" if self.error is None else f"{type(leaf(self.error)).__name__}: {sentence(self.error)}"
 
     def signal(self) -> None:
-        """Ask it to stop, as SIGTERM does."""
         self.app.requests.receive(signal.SIGTERM)
 
     async def scheduling(self) -> None:
-        """Wait until it looks at its queue."""
         with anyio.fail_after(PATIENCE):
             while self.app.parts.scheduling_loop.looked_at is None:
                 await anyio.lowlevel.checkpoint()
 
     async def lease(self) -> Record:
-        """Return the Lease."""
         with anyio.fail_after(PATIENCE):
             return await LeaseClient(client=self.app.client).get(within=PATIENCE)
 
@@ -301,7 +298,6 @@ async def test_a_follower_is_live() -> None:
 
 
 def lease_of(holder: str) -> dict[str, Any]:
-    """The Lease with a holder."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

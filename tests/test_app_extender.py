@@ -98,7 +98,6 @@ class KubeScheduler:
 
     @property
     def nodes(self) -> list[str]:
-        """The names of all nodes."""
         return [node["metadata"]["name"] for node in self.server.store.objects("nodes")]
 
     async def schedule(self, pod: Any) -> str:
@@ -106,7 +105,6 @@ class KubeScheduler:
         return await ExtenderCaller(self.port).schedule(pod, self.nodes)
 
     def create(self, name: str, **keywords: Any) -> Any:
-        """Create a pod of kube-scheduler's."""
         return self.server.create(pod_manifest(name, scheduler_name="default-scheduler", **keywords))
 
     def ids(self, name: str) -> str:

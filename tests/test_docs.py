@@ -77,7 +77,6 @@ OTHERS = {
 
 
 def named(path: Path) -> str:
-    """Return a file's name for a test's id."""
     return str(path.relative_to(ROOT))
 
 

@@ -16,7 +16,6 @@ async def test_the_pages_show_what_the_commands_print(shown: Shown, tmp_path: Pa
 
 
 def of(output: str) -> Shown:
-    """Return an output of some commands."""
     return Shown(Block("page.md", 1, "", "", "one # exit code 3\n"), output, 0, 0)
 
 

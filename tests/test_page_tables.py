@@ -33,7 +33,6 @@ EVENT: Final = r'\.(?:record\([^)]*?\breason=|report_capacity\(\s*\w+,\s*)(?:"([
 
 
 def page(name: str) -> str:
-    """Return the text of a page."""
     return (ROOT / "docs" / name).read_text()
 
 
@@ -142,7 +141,6 @@ NO_TEST: Final = re.compile(r"not tested: (needs a node|a matter of the volume t
 
 
 def last_column(row: str) -> str:
-    """Return the last cell of a row."""
     return row.removesuffix(" |").rsplit(" | ", 1)[-1]
 
 

@@ -67,7 +67,6 @@ def test_binds_without_an_event_are_lost_events(
 
 
 def bar(title: str, *measured: Record) -> Bar:
-    """Return the target with that title."""
     return next(target for target in bars(Figures(measured)) if target.title == title)
 
 

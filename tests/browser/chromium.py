@@ -137,7 +137,6 @@ class Tab:
         return await self._browser.call(method, self._session, **parameters)
 
     def note(self, method: str, event: Mapping[str, Any]) -> None:
-        """Take an event of the protocol."""
         match method:
             case "Page.loadEventFired":
                 self._loaded.set()
@@ -199,7 +198,6 @@ class Tab:
             await self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     async def write(self, text: str) -> None:
-        """Type a text into what has the focus."""
         await self.call("Input.insertText", text=text)
 
 

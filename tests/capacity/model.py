@@ -74,7 +74,6 @@ class Model:
     _writes: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
 
     def clock(self) -> float:
-        """Return the time."""
         return self.now
 
     # The API server
@@ -89,7 +88,6 @@ class Model:
         self.shown["pods"].append(lambda scheduler: scheduler.pod_came(new))
 
     def remove_pod(self, uid: str) -> None:
-        """Delete a pod."""
         if self.pods.pop(uid, None) is not None:
             self.shown["pods"].append(lambda scheduler: scheduler.pod_went(uid))
 
@@ -178,7 +176,6 @@ class Model:
             self.shown[name].popleft()(self.scheduler)
 
     def place(self) -> None:
-        """Let the scheduler look at all pods."""
         self.scheduler.place()
 
     def bind(self) -> None:
@@ -194,7 +191,6 @@ class Model:
         self.put_pod(attrs.evolve(there, node_name=node_name, allocation=commitment.annotations, scheduled=None))
 
     async def plan(self) -> None:
-        """Make a round."""
         await self.scheduler.rounds.round()
 
     def wait(self) -> None:
@@ -286,7 +282,6 @@ class Model:
             await scheduler.machines.run()
 
     async def settled(self) -> None:
-        """Let all tasks do what they can do now."""
         for _ in range(12):
             await anyio.lowlevel.checkpoint()
 

@@ -72,11 +72,9 @@ class Scheduler:
         self.rounds = CapacityRequester(machines=self.machines, profiles=profiles, may_bind=lambda: self.leads)
 
     def report_capacity(self, pod: Pod, reason: str, note: str, **_: Any) -> None:
-        """Remember an Event."""
         self.told.append((pod.name, reason.removeprefix("NeuronCapacity"), note))
 
     def count_capacity_request(self, outcome: str) -> None:
-        """Remember it."""
         self.ended.append(outcome)
 
     def refuse(self, new: Pod, cause: Cause = Cause.FRAGMENTATION) -> None:
@@ -89,7 +87,6 @@ class Scheduler:
     # What the watches show
 
     def tell(self, changes: Iterable[Change]) -> None:
-        """Tell changes."""
         for change in changes:
             if isinstance(change, self.machines.OBSERVES):
                 self.machines.observe(change)
@@ -116,11 +113,9 @@ class Scheduler:
         self.tell(() if gone is None else fold.remove(self.cluster, gone))
 
     def node_came(self, new: Node) -> None:
-        """Do what the handler of nodes does."""
         self.tell(fold.put(self.cluster, None, new))
 
     def node_went(self, name: str) -> None:
-        """Do what the handler of nodes does."""
         self.cluster.remove_node(name)
 
     # Attempts

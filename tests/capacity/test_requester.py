@@ -48,7 +48,6 @@ class World(Scheduler):
     failing: Exception | None = None
 
     def clock(self) -> float:
-        """Return the time."""
         return self.now
 
     async def create(self, name: str, manifest: Mapping[str, Any]) -> Pod:
@@ -68,12 +67,10 @@ class World(Scheduler):
         self.there.pop(name, None)
 
     def accept(self) -> None:
-        """Answer a write."""
         if self.failing is not None:
             raise self.failing
 
     def wait(self, *names: str, cause: Cause = Cause.FRAGMENTATION, **fields: Any) -> None:
-        """Let pods of 4 devices wait."""
         for name in names:
             own = {"devices": 4, "scheduler_name": "my-scheduler", "scheduled": UNSCHEDULABLE, **fields}
             self.refuse(pod(name, **own), cause)
@@ -86,7 +83,6 @@ class World(Scheduler):
         return sum(self.there.values())
 
     async def write(self) -> None:
-        """Let the task write."""
         for name in [*self.machines.requests]:
             await self.machines._settle(name)
 

@@ -24,7 +24,6 @@ def collected(*objects: Any, **fields: Any) -> Collection:
 
 
 def add(collection: Collection, resource: Resource[Any], each: Any) -> None:
-    """Add one object."""
     collection.add(resource, Decoded(each.key if resource is PODS else each.name, each.uid, "1", each))
 
 

@@ -52,7 +52,6 @@ def nodes(*, ultraservers: int, taints: tuple[Taint, ...] = ()) -> list[Node]:
 
 
 def fit(workload: Replicated, machines: list[Node]) -> Fit:
-    """Return how many fit."""
     return run(how_many_of(cluster_of(machines), workload, PROFILE))
 
 

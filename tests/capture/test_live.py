@@ -24,12 +24,10 @@ TYPES = ("trn1.32xlarge", "inf2.24xlarge", "inf2.48xlarge", "m5.large")
 
 
 def client_of(server: ListingServer) -> Client:
-    """Return a client for the server."""
     return Client(connection=Connection(server.url, "a test"))
 
 
 async def read(server: ListingServer, **options: Any) -> Capture:
-    """Read the server's objects."""
     async with client_of(server) as client:
         return await live.read(client, **options)
 

@@ -34,7 +34,6 @@ def read(*objects: Any, **rest: Any) -> Replicated:
 
 
 def one(kind: str, spec: Any, **rest: Any) -> Replicated:
-    """Read one object of a kind."""
     return read({"kind": kind, "metadata": {"name": "w", "namespace": "ml"}, "spec": spec}, **rest)
 
 

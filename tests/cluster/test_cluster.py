@@ -30,7 +30,6 @@ def cluster_of(*nodes: Node, pods: tuple[Pod, ...] = ()) -> Cluster:
 
 
 def trn1(name: str = "n", **keywords: object) -> Node:
-    """Return a trn1.32xlarge."""
     return node(name, "trn1.32xlarge", **keywords)  # type: ignore[arg-type]  # passed on as they are
 
 

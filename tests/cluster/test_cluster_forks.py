@@ -37,11 +37,9 @@ class World:
     attachments: dict[str, VolumeAttachment] = attrs.field(factory=dict)
 
     def fork(self) -> "World":
-        """Return a world of its own."""
         return World(self.cluster.fork(), dict(self.nodes), dict(self.pods), dict(self.attachments))
 
     def change(self, dice: Random) -> None:
-        """Change a node, a pod or an attachment."""
         match dice.randrange(5):
             case 0:
                 images = tuple(dice.sample(IMAGES, k=dice.randint(0, 2)))

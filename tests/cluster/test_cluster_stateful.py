@@ -329,7 +329,6 @@ class ClusterMachine(RuleBasedStateMachine):
             check_indexes(fork, range(self.steps % 7, DEFINITIONS, 7))
 
     def teardown(self) -> None:
-        """At the end every index catches up."""
         check_indexes(self.cluster, range(DEFINITIONS))
 
     # The model

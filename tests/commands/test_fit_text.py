@@ -30,7 +30,6 @@ ANSWER = Fit(
 
 
 def text(fit: Fit, width: int = 100, *, colour: bool = False, every_node: bool = False) -> str:
-    """Return the lines of an answer."""
     return "\n".join(FitText(Paragraphs(width, colour), every_node=every_node).lines(fit))
 
 

@@ -23,12 +23,10 @@ TRN1 = "trn1.32xlarge"
 
 
 def held(name: str, on: str, *ids: int) -> Pod:
-    """Return a pod that holds devices."""
     return pod(name, devices=len(ids), on=on, ids=ids)
 
 
 def drawn(nodes: Sequence[Node], pods: Sequence[Pod] = ()) -> Fleet:
-    """Return the fleet of a cluster."""
     return run(fleet(cluster_of(nodes, pods)))
 
 
@@ -52,12 +50,10 @@ def some_of_everything() -> Cluster:
 
 
 def text(fleet: Fleet, width: int = 100, *, colour: bool = False, **settings: object) -> str:
-    """Return the map."""
     return "\n".join(MapText(Paragraphs(width, colour), **settings).lines(fleet))  # type: ignore[arg-type]  # passed on
 
 
 def shown(frame: str) -> str:
-    """Return a frame as it is written below."""
     return textwrap.dedent(frame).strip()
 
 

@@ -51,7 +51,6 @@ def csv(text: str) -> str:
 
 
 def maps(devices: str, cores: str) -> dict[str, str]:
-    """Return both annotations."""
     return {"NEURON_DEV_USAGE_MAP": csv(devices), "NEURON_CORE_USAGE_MAP": csv(cores)}
 
 

@@ -175,7 +175,6 @@ THREE = (built("train-0"), built("train-1"), built("train-0", namespace="ml"))
 
 
 def capture() -> Capture:
-    """Return a capture with a few pods."""
     return Capture(
         cluster=Cluster(),
         pods={each.key: each for each in THREE},

@@ -49,7 +49,6 @@ class Component:
 
     @property
     def pid(self) -> int:
-        """The id of the running process."""
         return self._running().pid
 
     @property
@@ -118,7 +117,6 @@ class Component:
         await self.stop()
 
     def tail(self, lines: int = 25) -> str:
-        """Return the last lines of its output."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     async def _ready(self) -> bool:

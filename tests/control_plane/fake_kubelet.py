@@ -32,7 +32,6 @@ class FakeKubelet:
     _ending: set[str] = attrs.field(factory=set, init=False)
 
     async def run(self) -> None:
-        """Serve every bound pod until cancelled."""
         async with anyio.create_task_group() as ends:
             while True:
                 await _insist(partial(self._follow, ends))
@@ -93,7 +92,6 @@ def unless_outrun() -> Iterator[None]:
 
 
 def path_of(pod: Object) -> str:
-    """Return the path of a pod."""
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 

@@ -139,7 +139,6 @@ def pod_manifest(
 
 
 async def create_pod(api: RestClient, manifest: Object) -> Object:
-    """Create a pod; return it as stored."""
     return await api.post(f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods", manifest)
 
 

@@ -60,7 +60,6 @@ class RestClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the connections."""
         await self._session.close()
 
     async def request(
@@ -78,7 +77,6 @@ class RestClient:
         return response.status, answer
 
     async def get(self, path: str, **parameters: Any) -> Object:
-        """Return an object or a list."""
         return await self._expect("GET", path, **parameters)
 
     async def post(self, path: str, body: Any, **parameters: Any) -> Object:
@@ -86,7 +84,6 @@ class RestClient:
         return await self._expect("POST", path, body, **parameters)
 
     async def put(self, path: str, body: Any, **parameters: Any) -> Object:
-        """Replace an object."""
         return await self._expect("PUT", path, body, **parameters)
 
     async def patch(self, path: str, body: Any, *, content_type: str = MERGE, **parameters: Any) -> Object:
@@ -94,7 +91,6 @@ class RestClient:
         return await self._expect("PATCH", path, body, content_type=content_type, **parameters)
 
     async def delete(self, path: str, body: Any = None, **parameters: Any) -> Object:
-        """Delete an object or a collection."""
         return await self._expect("DELETE", path, body, **parameters)
 
     async def apply(self, manifest: Mapping[str, Any], *, namespace: str = "default") -> Object:

@@ -71,7 +71,6 @@ class ControlPlane:
 
     @property
     def server(self) -> str:
-        """The URL of the API server."""
         return f"https://127.0.0.1:{self.port}"
 
     @property

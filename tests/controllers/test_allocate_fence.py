@@ -53,7 +53,6 @@ class Site(World):
 
     @property
     def waiting(self) -> int:
-        """How many Bindings wait at the fence."""
         return self.scheduler.binding_cycle.fence.waiting_count
 
     def bound(self, name: str, **changes: Any) -> Pod:
@@ -64,7 +63,6 @@ class Site(World):
         return attrs.evolve(pod_info.pod, allocation=sent, **changes)
 
     def tell(self, name: str, **changes: Any) -> None:
-        """Let the watch show a bound pod."""
         self.handler.on_updated(pending(name), self.bound(name, **changes))
 
     def change_node(self, **changes: Any) -> None:

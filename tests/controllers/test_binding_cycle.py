@@ -93,7 +93,6 @@ class World:
         self.scheduler.wake_up.ring()
 
     def count(self, name: str) -> int:
-        """How often a pod's Binding was tried."""
         return self.tried.count(name)
 
     def _surprised(self, task: str) -> None:
@@ -148,7 +147,6 @@ class World:
     # the preemption executor
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Do nothing."""
         task_status.started()
 
     def stop(self) -> None:
@@ -196,17 +194,14 @@ class World:
         self.reports.append((pod.name, message))
 
     def withdraw(self, uid: str) -> None:
-        """Withdraw nothing."""
         assert uid
 
 
 def pending(name: str, **preferred: Any) -> Pod:
-    """Return a pod of ours."""
     return pod(name, scheduler_name="my-scheduler", **preferred)
 
 
 async def until(met: Callable[[], bool]) -> None:
-    """Return when a condition holds."""
     with anyio.fail_after(PATIENCE):
         while not met():
             await anyio.lowlevel.checkpoint()

@@ -82,7 +82,6 @@ class World:
         self.handler.on_updated(known, attrs.evolve(known, terminating=True, preempted=True))
 
     def end(self, name: str) -> None:
-        """Show that a pod is gone."""
         self.handler.on_deleted(self.pod(name))
 
     def pod(self, name: str) -> Pod:

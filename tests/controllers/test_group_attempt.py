@@ -56,7 +56,6 @@ class Jobs(World):
         return new
 
     def lose(self, *names: str) -> None:
-        """Tell of pods that are gone."""
         for name in names:
             self.queue.remove(f"uid-{name}")
             self.cluster.groups.remove(f"uid-{name}")

@@ -30,7 +30,6 @@ class Clock:
     offset: float = 0.0
 
     def __call__(self) -> float:
-        """Return the time."""
         return anyio.current_time() + self.offset
 
 

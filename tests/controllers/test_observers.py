@@ -64,17 +64,14 @@ class World:
 
     @property
     def queue(self) -> SchedulingQueue:
-        """The pods that wait."""
         return self.parts.queue
 
     @property
     def nodes(self) -> WatchHandler[Node]:
-        """What the watch of nodes is handed to."""
         return WatchHandler(NODES, self.parts.cluster, self.parts.observers, Metrics())
 
     @property
     def pods(self) -> WatchHandler[Pod]:
-        """What the watch of pods is handed to."""
         return WatchHandler(PODS, self.parts.cluster, self.parts.observers, Metrics())
 
     def change_node(self, **changes: Any) -> None:
@@ -342,7 +339,6 @@ async def wait_at_the_fence(world: World, waiting: Pod) -> None:
 
 
 def waiting_of(world: World) -> int:
-    """Return how many Bindings wait."""
     return world.parts.scheduling_loop.binding_cycle.fence.waiting_count
 
 

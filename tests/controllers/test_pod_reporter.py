@@ -27,7 +27,6 @@ class Reports:
     conditions: list[tuple[str, str]] = attrs.field(factory=list)
 
     def __call__(self) -> float:
-        """Return the time."""
         return self.now
 
     def record(self, pod: Pod, *, type: str, reason: str, action: str, note: str, related: Pod | None = None) -> None:  # noqa: A002 - the field's name
@@ -43,7 +42,6 @@ class Reports:
         self.conditions.append((f"{pod.name}: {reason}", message))
 
     def clear_nomination(self, pod: Pod) -> None:
-        """Fail: no pod is nominated here."""
         raise AssertionError(pod.key)
 
     def last(self, pod: Pod) -> WaitingStatus | None:

@@ -37,7 +37,6 @@ def show(world: World) -> None:
 
 
 async def bound(world: World) -> None:
-    """Wait until the pod has its node."""
     with anyio.fail_after(PATIENCE):
         while not world.there["p"].node_name:
             world.time += 1.0

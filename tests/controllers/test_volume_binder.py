@@ -52,7 +52,6 @@ class FakeMetrics:
     counted: list[tuple[str, float, bool]] = attrs.field(factory=list)
 
     def observe_volume_binding(self, profile: str, seconds: float, *, failed: bool) -> None:
-        """Remember it."""
         self.counted.append((profile, seconds, failed))
 
 
@@ -87,7 +86,6 @@ class Waiting:
         await anyio.wait_all_tasks_blocked()
 
     def become(self, outcome: BindOutcome | None) -> None:
-        """Remember the outcome."""
         self.outcome = outcome
 
 

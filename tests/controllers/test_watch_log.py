@@ -7,23 +7,12 @@ import pytest
 
 from neuron_scheduler.kube.objects.base import Malformed
 from tests.support.builders import node, pod
-from tests.support.handlers import World
+from tests.support.handlers import World, world_that_refuses
 
 
 @pytest.fixture
 def world() -> World:
-    """Return a world where one pod waits for a label, another for devices, a third for cpu."""
-    world = World()
-    world.nodes.on_added(node("a", "trn1.32xlarge", cpu=4000))
-    for index in range(4):
-        world.pods.on_added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
-    world.pods.on_added(pod("c", cpu=3000, on="a"))
-    world.pods.on_added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
-    world.pods.on_added(pod("devices", scheduler_name="two", devices=8))
-    world.pods.on_added(pod("cpu", scheduler_name="one", cpu=2000))
-    world.pods.on_added(pod("theirs", scheduler_name="three", cpu=2000))
-    assert world.settle() == ["label", "devices", "cpu"]
-    return world
+    return world_that_refuses()
 
 
 def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:

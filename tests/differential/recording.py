@@ -86,7 +86,6 @@ def write(path: Path, recordings: Iterable[Recording]) -> None:
 
 
 def read(path: Path) -> Iterator[Recording]:
-    """Yield the recordings of a file."""
     for line in path.read_text().splitlines():
         record = json.loads(line)
         cases = record["cases"]

@@ -64,12 +64,10 @@ def sometimes(dice: Random, share: float, make: Callable[[], T]) -> T | None:
 
 
 def several(dice: Random, most: int, make: Callable[[], T], *, least: int = 1) -> list[T]:
-    """Return several results of `make`."""
     return [make() for _ in range(dice.randint(least, most))]
 
 
 def sample(dice: Random, words: Sequence[T], *, least: int = 1, most: int = 2) -> list[T]:
-    """Return some of the values, none twice."""
     return dice.sample(words, dice.randint(least, min(most, len(words))))
 
 

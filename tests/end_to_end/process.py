@@ -59,12 +59,10 @@ class SchedulerProcess:
 
     @property
     def log(self) -> str:
-        """The whole log so far."""
         return "\n".join(self.lines)
 
     @property
     def tail(self) -> str:
-        """The last twenty lines of its log."""
         return "\n".join(self.lines[-20:])
 
     def lines_with(self, *parts: str) -> list[str]:
@@ -153,7 +151,6 @@ class SchedulerProcess:
         return metrics
 
     async def listen(self) -> None:
-        """Read the log until it ends."""
         try:
             assert self._process.stderr is not None
             stream = BufferedByteReceiveStream(self._process.stderr)

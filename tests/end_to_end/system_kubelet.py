@@ -101,7 +101,6 @@ class SystemKubelet(FakeKubelet):
 
     @asynccontextmanager
     async def _extension(self, pod: Object) -> AsyncIterator[None]:
-        """Run the model of AWS's extension."""
         async with self.plane.client(await self._token(pod)) as api:
             extension = AwsExtension(api, self.belief)
             async with served(extension, self.service_port):

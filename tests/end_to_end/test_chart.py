@@ -51,12 +51,10 @@ def helm(plane: ControlPlane, tmp_path: Path) -> Helm:
 
 
 async def run(helm: Helm, *arguments: str | Path) -> str:
-    """Run a command of Helm that succeeds."""
     return await anyio.to_thread.run_sync(partial(helm.run, *arguments))
 
 
 async def refusal(helm: Helm, *arguments: str | Path) -> str:
-    """Run a command of Helm that fails."""
     return await anyio.to_thread.run_sync(partial(helm.refusal, *arguments))
 
 

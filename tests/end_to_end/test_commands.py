@@ -50,7 +50,6 @@ async def run(*command: str | Path, kubeconfig: Path, path: Path | None = None, 
 
 
 async def ask(*arguments: str, kubeconfig: Path, code: int = 0) -> str:
-    """Run a command of ours."""
     return await run(sys.executable, "-m", "neuron_scheduler", *arguments, kubeconfig=kubeconfig, code=code)
 
 

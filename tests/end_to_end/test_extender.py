@@ -190,5 +190,4 @@ def mixed(count: int, *, seed: int, scheduler_names: tuple[str, ...] = (NAME,)) 
 
 
 def bound(pods: dict[str, Object]) -> int:
-    """Return how many pods have a node."""
     return sum("nodeName" in pod["spec"] for pod in pods.values())

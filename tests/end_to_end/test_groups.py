@@ -61,7 +61,6 @@ async def add_ultraservers(scheduler: SchedulerProcess, api: RestClient, *, brok
 
 
 def names_of(group: str) -> list[str]:
-    """Return the names of members."""
     return [f"{group}-{rank}" for rank in range(SIZE)]
 
 

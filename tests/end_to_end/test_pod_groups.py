@@ -55,7 +55,6 @@ async def plane() -> AsyncIterator[ControlPlane]:
 
 
 def pod_group(version: str, name: str, **spec: Any) -> Object:
-    """Return a PodGroup."""
     return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
 
 

@@ -63,7 +63,6 @@ async def names(api: RestClient) -> set[str]:
 
 
 def disruption_of(pod: Object) -> Mapping[str, str]:
-    """Return the DisruptionTarget condition."""
     return next((c for c in pod["status"].get("conditions", []) if c["type"] == "DisruptionTarget"), {})
 
 

@@ -33,12 +33,10 @@ PORT = (HostPort("TCP", 80),)
 
 
 def held(on: str, *ids: int) -> Pod:
-    """Return a pod that holds devices."""
     return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
 
 
 def web(name: str, on: str) -> Pod:
-    """Return a pod that a term matches."""
     return pod(name, on=on, labels={"app": "web"})
 
 

@@ -32,7 +32,6 @@ def pictured(cluster: Cluster) -> Fleet:
 
 
 def machine(cluster: Cluster, name: str = "a") -> MachinePicture:
-    """Return the picture of one node."""
     return next(machine for machine in pictured(cluster).machines if machine.node_name == name)
 
 

@@ -36,7 +36,6 @@ def cluster_with(members: Sequence[Pod], nodes: int = 3) -> Cluster:
 
 
 def explained(cluster: Cluster, one: Pod) -> Explanation:
-    """Return the answer about a pod."""
     return run(explain_pod(cluster, one, PROFILE))
 
 

@@ -27,12 +27,10 @@ ALL = CoreMask((1 << 32) - 1)
 
 
 def ours(name: str = "p", **fields: object) -> Pod:
-    """Return a pod that names our scheduler."""
     return pod(name, scheduler_name="my-scheduler", **fields)  # type: ignore[arg-type]  # passed on
 
 
 def held(on: str, *ids: int) -> Pod:
-    """Return a pod that holds devices."""
     return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
 
 

@@ -193,7 +193,6 @@ class Chaos(Road):
 
 @asynccontextmanager
 async def running(chaos: Chaos) -> AsyncIterator[anyio.abc.TaskGroup]:
-    """Run the scheduler beside the block."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(chaos.scheduler.run)
         yield tasks

@@ -20,7 +20,6 @@ BOUND = b'{"Error":""}'
 
 
 def saying(error: str) -> bytes:
-    """Return an answer to bind."""
     return b'{"Error": "%b"}' % error.encode()
 
 

@@ -236,7 +236,6 @@ class Road:
             self.cluster.put_pod(attrs.evolve(self.bound(uid), terminating=True, preempted=True))
 
     def end(self, *uids: str) -> None:
-        """Show that pods have ended."""
         for uid in uids:
             self.cluster.remove_pod(uid)
 

@@ -89,7 +89,6 @@ class Page:
     status: int
 
     def whole(self) -> Whole:
-        """Return it as an answer."""
         return Whole(self.status, PAGE.encode(), "text/html")
 
 

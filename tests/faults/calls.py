@@ -38,7 +38,6 @@ class Call:
 
     @property
     def watches(self) -> bool:
-        """Whether it is a watch."""
         return "watch" in self.query
 
     @cached_property

@@ -118,7 +118,6 @@ class Case:
 
 
 def cases(requests: Iterable[str] = tuple(REQUESTS), faults: Iterable[str] = tuple(FAULTS)) -> list[Case]:
-    """Return all pairs."""
     return [Case(request, fault, FAULTS[fault]) for request in requests for fault in faults]
 
 
@@ -249,7 +248,6 @@ class CommitPath:
 
     @asynccontextmanager
     async def _cluster(self) -> AsyncIterator[None]:
-        """Run kubelets, and a provisioner."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(FakeKubelet(self.api).run)
             await tasks.start(provision, self.api)

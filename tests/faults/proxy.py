@@ -85,7 +85,6 @@ class Fault:
     held: anyio.Event | None = attrs.field(default=None, init=False)
 
     def release(self) -> None:
-        """Pass the held requests on."""
         self.released.set()
 
     async def answered(self) -> tuple[int, str]:

@@ -33,7 +33,6 @@ class Server:
     _open: set[anyio.CancelScope] = attrs.field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Let bytes flow."""
         self._flows.set()
 
     def hold(self) -> None:
@@ -41,11 +40,9 @@ class Server:
         self._flows = anyio.Event()
 
     def flow(self) -> None:
-        """Let the bytes flow again."""
         self._flows.set()
 
     def reset(self) -> None:
-        """End all connections."""
         for scope in tuple(self._open):
             scope.cancel()
 

@@ -125,11 +125,9 @@ class Follower:
         self.changed.set()
 
     def on_malformed(self, malformed: Malformed) -> None:
-        """Refuse: all pods can be read."""
         self.wrong.append(f"malformed: {malformed.reason}")
 
     def on_malformed_gone(self, malformed: Malformed) -> None:
-        """Refuse as well."""
         self.wrong.append(f"no longer malformed: {malformed.reason}")
 
     def _keep(self, pod: Pod) -> None:

@@ -49,7 +49,6 @@ def installed(image: Image) -> dict[str, Distribution]:
 
 
 def bill_of_materials(image: Image) -> Any:
-    """Return the image's SBOM."""
     return json.loads((image.root / "usr/share/doc/neuron-scheduler/sbom.cdx.json").read_text())
 
 

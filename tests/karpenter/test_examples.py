@@ -16,7 +16,6 @@ STRICT: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 def example(path: Path) -> Any:
-    """Return the NodePool of a file."""
     return yaml.safe_load(path.read_text())
 
 

@@ -23,7 +23,6 @@ def whole_machine(instance_type: str = "trn1.32xlarge", *, cpu: str, neuron: int
 
 
 def waiting(name: str, *, neuron: int = 4, cpu: str = "2", **fields: Any) -> Object:
-    """Return a pod that a scheduler refuses."""
     return pod_manifest(name, neuron=neuron, requests={"cpu": cpu}, scheduler_name="refuses", **fields)
 
 

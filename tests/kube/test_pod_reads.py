@@ -15,7 +15,6 @@ REJECTED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": 
 
 
 def listed(*pods: Any, kind: str = "PodList") -> Answer:
-    """Answer with a list of pods."""
     return answer({"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": "41"}, "items": list(pods)})
 
 

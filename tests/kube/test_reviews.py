@@ -75,7 +75,6 @@ WHO = User(username="jane", uid="1", groups=["a", "b"], extra={"scopes": ["x"]})
 
 
 def reviewed(kind: str, status: object) -> Answer:
-    """Answer a review."""
     return answer({"apiVersion": "v1", "kind": kind, "status": status}, status=201)
 
 

@@ -27,7 +27,6 @@ def app(name: str = "c", count: int = 0, resource: str = NEURON_DEVICE) -> Conta
 
 
 def sidecar(name: str = "s", count: int = 0, resource: str = NEURON_DEVICE) -> Container:
-    """Return a sidecar."""
     return Container(name, {resource: count} if count else {}, sidecar=True)
 
 

@@ -24,7 +24,6 @@ def app(**amounts: int) -> Container:
 
 
 def sidecar(**amounts: int) -> Container:
-    """Return a sidecar."""
     return Container("s", _named(amounts), sidecar=True)
 
 

@@ -64,7 +64,6 @@ class Outcome:
 
     @property
     def firing(self) -> set[str]:
-        """The names of the alerts that fire."""
         return {alert["labels"]["alertname"] for alert in self.alerts}
 
 

@@ -85,7 +85,6 @@ class Story:
 
     @property
     def end(self) -> int:
-        """The last second of the line of time."""
         return 6 * CHAPTER - STEP
 
 
@@ -182,7 +181,6 @@ async def _bound(server: ApiServer, scheduler: SchedulerProcess) -> str:
 
 
 async def _busy(server: ApiServer, scheduler: SchedulerProcess) -> str:
-    """Bind many pods."""
     return await _many(server, scheduler, "second")
 
 

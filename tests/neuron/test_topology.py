@@ -59,7 +59,6 @@ def devices(*counts: int, init: tuple[int, ...] = (), sidecars: int = 0) -> Neur
 
 
 def cores(*counts: int, init: tuple[int, ...] = (), sidecars: int = 0) -> NeuronRequest:
-    """Return a request for cores."""
     return _request(Unit.CORE, counts, init, sidecars)
 
 
@@ -69,17 +68,14 @@ def _request(unit: Unit, counts: tuple[int, ...], init: tuple[int, ...], sidecar
 
 
 def bits(ids: Iterable[int]) -> int:
-    """Return the mask of ids."""
     return sum(1 << i for i in ids)
 
 
 def core_bits(ids: Iterable[int]) -> CoreMask:
-    """Return the core mask of cores."""
     return CoreMask(bits(ids))
 
 
 def device_bits(machine: Machine, ids: Iterable[int]) -> CoreMask:
-    """Return the core mask of whole devices."""
     return CoreMask(sum(((1 << machine.cores_per_device) - 1) << i * machine.cores_per_device for i in ids))
 
 
@@ -121,7 +117,6 @@ def legal_sets(machine: Machine, unit: Unit, count: int) -> list[tuple[int, ...]
 
 @functools.cache
 def legal_masks(machine: Machine, unit: Unit, count: int) -> list[int]:
-    """Return the legal sets as masks of ids."""
     return [bits(ids) for ids in legal_sets(machine, unit, count)]
 
 

@@ -83,7 +83,6 @@ def fleet() -> Fleet:
 
 
 def waiting() -> Waiting:
-    """Return one waiting pod."""
     return Waiting((WaitingEntry(TRAIN, "capacity", MESSAGE),), 1)
 
 

@@ -48,7 +48,6 @@ class FakeScheduler:
 
     @property
     def url(self) -> str:
-        """The page's address."""
         return f"http://127.0.0.1:{self.port}/page"
 
     async def start(self) -> None:

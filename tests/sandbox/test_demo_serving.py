@@ -30,7 +30,6 @@ async def demo(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
 
 
 async def ids(kubectl: Kubectl, pod: str) -> str:
-    """Return the ids in a pod's annotation."""
     return await kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.annotations.AWS_NEURON_IDS}")
 
 

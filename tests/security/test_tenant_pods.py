@@ -45,7 +45,6 @@ async def refused_of_other(api: RestClient, name: str, **pod: Any) -> str:
 
 
 def mounting(name: str, claim: str) -> Object:
-    """Return a pod that mounts a claim."""
     return pod_manifest(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
 
 

@@ -28,7 +28,6 @@ def access(server: FakeReviews) -> Access:
 
 
 def asked(token: str = "", path: str = "/v1/fleet", peer: str = "127.0.0.1", *, tls: bool = False) -> web.BaseRequest:
-    """Return a request with a bearer token."""
     return request(path, {"Authorization": f"Bearer {token}"} if token else {}, peer=peer, encrypted=tls)
 
 

@@ -13,7 +13,6 @@ FILES = sorted(path for path in page_files() if path != f"{HTML}/")
 
 
 async def get(path: str) -> web.Response:
-    """Return what a browser gets."""
     return await answer(page_files()[path], request(path))
 
 

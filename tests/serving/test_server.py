@@ -53,7 +53,6 @@ def health(free_tcp_port: int) -> Health:
 
 
 async def get(client: aiohttp.ClientSession, path: str) -> tuple[int, str]:
-    """Return status and text."""
     async with client.get(path) as response:
         return response.status, await response.text()
 

@@ -103,7 +103,6 @@ class PodGarbage:
     _orphans: dict[str, float] = attrs.field(factory=dict)  # uid: seconds for which the node has been missing
 
     async def run(self) -> None:
-        """Look at all pods again and again."""
         while True:
             await asyncio.sleep(PERIOD)
             self._sync()

@@ -61,7 +61,6 @@ def always(scenario: Scenario, kind: str, target: str, seconds: float = 0.0, cha
 
 
 def once(kind: str, at: float, number: int, seconds: float = 0.0) -> Fault:
-    """Return a fault of a replica's process."""
     return Fault(kind=kind, at=at, until=at, target=f"scheduler-{number}", seconds=seconds)
 
 

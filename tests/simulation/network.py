@@ -44,14 +44,12 @@ class Server:
         self.sockets = [_Socket(self.address)]
 
     def close(self) -> None:
-        """Stop to listen."""
         self.network.listeners.pop(self.address, None)
 
     async def wait_closed(self) -> None:
         """Return: there is nothing to wait for."""
 
     def is_serving(self) -> bool:
-        """Return whether it listens."""
         return self.address in self.network.listeners
 
 
@@ -60,7 +58,6 @@ class _Socket:
     address: Address
 
     def getsockname(self) -> Address:
-        """Return the address."""
         return self.address
 
 

@@ -45,7 +45,6 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
         return self.exit_code is None
 
     def context(self) -> Context:
@@ -66,7 +65,6 @@ class Process:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it runs no step now."""
         return self._stopped_until > 0
 
     def keep(self, handle: asyncio.Handle) -> None:

@@ -65,7 +65,6 @@ class Replica:
         context.run(asyncio.get_running_loop().create_task, self._main(self.process), context=context)
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         if self.process.alive:
             self._requests.receive(signal.SIGTERM)
 

@@ -14,7 +14,6 @@ from tests.simulation.watch_cache import LAG, POLICY_LAG
 
 @cache
 def scenarios() -> list[Scenario]:
-    """Return those of a thousand seeds."""
     return [scenario_of(seed) for seed in range(1000)]
 
 

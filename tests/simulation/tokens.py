@@ -45,7 +45,6 @@ class Tokens:
         self.accepted.add(f"token-{self._number}")
 
     def write(self) -> None:
-        """Put the newest token into the file."""
         _write(_TOKEN, f"token-{self._number}\n")
 
     def revoke(self) -> None:

@@ -63,11 +63,9 @@ class Transport(asyncio.Transport):
         return self._closing
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol."""
         return self.protocol  # type: ignore[no-any-return]
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give it another protocol."""
         self.protocol = protocol
 
     def is_reading(self) -> bool:
@@ -75,7 +73,6 @@ class Transport(asyncio.Transport):
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """Keep what arrives."""
         self._reading = False
 
     def resume_reading(self) -> None:
@@ -88,11 +85,9 @@ class Transport(asyncio.Transport):
         """Keep the limits."""
 
     def get_write_buffer_size(self) -> int:
-        """Return the bytes on their way."""
         return self._on_the_way
 
     def can_write_eof(self) -> bool:
-        """Return True."""
         return True
 
     def write(self, data: Any) -> None:
@@ -102,23 +97,19 @@ class Transport(asyncio.Transport):
         self._send(bytes(data))
 
     def writelines(self, list_of_data: Any) -> None:
-        """Send bytes."""
         self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
-        """Send the end."""
         if not self._no_more:
             self._no_more = True
             self._send(None)
 
     def close(self) -> None:
-        """Send the end, and end."""
         if not self._closing:
             self.write_eof()
             self._end(None)
 
     def abort(self) -> None:
-        """Send a reset, and end."""
         if not self._lost:
             self._connection.reset_after(self)
             self._end(None)

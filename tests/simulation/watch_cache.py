@@ -58,12 +58,10 @@ class CachedTable:
         return self.late[0][1].version - 1 if self.late else self.source.version
 
     def see(self, now: float) -> None:
-        """Take the changes that are due."""
         while self.late and self.late[0][0] <= now:
             self.copy.take(self.table, self.late.popleft()[1])
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return an object of the table."""
         return self.copy.get(self.table, namespace, name)
 
     def objects(self, table: str, namespace: str | None = None, *, at: int | None = None) -> list[Object]:
@@ -72,15 +70,12 @@ class CachedTable:
         return self.copy.objects(table, namespace)
 
     def position(self, table: str, version: int) -> int:
-        """Return the position after a version."""
         return self.copy.position(table, version)
 
     def after(self, table: str, position: int) -> list[Change]:
-        """Return the changes from a position on."""
         return self.copy.after(table, position)
 
     async def changed(self, table: str = "") -> None:
-        """Wait for the next change."""
         await self.copy.changed(table)
 
 
@@ -105,7 +100,6 @@ class WatchCache:
         self.store.listeners.append(self._committed)
 
     def detach(self) -> None:
-        """Follow the store no more."""
         self.store.listeners.remove(self._committed)
 
     async def run(self) -> None:

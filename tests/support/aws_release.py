@@ -112,7 +112,6 @@ def policy() -> list[Object]:
 
 
 def everything() -> list[Object]:
-    """Return all objects of both roads."""
     return [*device_plugin(), *extension(), *my_scheduler(), *policy()]
 
 

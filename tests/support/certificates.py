@@ -80,7 +80,6 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """What its clients trust."""
         return self._certificate.public_bytes(Encoding.PEM)
 
     def below(self) -> "Authority":

@@ -10,5 +10,4 @@ class Clock:
     now: float = 1000.0
 
     def __call__(self) -> float:
-        """Return the time."""
         return self.now

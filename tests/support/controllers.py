@@ -76,7 +76,6 @@ class Bare:
     index: str = f"{_JOB}/job-completion-index"
 
     def wanted(self, _pods: Pods, _nodes: Pods) -> Iterator[Object]:
-        """Yield the pods that are to exist now."""
         for number in range(self.count):
             labels = {**self.labels, self.index: str(number)}
             name, notes = f"{self.name}-{number}", self.annotations
@@ -101,7 +100,6 @@ class StatefulSet:
     replicas: int
 
     def wanted(self, pods: Pods, _nodes: Pods) -> Iterator[Object]:
-        """Yield the pods that are to exist now."""
         for number in range(self.replicas):
             name = f"{self.name}-{number}"
             yield self.build(name, neuron=16, labels={"apps.kubernetes.io/pod-index": str(number)})
@@ -126,7 +124,6 @@ class Job:
     failed: dict[int, set[str]] = attrs.field(factory=dict)
 
     def wanted(self, pods: Pods, _nodes: Pods) -> Iterator[Object]:
-        """Yield the pods that are to exist now."""
         for number in range(self.count):
             failed = self.failed.setdefault(number, set())
             failed |= {n for n, pod in pods.items() if n.startswith(f"{self.name}-{number}-") and _has_failed(pod)}
@@ -156,7 +153,6 @@ class LeaderWorkerSet:
     leader_neuron: int = 16
 
     def wanted(self, pods: Pods, nodes: Pods) -> Iterator[Object]:
-        """Yield the pods that are to exist now."""
         for group in range(self.replicas):
             leader, key = f"{self.name}-{group}", f"key-of-{self.name}-{group}"
             rest = {"affinity": _near(self.topology, f"{_LWS}/group-key", key)} if self.topology else {}
@@ -201,7 +197,6 @@ class JobSet:
     labels: Mapping[str, str] = {}
 
     def wanted(self, pods: Pods, nodes: Pods) -> Iterator[Object]:
-        """Yield the pods that are to exist now."""
         for job in range(self.jobs):
             key = f"key-of-{self.name}-{job}"
             affinity = _near(self.topology, f"{_JOBSET}/job-key", key, everywhere=True, priority=["0"])
@@ -242,7 +237,6 @@ class Queued:
     count: int = 0
 
     def wanted(self, pods: Pods, nodes: Pods) -> Iterator[Object]:
-        """Yield the pods that are to exist now."""
         for pod in self.of.wanted(pods, nodes):
             meta, gates = pod["metadata"], {"schedulingGates": [GATE]} if self.count else {}
             meta = meta | {"labels": {**meta["labels"], **self.labels}}

@@ -59,7 +59,6 @@ class Shown:
 
 
 def shown_outputs() -> Iterator[Shown]:
-    """Yield all outputs, page by page."""
     for block in run_by(TEST):
         text = (ROOT / block.page).read_text()
         place = sum(len(line) for line in text.splitlines(keepends=True)[: block.line - 1]) + len(block.text)
@@ -86,7 +85,6 @@ def example_shell(folder: Path) -> Shell:
 
 
 async def printed(shell: Shell, shown: Shown) -> str:
-    """Return what the commands print now."""
     return await shell.run(shown.block, code=shown.code)
 
 

@@ -137,7 +137,6 @@ def call(name: str, on: str = "n", **fields: Any) -> ExtenderBindingArgs:
 
 
 async def turns(count: int = 60) -> None:
-    """Let all tasks run."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()
 
@@ -166,7 +165,6 @@ class Answer:
         self.scope = anyio.CancelScope()
 
     async def of(self, road: Road, name: str, on: str = "n") -> None:
-        """Call the verb."""
         with self.scope:
             self.text = await road.verb.bind(call(name, on))
 

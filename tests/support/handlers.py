@@ -18,6 +18,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
+from tests.support.builders import node, pod
 from tests.support.loops import Recorder, Watches, watches_of
 from tests.support.queueing import new_queue
 
@@ -58,11 +59,9 @@ class World:
         self.pods, self.nodes = self.watches.of(PODS), self.watches.of(NODES)
 
     def report_double_booking(self, pod: Pod, rival: Pod) -> None:
-        """Remember a report."""
         self.conflicts.append((pod.name, rival.name))
 
     def report_unknown_allocation(self, pod: Pod, problem: str, _advice: str) -> None:
-        """Remember a report."""
         self.unknown.append((pod.name, problem))
 
     def row(self, name: str) -> NodeInfo:
@@ -90,3 +89,18 @@ class World:
                 self.queue.remove(queued.pod.uid)
                 tried.append(f"{queued.pod.name}: placed")
         return tried
+
+
+def world_that_refuses() -> World:
+    """Return a world where one pod waits for a label, another for devices, a third for cpu."""
+    world = World()
+    world.nodes.on_added(node("a", "trn1.32xlarge", cpu=4000))
+    for index in range(4):
+        world.pods.on_added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
+    world.pods.on_added(pod("c", cpu=3000, on="a"))
+    world.pods.on_added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
+    world.pods.on_added(pod("devices", scheduler_name="two", devices=8))
+    world.pods.on_added(pod("cpu", scheduler_name="one", cpu=2000))
+    world.pods.on_added(pod("theirs", scheduler_name="three", cpu=2000))
+    assert world.settle() == ["label", "devices", "cpu"]
+    return world

@@ -54,5 +54,4 @@ class Kubectl:
 
 
 def lines(text: str) -> list[list[str]]:
-    """The words of each line."""
     return [line.split() for line in text.splitlines()]

@@ -53,7 +53,6 @@ class Recorder:
     changes: list[Change] = attrs.field(factory=list)
 
     def observe(self, change: Change) -> None:
-        """Remember it."""
         self.changes.append(change)
 
     def spaces(self) -> list[str]:
@@ -112,7 +111,6 @@ class Watches:
     metrics: Metrics = attrs.field(factory=Metrics)
 
     def of(self, resource: Resource[Any]) -> WatchHandler[Any]:
-        """Return the handler of a kind."""
         return WatchHandler(resource, self.cluster, self.observers, self.metrics)
 
 

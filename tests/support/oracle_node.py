@@ -13,7 +13,6 @@ def untolerated(taints: Iterable[Taint], pod: Pod) -> list[Taint]:
 
 
 def forbidding(node: Node) -> list[Taint]:
-    """Return the taints that keep pods away."""
     return [taint for taint in node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
 
 

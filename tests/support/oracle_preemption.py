@@ -27,7 +27,6 @@ def cost(victims: Iterable[Pod], budgets: Sequence[DisruptionBudget]) -> Cost:
 
 
 def by_importance(pods: Iterable[Pod]) -> list[Pod]:
-    """Return the most important first."""
     return sorted(pods, key=lambda p: (-p.priority, _start(p), p.key))
 
 

@@ -88,7 +88,6 @@ def score(
 def eligible(
     nodes: Iterable[Node], pod: Pod, constraint: SpreadConstraint, kind: Sequence[SpreadConstraint]
 ) -> list[Node]:
-    """Return the nodes that count."""
     return [
         node
         for node in nodes

@@ -31,7 +31,6 @@ BIG = pod("big", devices=16, priority=9)
 
 
 def half(name: str, first: int, **keywords: object) -> Pod:
-    """Return a pod on one half of the node."""
     return pod(name, on="n", devices=8, ids=range(first, first + 8), **keywords)  # type: ignore[arg-type]  # as given
 
 
@@ -75,7 +74,6 @@ class World:
         return 0.0
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
-        """Remember the report to a victim."""
         self.reports.append((victim.name, f"{preemptor.name} on {node_name}"))
 
     def clear_nomination(self, pod: Pod) -> None:

@@ -52,7 +52,6 @@ def drain(queue: SchedulingQueue, now: float) -> list[str]:
 
 
 def refuse_all(queue: SchedulingQueue, now: float, plugins: frozenset[str] = FIT) -> None:
-    """Try every pod and refuse it."""
     while (queued := queue.pop(now)) is not None:
         queue.put_back_refused(queued, plugins, now)
 

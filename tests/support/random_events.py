@@ -161,7 +161,6 @@ def _lost_foremost(dice: Random, world: World) -> None:
 
 
 def _set_aside(dice: Random, world: World) -> None:
-    """Set a node aside, or end that."""
     if world.nodes:
         cores = dice.choice([None, CoreMask(0), CoreMask(dice.getrandbits(32))])
         world.cluster.set_aside(dice.choice(sorted(world.nodes)), cores)
@@ -234,6 +233,5 @@ async def flicker(dice: Random, world: World) -> None:
 
 
 async def pass_turns(count: int) -> None:
-    """Give the loop some turns."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()

@@ -42,7 +42,6 @@ class FakeReviews:
         return user.username == "admin" or namespace == "a"
 
     def clock(self) -> float:
-        """Return the time."""
         return self.now
 
     def _ask(self, question: str) -> None:

@@ -90,7 +90,6 @@ class Api:
         return dict(reply.body)
 
     async def pod(self, name: str, **spec: Any) -> dict[str, Any]:
-        """Create a plain pod."""
         return await self.made("pods", pod(name, **spec))
 
     async def bind(self, name: str, node: str = "n1", **metadata: Any) -> Reply:
@@ -138,5 +137,4 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def names(listed: Mapping[str, Any]) -> list[str]:
-    """The names of a list's items."""
     return [item["metadata"]["name"] for item in listed["items"]]

@@ -38,7 +38,6 @@ class Hold:
     released: anyio.Event = attrs.field(factory=anyio.Event)
 
     def release(self) -> None:
-        """Continue the request."""
         self.released.set()
 
 

@@ -33,7 +33,6 @@ class Seen:
 
     @property
     def json(self) -> Any:
-        """The body as JSON."""
         return json.loads(self.body)
 
 
@@ -166,22 +165,18 @@ async def hang(_request: web.Request) -> web.StreamResponse:
 
 
 def listing(*items: Any, version: str = "10", token: str = "") -> Answer:
-    """Answer with a list."""
     return answer({"metadata": {"resourceVersion": version, "continue": token}, "items": list(items)})
 
 
 def event(kind: str, obj: Any) -> bytes:
-    """One line of a watch."""
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
 def bookmark(version: str) -> bytes:
-    """A BOOKMARK line."""
     return event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": version}})
 
 
 def error_event(status: int, message: str = "") -> bytes:
-    """An ERROR line."""
     return event("ERROR", {"kind": "Status", "code": status, "message": message})
 
 

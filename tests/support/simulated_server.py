@@ -144,7 +144,6 @@ class World:
         """Never happens."""
 
     async def try_again(self, binding: Binding) -> BindOutcome:
-        """Never happens."""
         raise AssertionError(binding)
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
@@ -161,7 +160,6 @@ class World:
         self.sights["pod"].put(Decoded(seen.key, seen.uid, "", seen))
 
     def lose_pod(self, name: str) -> None:
-        """Show that a pod is gone."""
         self.sights["pod"].remove(self.there.pop(name).key)
 
     def see_node(self, seen: Node) -> None:
@@ -226,7 +224,6 @@ class World:
 
 @asynccontextmanager
 async def running(world: World) -> AsyncIterator[None]:
-    """Run the loop beside the block."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.scheduler.run)
         yield

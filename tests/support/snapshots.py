@@ -35,7 +35,6 @@ def edited(policies: Specs, name: str, **fields: Any) -> Specs:
 
 
 def without(policies: Specs, left_out: str) -> Specs:
-    """Return the policies without one."""
     return {name: spec for name, spec in policies.items() if name != left_out}
 
 

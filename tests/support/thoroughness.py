@@ -27,5 +27,4 @@ def examples(count: int) -> int:
 
 
 def states(every: Sequence[T]) -> Sequence[T]:
-    """Return the states that this run tries."""
     return every[::_STRIDE] if FAST and len(every) > _FEW else every

@@ -31,5 +31,4 @@ def node(name: str = "n", **changes: Any) -> dict[str, Any]:
 
 
 def encoded(obj: Any) -> bytes:
-    """The object on the wire."""
     return json.dumps(obj).encode()

@@ -94,5 +94,4 @@ class WiredScheduler:
 
 
 def names(count: int, prefix: str = "p") -> list[str]:
-    """Names of pods."""
     return [f"{prefix}{number}" for number in range(count)]

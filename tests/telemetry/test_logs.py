@@ -149,7 +149,6 @@ class FullDisk(io.StringIO):
     """A full disk."""
 
     def write(self, text: str, /) -> int:
-        """Refuse."""
         raise OSError(errno.ENOSPC, f"no space left for {text}")
 
 

@@ -31,7 +31,6 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """What `looked_at.toml` calls it."""
         return f"{self.section}: {self.item}"
 
     def text(self) -> str:

@@ -45,7 +45,6 @@ def test_a_run_equals_one_computed_by_hand() -> None:
 
 
 def short(scenario: str, seed: int = 1, load: float = 1.0, pods: int = 200) -> Workload:
-    """Return a short workload at full load."""
     return workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods)
 
 

@@ -11,7 +11,6 @@ PODS = 500
 
 
 def made(scenario: str = "mixed", *, load: float = 0.9, seed: int = 1, demand: Demand | None = None) -> Workload:
-    """Return a short workload."""
     return workload(SCENARIOS[scenario], load=load, seed=seed, pods=PODS, demand=demand)
 
 

@@ -36,7 +36,6 @@ class Room:
     memory: int
 
     def without(self, want: Want) -> "Room":
-        """Return what is left beside a pod."""
         return Room(self.place, self.devices - want.devices, self.cpu - want.cpu, self.memory - want.memory)
 
     def takes(self, want: Want) -> bool:

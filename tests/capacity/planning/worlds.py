@@ -37,7 +37,6 @@ def cluster_of(*nodes: tuple[Node, Iterable[Pod]]) -> Cluster:
 
 
 def waiting(name: str, devices: int = 0, **fields: Any) -> Pod:
-    """Return a pod that autoscalers see."""
     return pod(name, devices=devices, **{"scheduled": UNSCHEDULABLE, "scheduler_name": "my-scheduler", **fields})
 
 
@@ -57,10 +56,8 @@ def steps_for(
 
 
 def machines(plan: MachinePlan) -> list[str]:
-    """Return the type of each need."""
     return [need.instance_type for need in plan.needs]
 
 
 def in_zone(zone: str, **labels: str) -> dict[str, str]:
-    """Return a node's labels."""
     return {ZONE_LABEL: zone, **labels}

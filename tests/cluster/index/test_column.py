@@ -13,7 +13,6 @@ some_nodes = st.integers(0, (1 << 40) - 1).map(NodeSet)
 
 
 def as_set(slots: object) -> int:
-    """Return a node set of slots."""
     return sum(1 << slot for slot in slots)  # type: ignore[attr-defined]  # any iterable of int
 
 

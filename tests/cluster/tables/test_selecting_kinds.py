@@ -49,12 +49,10 @@ def test_more_selectors_than_are_remembered() -> None:
 
 
 def selecting(**labels: str) -> LabelSelector:
-    """Return a selector of these labels."""
     return LabelSelector(tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels.items()))
 
 
 def service(name: str, selector: LabelSelector | None, namespace: str = "default") -> Workload:
-    """Return a Service."""
     return Workload(f"uid-{name}", "v1", "Service", namespace, name, selector)
 
 

@@ -18,7 +18,6 @@ RWO, RWX = "ReadWriteOnce", "ReadWriteMany"
 
 
 def some_volume(dice: Random, name: str) -> PersistentVolume:
-    """Return a volume that may be free."""
     return volume(
         name,
         on=dice.choice(PLACES),

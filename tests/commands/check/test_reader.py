@@ -34,7 +34,6 @@ CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
 async def read(server: ListingServer, **options: Any) -> Snapshot:
-    """Read the server's objects."""
     async with Client(connection=Connection(server.url, "a test")) as client:
         return await SnapshotReader(client=client, **options).read()
 

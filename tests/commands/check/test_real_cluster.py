@@ -45,7 +45,6 @@ HOLDER: Final = "my-scheduler-6d5f9c7b8-x2x9k_393c7694"
 
 
 def kubectl(kubeconfig: Path, *arguments: str) -> None:
-    """Run the user's own kubectl."""
     subprocess.run([KUBECTL, *arguments, f"--kubeconfig={kubeconfig}"], check=True, capture_output=True, cwd=ROOT)
 
 
@@ -117,7 +116,6 @@ async def check(plane: ControlPlane, token: str = "") -> Report:
 
 
 def findings(report: Report) -> dict[str, Finding]:
-    """Return the findings by code."""
     return {finding.code: finding for _, found in report.sections for finding in found}
 
 

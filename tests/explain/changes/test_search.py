@@ -30,7 +30,6 @@ DEDICATED = Taint("dedicated", Effect.NO_SCHEDULE, "team-a")
 
 
 def trn1(name: str = "n", **fields: Any) -> Node:
-    """Return a trn1.32xlarge."""
     return node(name, TRN1, **fields)
 
 

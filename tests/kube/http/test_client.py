@@ -168,7 +168,6 @@ class Renewed:
     tokens: list[str]
 
     async def authorization(self) -> str:
-        """Return the present header."""
         return f"Bearer {self.tokens[0]}"
 
     async def renew(self, _rejected: str | None, /) -> str:
@@ -258,11 +257,9 @@ async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls() -> Non
         """Reads and never answers."""
 
         def data_received(self, _data: bytes) -> None:
-            """Remember that there was a request."""
             arrived.set()
 
         def connection_lost(self, exc: BaseException | None) -> None:
-            """Remember how it ended."""
             if arrived.is_set():
                 ended.append(exc)
                 lost.set()

@@ -25,7 +25,6 @@ LONG: Final = b"x" * (1 << 20)
 
 
 def refusing(content: bytes) -> bytes:
-    """An answer that refuses."""
     return b"HTTP/1.1 403 No\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content)
 
 

@@ -11,7 +11,6 @@ from tests.support.clock import Clock
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the logged messages."""
     return [record.message for record in caplog.records]
 
 

@@ -31,7 +31,6 @@ def constraints_of(**spec: Any) -> Constraints:
 
 
 def node_affinity(*terms: dict[str, Any], preferred: Any = None) -> dict[str, Any]:
-    """An affinity with required node terms."""
     return {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)},

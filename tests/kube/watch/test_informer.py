@@ -59,7 +59,6 @@ class Log:
     informer: Informer[Pod] | None = None
 
     def on_added(self, new: Pod | Node) -> None:
-        """Record it."""
         self.lines.append(f"+{new.name}")
 
     def on_updated(self, old: Pod | Node, new: Pod | Node) -> None:
@@ -72,11 +71,9 @@ class Log:
         self.lines.append(f"-{old.name}" + (f" at {self.informer.version}" if self.informer else ""))
 
     def on_malformed(self, malformed: Malformed) -> None:
-        """Record it."""
         self.lines.append(f"?{malformed.key}")
 
     def on_malformed_gone(self, malformed: Malformed) -> None:
-        """Record it."""
         self.lines.append(f"!{malformed.key}")
 
     @contextmanager
@@ -424,7 +421,6 @@ class Paging:
 
 
 async def listed(*script: Answer) -> list[ListPage[Pod]]:
-    """Return all pages."""
     async with scripted(*script) as (_, client):
         return [page async for page in pages(client, PODS)]
 
@@ -492,7 +488,6 @@ class Silent:
         yield self
 
     async def whole(self, _most: int) -> bytes:
-        """Return a list of nothing."""
         return b'{"kind":"PodList","metadata":{"resourceVersion":"10"},"items":null}'
 
 

@@ -58,12 +58,10 @@ def seen(uid: str = "u1", *, name: str = "a", **fields: Any) -> Decoded[Pod]:
 
 
 def broken(uid: str = "u1", *, name: str = "a", reason: str = "r", node: str = "") -> Decoded[Pod]:
-    """Return a decoded malformed pod."""
     return Decoded(f"d/{name}", uid, "9", Malformed("Pod", f"d/{name}", reason, uid, node))
 
 
 def store_of(handler: Any, **options: Any) -> ObjectStore[Pod]:
-    """Return a store of pods."""
     return ObjectStore(
         **({"handler": handler, "kind": PODS.kind, "is_same": PODS.is_same, "on_failure": lambda: None} | options)
     )
@@ -148,7 +146,6 @@ class Failing:
             raise KeyError(step)
 
     def on_added(self, new: Pod) -> None:
-        """Add a pod."""
         self._do(lambda: self.pods.update({new.key: new}))
 
     def on_updated(self, old: Pod, new: Pod) -> None:
@@ -157,15 +154,12 @@ class Failing:
         self._do(lambda: self.pods.update({new.key: new}))
 
     def on_deleted(self, old: Pod) -> None:
-        """Remove a pod."""
         self._do(lambda: self.pods.pop(old.key, None))
 
     def on_malformed(self, malformed: Malformed) -> None:
-        """Add a malformed object."""
         self._do(lambda: self.bad.update({malformed.key: malformed}))
 
     def on_malformed_gone(self, malformed: Malformed) -> None:
-        """Remove it."""
         self._do(lambda: self.bad.pop(malformed.key, None))
 
 

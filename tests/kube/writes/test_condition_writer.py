@@ -40,7 +40,6 @@ TOO_BIG = refuse(500, "", "etcdserver: request is too large")
 async def writing(
     *script: Answer, clock: Clock | None = None, random: float = 0.0, known: Pod | None = None
 ) -> AsyncIterator[tuple[Scripted, ConditionWriter]]:
-    """Run a writer against the script."""
     async with scripted(*script) as (server, client):
         writer = ConditionWriter(
             client=client,
@@ -93,7 +92,6 @@ async def pauses(*failures: Answer, random: float = 0.0) -> list[float]:
 
 
 async def quiet() -> None:
-    """Let all tasks run."""
     for _ in range(20):
         await anyio.lowlevel.checkpoint()
 

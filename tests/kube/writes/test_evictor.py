@@ -139,7 +139,6 @@ class LosesTheLease:
     sent: list[str] = attrs.field(factory=list)
 
     def may_bind(self) -> bool:
-        """Return whether this replica leads."""
         return self.left > 0
 
     async def request(

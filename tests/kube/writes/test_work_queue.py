@@ -27,7 +27,6 @@ class World:
         self.queue = DelayingQueue(clock=self, share=self.share)
 
     def __call__(self) -> float:
-        """Return the time."""
         return self.now
 
     async def work(self, item: str) -> None:

@@ -20,12 +20,10 @@ ROW = (0, 1, 2, 3)
 
 
 def held(on: str, *ids: int) -> Pod:
-    """Return a bound pod with these devices."""
     return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
 
 
 def trn1(name: str = "a", **keywords: object) -> Node:
-    """Return a trn1.32xlarge."""
     return node(name, "trn1.32xlarge", **keywords)  # type: ignore[arg-type]  # passed on as they are
 
 

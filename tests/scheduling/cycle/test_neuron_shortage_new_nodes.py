@@ -18,7 +18,6 @@ def on(*types: str) -> dict[str, str]:
 
 
 def term(operator: str, *values: str, key: str = INSTANCE_TYPE_LABEL) -> NodeSelectorTerm:
-    """Return a term on the instance type."""
     return NodeSelectorTerm((Requirement(key, Operator(operator), values),))
 
 

@@ -22,12 +22,10 @@ FRAGMENTED = "0/1 nodes are available: 1 node(s) didn't have a free block of Neu
 
 
 def held(name: str, on: str, *ids: int) -> Pod:
-    """Return a bound pod with these devices."""
     return pod(name, devices=len(ids), on=on, ids=ids)
 
 
 def trn1(name: str = "trn1", created: float = 0, **keywords: object) -> Node:
-    """Return a trn1.32xlarge."""
     return node(name, "trn1.32xlarge", created=created, **keywords)  # type: ignore[arg-type]  # passed on as they are
 
 

@@ -52,7 +52,6 @@ def start(cluster: Cluster, *members: Pod) -> Mapping[str, str] | str:
 
 
 def leader(number: int, **rest: Any) -> Pod:
-    """Return the first pod of a replica."""
     return member(f"leader-{number}", serve(number, **rest))
 
 

@@ -22,7 +22,6 @@ TAINTED = (Taint("team", Effect.NO_SCHEDULE, "red"),)
 
 
 def holder(on: str, *ids: int) -> Pod:
-    """Return a pod that holds devices."""
     return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
 
 

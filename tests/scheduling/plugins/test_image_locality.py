@@ -13,7 +13,6 @@ MB = 1 << 20
 
 
 def image(name: str, size: int) -> Image:
-    """Return an image of so many MB."""
     return Image((f"{name}@sha256:0", f"{name}:1"), size * MB)
 
 

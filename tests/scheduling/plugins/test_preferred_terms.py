@@ -19,7 +19,6 @@ SPREAD = SpreadConstraint(ZONE_LABEL, 1, hard=False, selector=WEB)
 
 
 def near(weight: int, zone: str) -> PreferredTerm:
-    """Return a wish for a zone."""
     return PreferredTerm(weight, NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, (zone,)),)))
 
 

@@ -13,7 +13,6 @@ DRAIN = Taint("drain", Effect.NO_EXECUTE)
 
 
 def avoid(*keys: str) -> tuple[Taint, ...]:
-    """Return taints that only discourage."""
     return tuple(Taint(key, Effect.PREFER_NO_SCHEDULE) for key in keys)
 
 

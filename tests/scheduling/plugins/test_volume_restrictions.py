@@ -63,7 +63,6 @@ def test_the_pod_of_a_claim_may_be_nominated() -> None:
 
 
 def ebs(handle: str) -> InlineVolume:
-    """Return an EBS disk."""
     return InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", handle)
 
 

@@ -38,7 +38,6 @@ def chosen(
 
 
 def names(victims: Victims | None) -> list[str] | None:
-    """Return the names of victims."""
     return None if victims is None else [victim.name for victim in victims.pods]
 
 

@@ -39,12 +39,10 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
 def trn1(name: str = "n", created: float = 0, **keywords: object) -> Node:
-    """Return a trn1.32xlarge."""
     return node(name, "trn1.32xlarge", created=created, **keywords)  # type: ignore[arg-type]  # passed on as they are
 
 
 def held(name: str, *ids: int, on: str = "n", **keywords: object) -> Pod:
-    """Return a bound pod with these devices."""
     return pod(name, devices=len(ids), on=on, ids=ids, **keywords)  # type: ignore[arg-type]  # passed on as they are
 
 

@@ -91,7 +91,6 @@ def fed(*names: str, group: PodGroup = THREE, now: float = 0.0) -> Fed:
 
 
 def names(members: list[QueuedPod]) -> set[str]:
-    """Return the names of queued pods."""
     return {member.pod.name for member in members}
 
 

@@ -23,7 +23,6 @@ def watching(world: Fed) -> WatchHandler[PodGroupObject]:
 
 
 def needing(count: int) -> PodGroupObject:
-    """Return the PodGroup with a count."""
     return PodGroupObject("u", PodGroup(TRAIN, count, count))
 
 

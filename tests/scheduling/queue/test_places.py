@@ -10,7 +10,6 @@ from tests.support.thoroughness import examples
 
 
 def queued(name: object) -> QueuedPod:
-    """Return a waiting pod."""
     return QueuedPod(pod(str(name)), since=0.0)
 
 

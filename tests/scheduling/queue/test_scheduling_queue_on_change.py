@@ -27,11 +27,9 @@ class Waiting:
     in_flight: list[QueuedPod] = attrs.field(factory=list)
 
     def signal(self) -> None:
-        """Remember the signal."""
         self.signalled = True
 
     def put_back(self, queued: QueuedPod) -> None:
-        """End an attempt in one way or another."""
         if self.dice.random() < 0.2:
             self.queue.put_back_failed(queued, self.now)
         else:

@@ -99,7 +99,6 @@ def test_no_wake_up_by_pods_that_count_is_lost(seed: int) -> None:
 
 
 def zoned(name: str, zone: str) -> Node:
-    """Return a node of four cores in a zone."""
     return node(name, cpu=4000, labels={HOSTNAME_LABEL: name, ZONE_LABEL: zone})
 
 
@@ -160,12 +159,10 @@ THEIRS = claim("theirs", bound_to="pv-theirs", class_name="gp3")
 
 
 def limit(count: int) -> CSINode:
-    """Return the node's limit of volumes."""
     return CSINode("uid-csi", "a", {EBS: count}, drivers=frozenset({EBS}))
 
 
 def ebs(of: str, handle: str) -> PersistentVolume:
-    """Return the volume of a claim."""
     return volume(f"pv-{of}", of=of, class_name="gp3", driver=EBS, handle=handle)
 
 

@@ -54,12 +54,10 @@ class World:
         self.queue.remove(bound.uid)
 
     def add(self, pods: Iterable[Pod]) -> None:
-        """Add pods."""
         for job in pods:
             self.queue.add(job, self.now)
 
     def see(self, new: Node) -> None:
-        """Add a node."""
         self.queue.note(ClusterEvent.NODE_ADDED, on=self.cluster.put_node(new))
 
     def end(self, name: str) -> None:

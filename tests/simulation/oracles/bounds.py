@@ -59,11 +59,9 @@ class Bounds(Oracle):
             self._count(change.at, "Events", f"{about.get('namespace')}/{about.get('name')}")
 
     def logged(self, now: float, replica: str) -> None:
-        """Count a line of a log."""
         self._count(now, "log lines", replica)
 
     def requested(self, now: float, replica: str) -> None:
-        """Count a request."""
         self._count(now, "requests", replica)
 
     def _count(self, now: float, what: str, who: str) -> None:
@@ -80,7 +78,6 @@ class Bounds(Oracle):
             self.violated(f"{who}: {minute[what, who]} {what} in a minute, with {changes} changes of the cluster")
 
     def tasks(self, replica: str, count: int, bindings: int) -> None:
-        """Judge how many tasks a replica has."""
         if count > self.most_tasks + bindings and ("tasks", replica) not in self._reported:
             self._reported.add(("tasks", replica))
             self.violated(f"{replica}: {count} tasks, with {bindings} Bindings on their way")

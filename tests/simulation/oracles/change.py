@@ -42,17 +42,14 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """The kind of the object."""
         return str(self.object.get("kind", ""))
 
     @property
     def key(self) -> Key:
-        """Namespace and name of the object."""
         return key_of(self.object)
 
     @property
     def uid(self) -> str:
-        """The identity of the object."""
         return uid_of(self.object)
 
     @property
@@ -97,7 +94,6 @@ class Oracle:
         """Look at what is left when the history is over."""
 
     def violated(self, text: str) -> None:
-        """Report that the promise is broken."""
         self.report(self.name, text)
 
 
@@ -114,7 +110,6 @@ def key_of(obj: Object) -> Key:
 
 
 def uid_of(obj: Object) -> str:
-    """Return the identity."""
     return str(metadata_of(obj).get("uid", ""))
 
 

@@ -49,7 +49,6 @@ class KeptLeases:
     scenario: Scenario
 
     def logged(self, now: float, replica: str, line: str) -> None:
-        """Look at a line of a replica's log."""
         if LOST in line and next(self._costs(now, replica), None) is None:
             self.report("kept_leases", f"{replica} has lost the Lease, and nothing can have cost it: {line}")
 

@@ -33,7 +33,6 @@ class OneBinding(Oracle):
     _node: dict[str, str] = attrs.field(factory=dict)  # by the pod's uid
 
     def changed(self, change: Change) -> None:
-        """Follow the Lease, and judge Bindings."""
         if change.kind == "Lease" and change.key == self.lease:
             holder = None if change.after is None else str((change.after.get("spec") or {}).get("holderIdentity") or "")
             if holder != self._holders[-1][1]:

@@ -50,7 +50,6 @@ class Asked:
 
     @property
     def total(self) -> int:
-        """What Kubernetes counts on the node."""
         return accounted(self.pieces)
 
 

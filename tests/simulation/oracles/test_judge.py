@@ -31,7 +31,6 @@ class Story:
 
     @property
     def now(self) -> float:
-        """The seconds of the next change."""
         return 0.002 * len(self.changes)
 
     def put(self, obj: Object) -> Object:

@@ -10,7 +10,6 @@ from tests.simulation.scenario import Deed, Fault, Scenario
 
 
 def fault(kind: str, *, until: float = 10.0, seconds: float = 0.0, target: str = "") -> Fault:
-    """Return a fault."""
     return Fault(kind=kind, at=5.0, until=until, seconds=seconds, target=target)
 
 

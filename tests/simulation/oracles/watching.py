@@ -152,14 +152,12 @@ class Watching:
             self._changed_at = CLOCK.now
 
     def logged(self, replica: str, line: str) -> None:
-        """Show a line of a log to the oracles."""
         if replica in self.replicas:
             self.unexpected.logged(replica, line)
             self.kept_leases.logged(CLOCK.now, replica, line)
             self.bounds.logged(CLOCK.now, replica)
 
     def requested(self, replica: str, outcome: str) -> None:
-        """Show a request to the oracles."""
         if replica in self.replicas:
             self.bounds.requested(CLOCK.now, replica)
             if outcome.startswith(_REFUSALS):

@@ -54,7 +54,6 @@ def one(findings: Any, code: str) -> Finding:
 
 
 def codes(findings: Any) -> set[str]:
-    """Return the codes of findings."""
     return {finding.code for finding in findings}
 
 

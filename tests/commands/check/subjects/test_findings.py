@@ -145,12 +145,10 @@ WHERE_USED: Final = {"capacity-requests"}
 
 
 def findings(snapshot: Snapshot) -> list[Finding]:
-    """Return what all subjects find."""
     return [finding for subject in SUBJECTS for finding in subject.findings(snapshot)]
 
 
 def codes(found: Iterable[Finding]) -> set[str]:
-    """Return the codes of findings."""
     return {finding.code for finding in found}
 
 

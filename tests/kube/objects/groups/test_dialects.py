@@ -64,7 +64,6 @@ def said(case: str, labels: Mapping[str, str], annotations: Mapping[str, str] | 
 
 
 def key(dialect: Dialect, name: str) -> GroupKey:
-    """Return the key of a group."""
     return GroupKey(dialect, "default", name)
 
 
@@ -182,5 +181,4 @@ def test_the_name_of_a_group() -> None:
 
 
 def name_of(case: Any) -> str:
-    """Return the name of the group of a pod."""
     return str(case.values[0].group.key)
