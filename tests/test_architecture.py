@@ -276,3 +276,32 @@ def test_no_function_is_a_bare_participle() -> None:
         and NO_NAME_ALONE.fullmatch(node.name)
         and node.name not in VERBS
     ] == []
+
+
+def test_no_function_does_nothing() -> None:
+    """A callback that is left out is None; only protocols, and stubs for the type check, have no body."""
+    assert [
+        f"{name}, line {function.lineno}: {function.name}"
+        for name, _, tree in modules()
+        for holder in ast.walk(tree)
+        if isinstance(holder, ast.Module | ast.ClassDef | ast.FunctionDef) and not is_a_stub(holder)
+        for function in holder.body
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and all(map(is_empty, function.body))
+    ] == []
+
+
+def is_a_stub(holder: ast.Module | ast.ClassDef | ast.FunctionDef) -> bool:
+    """Return whether a class is a protocol, or all of its methods are written as `...` for the type check."""
+    if not isinstance(holder, ast.ClassDef):
+        return False
+    methods = [each for each in holder.body if isinstance(each, ast.FunctionDef)]
+    return any("Protocol" in ast.unparse(base) for base in holder.bases) or all(
+        ast.unparse(each.body[-1]) == "..." for each in methods
+    )
+
+
+def is_empty(statement: ast.stmt) -> bool:
+    """Return whether a statement does nothing."""
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )

@@ -31,7 +31,7 @@ log = logs.logger(__name__)
 
 
 class Requester(Protocol):
-    """Asked for a node for a pod, and gets the outcome of the Binding: exactly one of the last four is called."""
+    """Asked for a node for a pod, and gets the outcome of the Binding: exactly one `on_...` is called."""
 
     @property
     def pod(self) -> Pod: ...
