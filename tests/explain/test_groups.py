@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pytest
+
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict
 from neuron_scheduler.explain.waiting import waiting_list
@@ -10,7 +12,9 @@ from neuron_scheduler.explain.why import ALONE, explain_on_node, explain_pod
 from neuron_scheduler.model.node import ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.groups.gang import MOST_TERM_SETS
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.serving.names import Names, as_seen
 from neuron_scheduler.steps import run
@@ -108,6 +112,15 @@ def test_a_complaint_about_the_group_itself() -> None:
     absent = explained(cluster_with([far]), far)
     assert f"the label {ULTRASERVER_4}, and no node has that" in absent.message
     assert {mixed.cause, absent.cause} == {Cause.POD}
+
+
+@pytest.mark.parametrize(("sets", "refused"), [(MOST_TERM_SETS, False), (MOST_TERM_SETS + 1, True)])
+def test_members_that_ask_many_different_things_about_other_pods(sets: int, refused: bool) -> None:
+    """Each set is compared with all pods, and the loop does nothing else meanwhile; equal ones count once."""
+    terms = [PodAffinityTerm("rack", LabelSelector(), frozenset({f"ns-{number}"})) for number in range(sets)]
+    members = [member(number, anti_affinity=(terms[number % sets],)) for number in range(2 * sets)]
+    answer = explained(cluster_with(members), members[0])
+    assert ("more than 16 different sets of affinity terms" in answer.message) is refused
 
 
 def test_a_refused_group_says_that_it_evicts_nobody() -> None:

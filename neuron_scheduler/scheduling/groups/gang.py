@@ -4,7 +4,7 @@ A group at one moment: its members that wait for a node, and those that have one
 Members that are being deleted are none: a restarted job has the name of the one before, whose pods may still be ending.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -18,6 +18,8 @@ from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName
 
+MOST_TERM_SETS: Final = 16
+"""A job has a template or a few; the loop is busy with one group for as long as its terms are compared."""
 TOPOLOGY: Final = PluginName("PodGroupTopology")
 """The name under which a group is refused."""
 _LATE: Final = ("training.kubeflow.org/job-role", "worker")
@@ -129,9 +131,25 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
         sentence = f"members of {name} have different priorities ({list_of(priorities)}): give them the same"
     if topology and not cluster.view.domains(topology).keyed:
         sentence = f"{name} is to be on nodes with the same value of the label {topology}, and no node has that"
+    if _has_many_terms(gang.waiting):
+        sentence = (
+            f"members of {name} have more than {MOST_TERM_SETS} different sets of affinity terms and spread"
+            " constraints: give them the same"
+        )
     if not sentence:
         return None
     return FitError(cluster.view.node_count, plugins=frozenset({TOPOLOGY}), pod_reason=sentence, cause=Cause.POD)
+
+
+def _has_many_terms(pods: Iterable[Pod]) -> bool:
+    """Return whether the members ask too many different things about other pods: each is compared with all pods."""
+    sets = set[Hashable]()
+    for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
+        if constraints.comparisons:
+            sets.add((constraints.terms_about_pods, constraints.spread))
+        if len(sets) > MOST_TERM_SETS:
+            return True
+    return False
 
 
 def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
