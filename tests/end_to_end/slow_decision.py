@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 from neuron_scheduler.__main__ import main
-from neuron_scheduler.controllers import scheduling_loop
+from neuron_scheduler.controllers import pod_attempt
 from neuron_scheduler.scheduling.cycle.schedule_pod import select_node
 
 
@@ -18,5 +18,5 @@ def _slow(cluster: Any, pod: Any, profile: Any) -> Any:
 
 
 if __name__ == "__main__":
-    with mock.patch.object(scheduling_loop, "select_node", _slow):
+    with mock.patch.object(pod_attempt, "select_node", _slow):
         sys.exit(main())

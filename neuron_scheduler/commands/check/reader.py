@@ -40,7 +40,7 @@ from neuron_scheduler.kube.reviews import (
 from neuron_scheduler.kube.watch.discovery import served_pod_groups
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import PodGroupObject
+from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 
 WITHIN: Final = 10.0  # seconds for a small request
@@ -176,6 +176,8 @@ class SnapshotReader:
     async def _pod_groups(self) -> Unread | None:
         self._optional.extend(await served_pod_groups(self.client))
         lists = [await self._collect(resource) for resource in self._optional]
+        read = (resource for resource, each in zip(self._optional, lists, strict=True) if not isinstance(each, Unread))
+        self._collection.cluster.groups.watched.update(Dialect(resource.group) for resource in read)
         return next((each for each in lists if isinstance(each, Unread)), None)
 
     async def _deployments(self) -> tuple[SeenWorkload, ...] | Unread:

@@ -174,6 +174,7 @@ async def test_pod_groups_where_they_are_served() -> None:
     lacking = [right for right, allowed in snapshot.rights.items() if not allowed]
     assert lacking == ["watch podgroups.scheduling.x-k8s.io"]
     assert snapshot.cluster.groups.group(GroupKey(Dialect.COSCHEDULING, "ml", "train")).least == 3
+    assert snapshot.cluster.groups.watched == {Dialect.COSCHEDULING}, "a group without an object waits for it"
 
 
 async def test_nothing_is_read_of_asking_where_nobody_asks() -> None:

@@ -491,6 +491,14 @@ def test_a_single_pod_waits_for_one_attempt_of_a_namespace(churn: bool) -> None:
     tries_of(Fed(), 24, seconds=0.005, until=3.0, churn=churn, beside=True)
 
 
+def test_the_only_member_that_its_group_needs_takes_no_turn() -> None:
+    """It is decided like any pod, however long the groups of its namespace have taken in vain."""
+    world = Fed()
+    world.queue.groups.charge("default", 9.0, 0.0)
+    world.see("a", 0.0, PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "serve"), least=1, expected=1))
+    assert popped(world.queue, 0.0).pod.name == "a"
+
+
 def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
     """A millisecond is paid back in twenty; other namespaces do not wait, and neither do pods without a group."""
     world = fed("a", "b", "c")
