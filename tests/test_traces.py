@@ -26,7 +26,7 @@ from tests.test_app import Process, process
 
 PACKAGE: Final = f"{Path(neuron_scheduler.__file__).parent}/"
 RECORDED: Final = Path(__file__).with_name("traces.json")
-MOST: Final = {"binding": 81, "refusal": 64}
+MOST: Final = {"binding": 79, "refusal": 62}
 """Files."""
 DEVICES: Final = {"binding": 1, "refusal": 16}
 """

@@ -135,7 +135,8 @@ class PodReporter:
 
     def withdraw(self, uid: str) -> None:
         """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
-        self.conditions.forget(uid)
+        if uid in self.conditions.entries:
+            self.conditions.forget(uid)
 
     def observe(self, change: Change) -> None:
         if isinstance(change, PodGone):

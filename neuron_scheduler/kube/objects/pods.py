@@ -13,7 +13,7 @@ import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, intern, labels
-from neuron_scheduler.kube.objects.groups.dialects import group_of, rank_of
+from neuron_scheduler.kube.objects.groups.dialects import SIGNS, group_of, rank_of
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
 from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
@@ -47,11 +47,10 @@ def _read(pod: wire.Pod) -> Pod | None:
         constrained = constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS)
         _, volume_images = images(spec)
     native = spec.scheduling_group.get("podGroupName") if spec.scheduling_group else None
-    group = (
-        None
-        if refusal or common.gates  # a member that may not be placed yet is none
-        else group_of(meta.namespace, meta.labels or NO_LABELS, meta.annotations or NO_LABELS, constrained, native)
-    )
+    words, group = (meta.labels or NO_LABELS, meta.annotations or NO_LABELS), None
+    is_free = not (refusal or common.gates)  # a member that may not be placed yet is none
+    if is_free and (native or constrained.affinity or not all(map(SIGNS.isdisjoint, words))):
+        group = group_of(meta.namespace, *words, constrained, native)
     created = meta.creation_timestamp
     conditions = status.conditions or ()
     return Pod(

@@ -120,6 +120,7 @@ class ConditionWriter:
         on_retry: called with `condition` for every patch that is sent again.
         errors: reports unexpected exceptions.
         written: counter of patches that succeeded.
+        entries: what is wanted and what was written, by the uids of the pods.
     """
 
     client: Client
@@ -131,20 +132,20 @@ class ConditionWriter:
     errors: UnexpectedErrors
     writers: int = WRITERS
     written: int = attrs.field(default=0, init=False)
-    _entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)
+    entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)
     _queue: DelayingQueue[tuple[_Entry, float]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._queue = DelayingQueue(clock=self.clock, share=SHARE)
 
     def __len__(self) -> int:
-        return sum(entry.wanted is not None for entry in self._entries.values())
+        return sum(entry.wanted is not None for entry in self.entries.values())
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """Write the pod's condition, now or when it is due; KEEP leaves the nominated node as it was last wanted."""
-        entry = self._entries.get(pod.uid)
+        entry = self.entries.get(pod.uid)
         if entry is None:
-            entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), written=status_of(pod, nomination))
+            entry = self.entries[pod.uid] = _Entry(pod, Backoff(self.random), written=status_of(pod, nomination))
         last = entry.wanted or entry.written
         if nomination == KEEP and last is not None:
             nomination = last.nomination
@@ -165,11 +166,11 @@ class ConditionWriter:
 
     def last(self, pod: Pod) -> WaitingStatus | None:
         """Return what the pod's status is to say, or says already; None if its condition is absent or not False."""
-        entry = self._entries.get(pod.uid)
+        entry = self.entries.get(pod.uid)
         return (entry.wanted or entry.written) if entry is not None else status_of(pod, KEEP)
 
     def forget(self, uid: str) -> None:
-        self._entries.pop(uid, None)
+        self.entries.pop(uid, None)
 
     async def run(self) -> None:
         async with anyio.create_task_group() as writers:
@@ -204,7 +205,7 @@ class ConditionWriter:
             self.set(entry.pod, reason=left.reason, message=left.message, nomination=left.nomination)
 
     def _is_current(self, entry: _Entry) -> bool:
-        return self._entries.get(entry.pod.uid) is entry
+        return self.entries.get(entry.pod.uid) is entry
 
     async def _send(self, entry: _Entry, wanted: WaitingStatus) -> None:
         """Send the patch for the pod as the watch shows it; a pod that waits no more is forgotten."""

@@ -72,7 +72,7 @@ async def written(writer: ConditionWriter, patches: int) -> None:
 
 async def pause(writer: ConditionWriter, clock: Clock, tries: int) -> float:
     """Return the seconds after so many failed tries, rounded, when they are over."""
-    entry = writer._entries["u1"]
+    entry = writer.entries["u1"]
     with anyio.fail_after(PATIENCE):
         while entry.tries < tries or entry.due is None:
             await anyio.lowlevel.checkpoint()

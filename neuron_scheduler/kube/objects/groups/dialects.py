@@ -1,8 +1,8 @@
 """
 Which group a pod is in, and its rank there, whatever the words are.
 
-Most pods are in no group, so the readers are asked only if a word of theirs is there. A pod may use several words: the
-first reader that knows the pod says who belongs together, and each may say where.
+Most pods are in no group: the readers are asked only of a pod with one of `SIGNS`, or an affinity. A pod may use
+several words: the first reader that knows the pod says who belongs together, and each may say where.
 
 A pod that is compared with many others (`controllers/side_lane`) is in no group, nor is the only member of one. Of a
 JobSet with an exclusive topology only the affinity counts. The first pod of each Job has it; the others do not exist
@@ -21,7 +21,7 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import NO_LABELS
 
 Words = Mapping[str, str]
-_SIGNS: Final = frozenset((*coscheduling.LABELS, kueue.NAME, kueue.WORKLOAD, leader_worker_set.LABEL))
+SIGNS: Final = frozenset((*coscheduling.LABELS, kueue.NAME, kueue.WORKLOAD, leader_worker_set.LABEL))
 """Each shows, as a label or an annotation, that a pod uses a dialect."""
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _BY_NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -41,8 +41,6 @@ def group_of(
     namespace: str, labels: Words, annotations: Words, constraints: Constraints, native: str | None = None
 ) -> PodGroup | None:
     """Return the group of a pod; None if it is in none. `native` is the name of the PodGroup in its spec."""
-    if not (native or constraints.affinity) and _SIGNS.isdisjoint(labels) and _SIGNS.isdisjoint(annotations):
-        return None  # most pods
     alone = _EXCLUSIVE in annotations and _BY_NODE_SELECTOR not in annotations
     words = (NO_LABELS, NO_LABELS) if alone else (labels, annotations)
     said = (
