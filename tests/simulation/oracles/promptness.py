@@ -43,10 +43,8 @@ class Promptness(Oracle):
     _reported: set[str] = attrs.field(factory=set)
 
     def changed(self, change: Change) -> None:
-        """Note when a pod comes, and when its gates are lifted; the Binding of one that changes may be withdrawn."""
+        """Note when a pod comes, and when its gates are lifted."""
         if change.kind == "Pod" and change.after is not None and counts(change.after):
-            if change.uid in self._came:
-                self._refused.add(change.uid)
             self._came.setdefault(change.uid, change.at)
 
     def looked(self, now: float, *, leads: bool, decided: AbstractSet[str]) -> None:
