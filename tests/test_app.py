@@ -389,3 +389,21 @@ async def test_pod_groups_stop_nothing(free_tcp_port: int) -> None:
                     await anyio.lowlevel.checkpoint()
             running.signal()
             assert await running.end() == ""
+
+
+async def test_nothing_of_the_cluster_is_served_by_default(free_tcp_port: int) -> None:
+    """Without the setting no decision is kept, and the port has no pages beside health and metrics."""
+    async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:
+        async with app.build(running.app.config, StopRequests()) as scheduler:
+            assert (scheduler.decisions, scheduler.parts.scheduling_loop.attempts.listeners) == (None, ())
+        async with app.build(attrs.evolve(running.app.config, answer_questions=True), StopRequests()) as scheduler:
+            assert scheduler.decisions is not None
+        tasks.start_soon(running.run)
+        await running.scheduling()
+        url = f"http://127.0.0.1:{free_tcp_port}"
+        async with aiohttp.ClientSession(trust_env=False) as session:
+            for path in ("/v1/decisions", "/v1/fleet", "/v1/why", "/"):
+                async with session.get(f"{url}{path}") as answer:
+                    assert answer.status == 404, path
+        running.signal()
+        assert await running.end() == ""

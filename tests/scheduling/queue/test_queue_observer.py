@@ -7,7 +7,9 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.selecting_kinds import NAMESPACES
 from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.selecting_kinds import Namespace
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -18,9 +20,11 @@ from neuron_scheduler.model.selectors import (
     Taint,
 )
 from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.queue.places import Place
 from tests.support.builders import node, pod
 from tests.support.handlers import World, world_that_refuses
+from tests.support.queueing import popped
 
 
 @pytest.fixture
@@ -177,3 +181,21 @@ def test_a_deleted_node_wakes_pods_with_anti_affinity_to_its_pods(world: World) 
     assert "apart: placed" not in world.settle()
     world.nodes.on_deleted(node("b"))
     assert world.settle() == ["apart: placed"]
+
+
+def test_the_labels_of_a_namespace_wake_pods_and_its_end_or_an_unreadable_object_does_not() -> None:
+    """Affinity terms may select other pods than before."""
+    world, woken = World(), list[int]()
+    world.queue.add(pod("waiting", scheduler_name="one"), 0.0)
+    world.queue.put_back_refused(popped(world.queue, 0.0), frozenset({inter_pod_affinity.NAME}), 0.0)
+    world.queue.on_change = lambda: woken.append(1)
+    namespaces = world.watches.of(NAMESPACES)
+    plain, labelled = Namespace("u", "ns"), Namespace("u", "ns", {"team": "a"})
+    namespaces.on_added(plain)
+    namespaces.on_updated(plain, labelled)
+    unreadable = Malformed("Namespace", "ns", "labels: expected object", "u")
+    namespaces.on_malformed(unreadable)
+    namespaces.on_malformed_gone(unreadable)
+    assert world.cluster.namespaces.labels("ns") == {"team": "a"}
+    namespaces.on_deleted(labelled)
+    assert len(woken) == 2
