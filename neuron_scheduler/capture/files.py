@@ -5,8 +5,10 @@ The objects are decoded by the readers of the running process; kinds that the sc
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+
+import attrs
 
 from neuron_scheduler.capture.collection import Capture, Collection
 from neuron_scheduler.capture.documents import Kind, content, objects
@@ -33,7 +35,8 @@ def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Cap
     for path in paths:
         _read(path, collection, kinds)
     _check(collection)
-    return collection.capture()
+    capture = collection.capture()
+    return attrs.evolve(capture, notes=(*capture.notes, *_notes_on_groups(capture)))
 
 
 def _check(collection: Collection) -> None:
@@ -48,6 +51,17 @@ def _check(collection: Collection) -> None:
         collection.note(
             f"the files have no {', '.join(missing)}; if the cluster has some, answers do not consider them"
         )
+
+
+def _notes_on_groups(capture: Capture) -> Iterator[str]:
+    """Yield for each API group of PodGroups what is missing; `kubectl get` fails on a kind that is not served."""
+    groups = capture.cluster.groups
+    for api_group in dict.fromkeys(resource.group for resource in POD_GROUPS):
+        if any(key.dialect == api_group and not groups.group(key).least for key in groups):
+            yield (
+                f"pods name a PodGroup, and the files have none: which of them wait for others is not known; add the"
+                f" output of `kubectl get podgroups.{api_group} -A -o json`"
+            )
 
 
 def _read(path: str, collection: Collection, kinds: dict[Kind, Resource[Any]]) -> None:

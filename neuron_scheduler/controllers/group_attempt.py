@@ -119,7 +119,7 @@ class GroupAttempts:
     ) -> Generator[None, None, None]:
         """Put a refused group back, as one line, and report why; a group evicts nobody."""
         log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
-        for member in reversed(members):  # the popped one last: for it the events are kept until then
+        for member in members:
             pod, now = member.pod, self.clock()
             if not self.queue.holds(member):
                 continue

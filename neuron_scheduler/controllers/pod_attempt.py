@@ -107,7 +107,7 @@ class QueuedAttempt:
 
     def on_fenced(self, commitment: Commitment) -> None:
         self._keep(commitment)
-        self._attempts.queue.put_back_failed(self.queued, self._attempts.clock())
+        self._attempts.queue.put_back_withdrawn(self.queued, self._attempts.clock())
 
     def _keep(self, commitment: Commitment) -> None:
         """Keep the space of a member of a group of which others have a node: without it the group stays half bound."""

@@ -148,7 +148,7 @@ def test_what_a_capture_knows_of_pods(tmp_path: Path) -> None:
     ],
 )
 def test_a_pod_group(tmp_path: Path, version: str, spec: Any, named: dict[str, Any]) -> None:
-    """Its count is that of the group, and nobody has to have one."""
+    """Its count is that of the group. Nobody has to have one, unless a pod names it."""
     metadata = {"name": "g", "namespace": "default", "uid": "uid-g"}
     pod_group = {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
     member = pod("member", neuron=16, phase="Pending", **named)
@@ -157,6 +157,8 @@ def test_a_pod_group(tmp_path: Path, version: str, spec: Any, named: dict[str, A
     assert waiting.group is not None
     assert capture.cluster.groups.group(waiting.group.key).least == 3
     assert not [note for note in capture.notes if "podgroups" in note]
+    notes = from_files(written(tmp_path, json.dumps(a_list([node(), member])))).notes
+    assert [note for note in notes if f"kubectl get podgroups.{version.partition('/')[0]} -A" in note]
 
 
 def test_pods_without_uids_of_their_own(tmp_path: Path) -> None:

@@ -268,17 +268,19 @@ async def test_a_pod_that_waits_and_is_deleted_is_forgotten() -> None:
         assert await site.settle() == ["c", "a"]
 
 
-async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
+async def test_a_pod_that_waits_and_changes_is_decided_again_at_once() -> None:
     """Only if the change matters for a decision; otherwise it keeps its turn."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
         site.handler.on_updated(pending("a", devices=4), pending("a", devices=4, annotations_size=100))
         await site.settle()
-        assert site.waiting == 1
+        queued = site.queue.get("uid-a")
+        assert queued is not None
+        assert (site.waiting, queued.attempts) == (1, 1)
         site.handler.on_updated(pending("a", devices=4), pending("a", devices=4, labels={"a": "b"}))
         await site.settle()
-        assert (site.waiting, site.queue.count(Place.BACKOFF), site.cluster.pod_count) == (0, 1, 1)
+        assert (site.waiting, queued.attempts, site.cluster.pod_count) == (1, 2, 2)
 
 
 async def test_a_binding_that_waited_is_looked_at_again_before_it_is_sent() -> None:

@@ -337,7 +337,7 @@ async def test_no_member_is_bound_that_waited_while_its_group_fell_apart(what_ha
             else:
                 world.cluster.put_pod(pending("x", devices=4, on="n0", ids=range(4), started=1.0, admitted=True))
                 world.scheduler.binding_cycle.fence.recheck("uid-x")
-                await until(lambda: world.queue.count(Place.BACKOFF) == 1 or "m0" in world.tried)
+                await until(lambda: world.queue.count(Place.GATED) == 1 or "m0" in world.tried)
     assert (world.tried, world.nodes) == (["x"], {"x": "n0"})
 
 
@@ -351,7 +351,7 @@ async def test_a_group_that_falls_apart_before_a_binding_is_sent_is_not_bound() 
 
     world.sending = happen
     async with running(world):
-        await until(lambda: world.queue.count(Place.BACKOFF) == 2)
+        await until(lambda: world.queue.count(Place.BACKOFF) == world.queue.count(Place.GATED) == 1)
     assert (world.tried, world.nodes) == (["m0"], {})
     assert not world.cluster.has_nominations
 

@@ -129,7 +129,7 @@ class SnapshotReader:
         except ApiError as error:
             if error.is_unauthorized:
                 raise ConfigurationError(UNKNOWN_USER) from error
-            if not error.is_status and error.status in (401, 403):
+            if not error.is_status:
                 raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
             return Unread("get /version", error.is_forbidden, str(error))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:

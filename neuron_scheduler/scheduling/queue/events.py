@@ -304,13 +304,13 @@ def has_acceptable(kind: RefusalKind, nodes: list[str], row: RowOf) -> bool:
 @attrs.define(eq=False)
 class InFlightEvents:
     """
-    Events for the one pod whose decision takes a while, so that none is missed when it is refused.
+    Events during an attempt that takes a while, so that none is missed by the pods that it refuses.
 
-    Upstream: `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`, for every popped pod. Here only the
-    search for victims takes longer than one synchronous step, for one pod at a time.
+    Upstream: `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`, for every popped pod. Here only groups
+    and the search for victims take longer than one synchronous step, one attempt at a time.
 
     Attributes:
-        queued: the pod; None if no event needs to be noted.
+        queued: the popped pod; None if no event needs to be noted.
         events: what has happened since `begin`.
     """
 
@@ -320,9 +320,8 @@ class InFlightEvents:
     def begin(self, queued: QueuedPod) -> None:
         self.queued, self.events = queued, PendingEvents()
 
-    def end(self, queued: QueuedPod) -> None:
-        """Note no more events if they were for this pod."""
-        if self.queued is queued:
+    def end(self) -> None:
+        if self.queued is not None:
             self.queued, self.events = None, PendingEvents()
 
     def note(self, event: ClusterEvent, pods: Sequence[Pod], on: NodeInfo | None, claim: str) -> None:
@@ -333,7 +332,7 @@ class InFlightEvents:
         if others or not pods:
             self.events.note(event, others, on, claim)
 
-    def may_help(self, queued: QueuedPod, kind: RefusalKind, row: RowOf) -> bool:
-        """Return whether one of the events may help the pod, now that it is known what refused it."""
-        wake_ups = self.events.wake_ups((kind,), row) if self.queued is queued else ()
-        return any(wake_up is not None and wake_up.concerns(queued.pod) for wake_up in wake_ups)
+    def may_help(self, pod: Pod, kind: RefusalKind, row: RowOf) -> bool:
+        """Return whether one of the events may help a pod of the attempt, now that it is known what refused it."""
+        wake_ups = self.events.wake_ups((kind,), row)
+        return any(wake_up is not None and wake_up.concerns(pod) for wake_up in wake_ups)

@@ -148,7 +148,6 @@ class SchedulingQueue:
         queued = self._pods.pop(uid, None)
         if queued is not None:
             self._leave_group(queued.pod)
-            self._in_flight.end(queued)
             self._unschedulable.remove(queued)
             self._places.leave(queued)
 
@@ -228,6 +227,7 @@ class SchedulingQueue:
         If no pod is active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
         """
         self._began = True
+        self._in_flight.end()
         if self._looks:
             self._go_on(next(iter(self._looks)))
         if self._unschedulable.to_go_on:
@@ -243,7 +243,7 @@ class SchedulingQueue:
                 return queued
 
     def keep_events(self, queued: QueuedPod) -> None:
-        """Keep the events from now on for a popped pod whose decision takes a while, until it is put back."""
+        """Keep the events from now on for an attempt that takes a while, until the next pod is popped."""
         self._in_flight.begin(queued)
 
     def put_back_refused(
@@ -279,7 +279,7 @@ class SchedulingQueue:
             )
         self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
         queued.held = held
-        queued.missed |= self._in_flight.may_help(queued, kind, self._row)
+        queued.missed |= self._in_flight.may_help(queued.pod, kind, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
         if alone or held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)
@@ -298,9 +298,15 @@ class SchedulingQueue:
         self._places.backoff.count_error(queued, now)
         if queued.pod.group is not None:  # another member would take it along
             self.groups.put_off(queued.pod.group.key, self._places.backoff.end_of(queued))
-        self._in_flight.end(queued)
         self._places.back_off(queued, "ScheduleAttemptFailure")
         self.on_change()
+
+    def put_back_withdrawn(self, queued: QueuedPod, now: float) -> None:
+        """Put a pod back whose decision was withdrawn: if the pod itself has changed, no backoff is due for that."""
+        if queued.missed and self.holds(queued):
+            self._wake(queued, now, "PodUpdate")
+        else:
+            self.put_back_failed(queued, now)
 
     def next_time(self) -> float | None:
         """Return from when `pop` could return a pod without an event; None if never."""
@@ -379,7 +385,6 @@ class SchedulingQueue:
 
     def _move(self, queued: QueuedPod, place: Place) -> None:
         """Move a pod from one place to another, and out of its line."""
-        self._in_flight.end(queued)
         self._unschedulable.remove(queued)
         self._places.put(queued, place)
 

@@ -273,10 +273,11 @@ async def test_a_reader_without_any_right() -> None:
         (web.json_response(UNAUTHORIZED, status=401), ConfigurationError),
         (web.Response(status=401, text="<html>Please log in</html>"), UnreachableError),
         (web.Response(status=403, text="<html>Not you</html>"), UnreachableError),
+        (web.Response(status=404, text="<html>Not here</html>"), UnreachableError),
         (web.Response(text="<html>welcome</html>"), UnreachableError),
         (web.Response(text=json.dumps({"status": "up"})), UnreachableError),
     ],
-    ids=["401", "a proxy's 401", "a proxy's 403", "html", "another service"],
+    ids=["401", "a proxy's 401", "a proxy's 403", "404", "html", "another service"],
 )
 async def test_no_api_server(version: web.Response, error: type[Exception]) -> None:
     """Something else answers, or does not know us: nothing can be checked."""

@@ -77,8 +77,8 @@ class Fed:
         return members
 
     def put_back(self, members: list[QueuedPod], now: float, plugins: frozenset[str] = FIT) -> None:
-        """Refuse members together, the popped one last, as the loop does."""
-        for member in reversed(members):
+        """Refuse members together."""
+        for member in members:
             self.queue.put_back_refused(member, plugins, now, together=True, cause=Cause.CAPACITY)
 
 
@@ -269,6 +269,18 @@ def test_what_happens_while_a_group_is_tried_is_not_missed() -> None:
     world.queue.note(GONE)
     world.put_back(members, 0.0)
     assert names(world.trial(0.0)) == {"a", "b", "c"}
+
+
+def test_a_group_misses_nothing_that_happens_while_it_is_put_back() -> None:
+    """Also where the popped member is bound by another scheduler in the same moment."""
+    world = fed("a", "b", "c", "d")
+    first, *others = world.trial(0.0)
+    world.queue.keep_events(first)
+    world.put_back([first], 0.0)
+    world.queue.note(GONE)
+    world.see("a", on="n")
+    world.put_back(others, 0.0)
+    assert names(world.trial(0.0)) == {"b", "c", "d"}
 
 
 @pytest.mark.parametrize("in_flight", [False, True])
