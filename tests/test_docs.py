@@ -19,7 +19,8 @@ from tests.support.harness import cluster_of, decide
 ROOT = Path(__file__).parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MAP = ROOT / "neuron_scheduler" / "README.md"
-PAGES = sorted([ROOT / "README.md", CONTRIBUTING, MAP, *ROOT.glob("docs/**/*.md")])
+FOLDERS = ("docs/**", "tests", "benchmarks")
+PAGES = sorted([ROOT / "README.md", CONTRIBUTING, MAP, *(page for at in FOLDERS for page in ROOT.glob(f"{at}/*.md"))])
 MANIFESTS = sorted(ROOT.glob("manifests/**/*.yaml"))
 TEXTS = [*PAGES, *MANIFESTS]
 PLAIN_MANIFESTS = [path for path in MANIFESTS if path.parent.name != "templates"]  # tests/test_chart.py has the chart's
@@ -169,9 +170,9 @@ def is_there(name: str) -> bool:
 
 
 def test_the_files_exist() -> None:
-    """Every named path of this repository exists."""
+    """Every named path of this repository exists; links have a test of their own."""
     folders = "manifests|docs|benchmarks|tests|sandbox|neuron_scheduler|components"
-    texts = [(path, re.sub(r"https?://\S+", "", path.read_text())) for path in TEXTS]
+    texts = [(path, re.sub(r"https?://\S+|\]\([^)\s]+\)", "", path.read_text())) for path in TEXTS]
     found = [(path, name) for path, text in texts for name in re.findall(rf"\b((?:{folders})/[\w./-]*\w)", text)]
     assert [f"{named(path)}: {name}" for path, name in found if not is_there(name)] == []
 

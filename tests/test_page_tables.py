@@ -1,9 +1,9 @@
 """
 The tables of the pages are whole: what users can meet is in them, and the tests that they name exist.
 
-docs/operations.md has metrics, Events and log lines that report a problem; docs/pending.md the messages of a waiting
+docs/runbook.md has metrics, Events and log lines that report a problem; docs/pending.md the messages of a waiting
 pod; docs/commands.md the commands; docs/sizing.md the counts of each instance type; docs/security.md,
-docs/aws-documentation.md and docs/reliability.md the tests that show each line.
+tests/aws-documentation.md and tests/README.md the tests that show each line.
 """
 
 import ast
@@ -26,14 +26,16 @@ from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.documented_commands import ROOT, exists
 
 PACKAGE: Final = ROOT / "neuron_scheduler"
-LINK: Final = re.compile(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
+LINK: Final = re.compile(r"\[`(test_\w+)`\]\((?:\.\./tests/)?([\w/]+\.py)\)")
+"""A test and its path in `tests`, on a page in `docs` or in `tests`."""
 
 PROBLEM: Final = r'\b(?:log\.(?:warning|error|fatal)|self\._trouble\.report|_stop)\(\s*(?:"([^"]+)"|([\w.]+))'
 EVENT: Final = r'\.(?:record\([^)]*?\breason=|report_capacity\(\s*\w+,\s*)(?:"([^"]+)"|([\w.]+))'
 
 
 def page(name: str) -> str:
-    return (ROOT / "docs" / name).read_text()
+    """Return a page of `docs`, or of the root."""
+    return (ROOT / ("" if "/" in name else "docs") / name).read_text()
 
 
 def first_columns(text: str) -> list[str]:
@@ -55,14 +57,14 @@ def texts(calls: str) -> set[str]:
 
 
 def test_metrics_events_and_log_lines_are_explained() -> None:
-    """Each is in the first column of a table of docs/operations.md, and nothing else is."""
+    """Each is in the first column of a table of docs/runbook.md, and nothing else is."""
     lines, events = texts(PROBLEM), texts(EVENT)
     exported = re.findall(r"^# TYPE (\S+)", Metrics().exposition()[0].decode(), re.MULTILINE)
     metrics = {name.removesuffix("_created") for name in exported if not name.startswith(("process_", "python_"))}
     assert {"Watch failed", "Skipping malformed node", "Leaderelection lost"} <= lines
     assert {"Scheduled", "WaitingForGroup", "NeuronConflict"} <= events
     assert min(len(lines), len(metrics)) > 40, "a search that finds too little would hide what is missing"
-    columns = "".join(first_columns(page("operations.md")))
+    columns = "".join(first_columns(page("runbook.md").partition("\n## Health checks\n")[2]))
     explained = {name for name in re.findall(r"`([^`]+)`", columns) if not name.startswith(("/", "-"))}
     assert explained == lines | events | metrics
 
@@ -144,37 +146,39 @@ def last_column(row: str) -> str:
     return row.removesuffix(" |").rsplit(" | ", 1)[-1]
 
 
-@pytest.mark.parametrize(("name", "most"), [("security.md", 70), ("aws-documentation.md", 70), ("reliability.md", 5)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("security.md", 70), ("tests/aws-documentation.md", 70), ("tests/README.md", 5)]
+)
 def test_each_line_is_shown(name: str, most: int) -> None:
     """The last column of each table links tests and nothing else, or says why there is none; each test exists."""
     text = page(name)
-    judged = text.partition("\n## Promises\n")[2].partition("\n## ")[0] if name == "reliability.md" else text
+    judged = text.partition("\n## Promises\n")[2].partition("\n## ")[0] if name == "tests/README.md" else text
     heads = re.findall(r"^(\|.*)\n\|-", judged, re.MULTILINE)
     rows = [line for line in judged.splitlines() if line.startswith("| ") and line not in heads]
-    assert {last_column(head) for head in heads} <= {"shown by"} or name == "reliability.md"
+    assert {last_column(head) for head in heads} <= {"shown by"} or name == "tests/README.md"
     assert len(rows) > most
     for row in rows:
         cell = last_column(row)
         assert NO_TEST.fullmatch(cell) or (LINK.search(cell) and not LINK.sub("", cell).strip(" ,")), row
-    linked = {f"{path}::{test}" for test, path in LINK.findall(text)}
+    linked = {f"tests/{path}::{test}" for test, path in LINK.findall(text)}
     assert [test for test in sorted(linked) if not exists(test)] == []
     assert {*re.findall(r"test_\w+(?=`\])", text)} == {test.partition("::")[2] for test in linked}
 
 
 def test_the_log_lines_of_aws_are_compared() -> None:
     """AWS's words for a log line are in a module of the tests that show it."""
-    log_lines = page("aws-documentation.md").partition("\n## Log lines\n")[2].partition("\n## ")[0]
+    log_lines = page("tests/aws-documentation.md").partition("\n## Log lines\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `.*", log_lines, re.MULTILINE)
     assert rows
     for row in rows:
-        modules = "".join((ROOT / path).read_text() for _, path in LINK.findall(last_column(row)))
+        modules = "".join((ROOT / "tests" / path).read_text() for _, path in LINK.findall(last_column(row)))
         parts = re.findall(r"`(?!kubectl)([^`]+)`", row.partition(" | ")[0])
         assert [part for part in parts if part not in modules] == []
 
 
 def test_each_oracle_has_a_promise() -> None:
     """An oracle without a promise would be one that nobody reads."""
-    named = {*re.findall(r"\[`(\w+)`\]\(\.\./tests/simulation/oracles/\1\.py\)", page("reliability.md"))}
+    named = {*re.findall(r"\[`(\w+)`\]\(simulation/oracles/\1\.py\)", page("tests/README.md"))}
     modules = {path.stem: path.read_text() for path in (ROOT / "tests" / "simulation" / "oracles").glob("*.py")}
     judging = {name for name, text in modules.items() if re.search(r"^class \w+\(Oracle\)", text, re.MULTILINE)}
     assert judging <= named <= modules.keys()

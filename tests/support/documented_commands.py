@@ -1,5 +1,5 @@
 """
-The commands that README.md and the pages in docs/ show: which test runs each of them, and how it does so.
+The commands that README.md and the pages in `FOLDERS` show: which test runs each of them, and how it does so.
 
 A fenced block of the language `sh` has a marker above it, an HTML comment that readers do not see:
 
@@ -27,7 +27,8 @@ import attrs
 from tests.control_plane.binaries import require
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+FOLDERS: Final = ("docs", "tests", "benchmarks")
+PAGES: Final = sorted([ROOT / "README.md", *(page for each in FOLDERS for page in (ROOT / each).glob("*.md"))])
 NEEDS: Final = {"AWS", "HAMi", "a quiet machine", "a registry", "kops"}
 LONGEST: Final = 90.0  # seconds that a block may take
 MARKER: Final = re.compile(r"^\s*<!-- (run by|same as|needs): (.*?) -->$")
