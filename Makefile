@@ -14,14 +14,19 @@ IMAGE_VERSION := $(shell sed -n 's/^ARG BASE=python:\([0-9]*\.[0-9]*\).*/\1/p' D
 IMAGE_PYTHON   = $(shell for python in python$(IMAGE_VERSION) $(HOME)/.pyenv/versions/$(IMAGE_VERSION)*/bin/python3; \
                  do "$$python" -c 'import ensurepip, venv' 2> /dev/null && echo "$$python" && break; done)
 
-# A stamp is named after the lock that was installed: with another lock, such as another branch's, it is installed again.
+# A stamp is named after the lock that was installed last: another lock, such as another branch's, is installed over it.
 stamp   = $(VENV)/.$(1)-$(shell cksum < requirements/$(1).txt | cut -d ' ' -f 1)
 DEMO   := $(call stamp,demo)
 DEV    := $(call stamp,dev)
 AUDIT  := $(call stamp,audit)
 COMMAND := $(BIN)/neuron-scheduler
+PLUGIN  := $(BIN)/kubectl-neuron
 LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
           --no-emit-find-links --no-header --exclude-newer '7 days'
+
+# What `make test` runs beside Python, and what all tests do. ARGS builds them only if a chosen test has a control plane.
+SERVERS  := etcd kube-apiserver
+PROGRAMS := $(SERVERS) kube-controller-manager kube-scheduler kubectl helm karpenter
 
 RELEASES := $(patsubst tests/control_plane/modules/kubernetes-%,%,$(wildcard tests/control_plane/modules/kubernetes-*))
 ifneq ($(KUBERNETES),$(filter $(RELEASES),$(KUBERNETES)))
@@ -34,7 +39,7 @@ endif
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(DEMO) $(COMMAND)  ## watch pods get their Neuron devices on simulated nodes (SERVE=1: keep running for your kubectl)
+demo: $(DEMO) $(COMMAND) $(PLUGIN)  ## watch pods get their Neuron devices on simulated nodes (SERVE=1: keep running for your kubectl)
 	@$(BIN)/python -m sandbox $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
 
 picture: $(DEMO)  ## draw docs/demo.svg from a real run
@@ -43,14 +48,14 @@ picture: $(DEMO)  ## draw docs/demo.svg from a real run
 outputs: $(DEV)  ## write what the commands print about docs/example into README and docs
 	@$(BIN)/python -m tests.support.documented_output
 
-fast: $(DEV) $(COMMAND)  ## run format check, lint, types, and unit tests with few examples (needs no control plane)
+fast: $(DEV) $(COMMAND) $(PLUGIN)  ## run format check, lint, types, and unit tests with few examples (needs no control plane)
 	@$(BIN)/python -m tests.run fast
 
-test: $(DEV) $(COMMAND)  ## the same, and the main job on a real kube-apiserver, which is built meanwhile (ARGS="-k lease": some tests)
-	@$(if $(ARGS),$(BIN)/python -m tests.control_plane.build etcd kube-apiserver > /dev/null && $(BIN)/pytest $(ARGS),$(BIN)/python -m tests.run test)
+test: $(DEV) $(COMMAND) $(PLUGIN)  ## the same, and the main job on a real kube-apiserver, which is built meanwhile (ARGS="-k lease": some tests)
+	@$(if $(ARGS),BUILD="$(SERVERS)" $(BIN)/pytest $(ARGS),$(BIN)/python -m tests.run test)
 
-test-all: $(DEV) $(COMMAND)  ## run what `make test` leaves out: all examples, all other programs (KUBERNETES=1.35: on an older release)
-	@$(if $(ARGS),$(MAKE) --no-print-directory control-plane browser > /dev/null && $(BIN)/pytest $(ARGS),$(BIN)/python -m tests.run test-all)
+test-all: $(DEV) $(COMMAND) $(PLUGIN)  ## run what `make test` leaves out: all examples, all other programs (KUBERNETES=1.35: on an older release)
+	@$(if $(ARGS),BUILD="$(PROGRAMS)" $(BIN)/pytest $(ARGS),$(BIN)/python -m tests.run test-all)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
 
 test-image:  ## run the tests that depend on Python's own libraries in the Python of the image, if it is installed
@@ -63,7 +68,7 @@ test-here: $(DEV)
 soak: $(DEV)  ## simulate SEEDS=1000 seeds, from FIRST=0 on; prints what fails, as small as it gets, and what struck
 	$(BIN)/python -m tests.simulation --seeds $(or $(FIRST),0):$$(( $(or $(FIRST),0) + $(SEEDS) )) $(ARGS)
 
-lint: $(DEV) $(COMMAND)  ## run format check, lint and types only
+lint: $(DEV) $(COMMAND) $(PLUGIN)  ## run format check, lint and types only
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -74,7 +79,7 @@ fmt: $(DEV)  ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix
 
 control-plane: $(DEV)  ## find or build etcd, Kubernetes, kubectl, helm and Karpenter for the tests (minutes the first time; WITH=kwok: kwok too)
-	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm karpenter $(WITH)
+	@$(BIN)/python -m tests.control_plane.build $(PROGRAMS) $(WITH)
 	@$(BIN)/python -m tests.monitoring.engine
 
 browser: $(DEV)  ## find Chromium for the tests of the page, or unpack Debian's (ten seconds the first time)
@@ -97,10 +102,17 @@ lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer vers
 clean:  ## remove the virtual environment and the tools' caches, but not the built control plane
 	rm -rf $(VENV) .venv-image .venv-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# The command for people, from any folder; `pip install .` and the image have the one of pyproject.toml.
+# The commands for people, from any folder; `pip install .` and the image have those of pyproject.toml.
 $(COMMAND): | $(DEMO)
-	@printf '%s\n' '#!/bin/sh' 'PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" exec "$(abspath $(BIN))/python" -m neuron_scheduler "$$@"' > $@
-	@chmod +x $@
+	$(call command,-m neuron_scheduler)
+
+$(PLUGIN): | $(DEMO)
+	$(call command,-c "from neuron_scheduler.__main__ import kubectl; raise SystemExit(kubectl())")
+
+define command
+@printf '%s\n' '#!/bin/sh' 'PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" exec "$(abspath $(BIN))/python" $(1) "$$@"' > $@
+@chmod +x $@
+endef
 
 $(DEV):
 	$(call install,dev)
@@ -121,6 +133,7 @@ define install
 @$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
   { echo 'This Python cannot make virtual environments: on Debian and Ubuntu `apt install python3-venv` helps.'; exit 1; }
 @echo 'installing requirements/$(1).txt into $(VENV)'
-@$(PYTHON) -m venv --clear $(VENV)
+@rm -f $(VENV)/.demo-* $(VENV)/.dev-* $(VENV)/.audit-*
+@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 @$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes -r requirements/$(1).txt
 endef

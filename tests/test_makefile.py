@@ -1,9 +1,12 @@
-"""The command that `make` writes into the virtual environment works from any folder."""
+"""What `make` installs, keeps and builds, and which tests it runs."""
 
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from neuron_scheduler import __version__
 from tests import run
@@ -12,19 +15,65 @@ ROOT = Path(__file__).parents[1]
 MARKS = ("control_plane", "main_job", "image", "browser", "sampled")
 
 
-def test_the_command_of_a_clone(tmp_path: Path) -> None:
-    """`.venv/bin/neuron-scheduler` runs the package of the clone with the environment's Python."""
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """Return a virtual environment in which `make demo` has installed its lock; its pip installs nothing."""
     programs = tmp_path / "venv" / "bin"
     programs.mkdir(parents=True)
-    (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (programs / "python").write_text(f'#!/bin/sh\n[ "$2" = pip ] || exec {sys.executable} "$@"\n')
     (programs / "python").chmod(0o755)
-    with (ROOT / "requirements/demo.txt").open() as lock:
-        checksum = subprocess.run(["cksum"], stdin=lock, capture_output=True, text=True, check=True).stdout.split()[0]
-    (programs.parent / f".demo-{checksum}").touch()  # the environment is complete: nothing is installed
-    command = programs / "neuron-scheduler"
-    subprocess.run(["make", f"VENV={programs.parent}", str(command)], cwd=ROOT, check=True)
-    shown = subprocess.run([str(command), "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert shown.stdout == f"neuron-scheduler {__version__}\n"
+    stamp(programs.parent, "demo").touch()
+    make(programs.parent, str(programs / "neuron-scheduler"), str(programs / "kubectl-neuron"))
+    return programs.parent
+
+
+def stamp(environment: Path, lock: str) -> Path:
+    """Return the file that says that this lock is installed."""
+    with (ROOT / f"requirements/{lock}.txt").open() as text:
+        sums = subprocess.run(["cksum"], stdin=text, capture_output=True, text=True, check=True).stdout
+    return environment / f".{lock}-{sums.split()[0]}"
+
+
+def make(environment: Path, *arguments: str) -> str:
+    """Run make for this environment; return what it prints."""
+    command = ["make", "--silent", f"VENV={environment}", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "named"), [("neuron-scheduler", "neuron-scheduler"), ("kubectl-neuron", "kubectl neuron")]
+)
+def test_the_commands_of_a_clone(environment: Path, tmp_path: Path, program: str, named: str) -> None:
+    """`.venv/bin/neuron-scheduler`, and `kubectl neuron`, run the package of the clone with its Python, anywhere."""
+    command = [environment / "bin" / program, "--version"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout == f"{named} {__version__}\n"
+
+
+def test_another_lock_is_installed_over_what_is_there(environment: Path) -> None:
+    """`make browser` and its like keep the commands, and the packages of a demo that runs; older stamps go."""
+    package, older = environment / "lib" / "package", environment / ".dev-1"
+    package.parent.mkdir()
+    for file in (package, older):
+        file.touch()
+    make(environment, str(stamp(environment, "dev")))
+    assert package.exists()
+    assert {file.name for file in (environment / "bin").iterdir()} == {"kubectl-neuron", "neuron-scheduler", "python"}
+    assert {*environment.glob(".*-*")} == {stamp(environment, lock) for lock in ("demo", "dev")}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "builds"), [("tests/test_main.py", False), ("tests/end_to_end/test_liveness.py", True)]
+)
+def test_some_tests_build_only_what_they_need(environment: Path, chosen: str, builds: bool) -> None:
+    """`make test ARGS=...` names the programs to build; they are built if a chosen test has a control plane."""
+    last = make(environment, "--dry-run", "test", "ARGS=-k lease").splitlines()[-1]
+    assert last == f'BUILD="etcd kube-apiserver" {environment}/bin/pytest -k lease'
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", chosen]
+    variables = os.environ | {"BUILD": "a-program-that-is-not-there"}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+    assert ("KeyError: 'a-program-that-is-not-there'" in done.stdout + done.stderr) == builds, done.stdout
+    assert (done.returncode == 0) != builds
 
 
 def test_the_audit_is_strict_and_of_what_is_locked(tmp_path: Path) -> None:
@@ -33,11 +82,8 @@ def test_the_audit_is_strict_and_of_what_is_locked(tmp_path: Path) -> None:
     programs.mkdir(parents=True)
     (programs / "pip-audit").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     (programs / "pip-audit").chmod(0o755)
-    with (ROOT / "requirements/audit.txt").open() as lock:
-        checksum = subprocess.run(["cksum"], stdin=lock, capture_output=True, text=True, check=True).stdout.split()[0]
-    (programs.parent / f".audit-{checksum}").touch()
-    command = ["make", "--silent", f"VENV={programs.parent}", "audit-here"]
-    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    stamp(programs.parent, "audit").touch()
+    asked = make(programs.parent, "audit-here").split()
     assert {"--strict", "--require-hashes", "--disable-pip"} <= {*asked}
     locks = [ROOT / after for flag, after in itertools.pairwise(asked) if flag == "--requirement"]
     assert {lock.stem for lock in locks} == {"run", "image", "dev"}

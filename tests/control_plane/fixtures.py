@@ -4,6 +4,7 @@ The control plane as pytest fixtures: one API server for all tests of a worker, 
 A missing program is an error and never a skip: a suite that passes without its control plane proves nothing.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.control_plane.audit import audit_flags
 from tests.control_plane.binaries import KUBERNETES_VERSION, RELEASE
+from tests.control_plane.build import BuildError, build_missing
 from tests.control_plane.objects import wipe
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
@@ -64,6 +66,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return bool(marked), shared, -SECONDS.get(path.relative_to(TESTS).as_posix(), 5) if marked else 0
 
     items[:] = [item for path in sorted(of_file, key=rank) for item in of_file[path]]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the programs that `make` names in BUILD, if a chosen test has a control plane."""
+    names = os.environ.get("BUILD", "").split()
+    if names and any(item.get_closest_marker("control_plane") for item in session.items):
+        capture = session.config.pluginmanager.getplugin("capturemanager")
+        try:
+            with capture.global_and_fixture_disabled():
+                build_missing(names)
+        except BuildError as error:
+            pytest.exit(f"control plane: {error}", 1)
 
 
 def pytest_report_header() -> str:
