@@ -1,5 +1,5 @@
 """
-From AWS's extension to this scheduler and back, with the commands of docs/migrating.md.
+From AWS's extension to this scheduler and back, with the commands of the pages eks, default-scheduler and migrating.
 
 AWS's kube-scheduler is the real one, and its extension a model (`tests.support.aws_extension`); the Deployments of both
 sides are run by `SystemKubelet`. Its own control plane, with controllers and a default scheduler.
