@@ -58,12 +58,12 @@ test-all: $(DEV) $(COMMAND) $(PLUGIN)  ## run what `make test` leaves out: all e
 	@$(if $(ARGS),BUILD="$(PROGRAMS)" $(BIN)/pytest $(ARGS),$(BIN)/python -m tests.run test-all)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
 
-test-image:  ## run the tests that depend on Python's own libraries in the Python of the image, if it is installed
+test-image:  ## run the tests that need no other program in the Python of the image, if it is installed
 	@$(if $(IMAGE_PYTHON),$(MAKE) --no-print-directory VENV=.venv-image PYTHON=$(IMAGE_PYTHON) test-here,\
 	  echo 'Python $(IMAGE_VERSION), which the image runs, is neither on PATH nor under pyenv: no test was run in it.')
 
 test-here: $(DEV)
-	$(BIN)/pytest -m 'not control_plane' tests/kube tests/model tests/serving tests/controllers tests/settings tests/telemetry tests/end_to_end tests/test_*.py $(ARGS)
+	$(BIN)/pytest -m 'not control_plane and not browser and not image' --numprocesses=auto --dist=worksteal $(ARGS)
 
 soak: $(DEV)  ## simulate SEEDS=1000 seeds, from FIRST=0 on; prints what fails, as small as it gets, and what struck
 	$(BIN)/python -m tests.simulation --seeds $(or $(FIRST),0):$$(( $(or $(FIRST),0) + $(SEEDS) )) $(ARGS)

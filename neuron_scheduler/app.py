@@ -46,6 +46,7 @@ from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import StalledError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
+from neuron_scheduler.telemetry.unexpected import report_in_callback
 from neuron_scheduler.wiring import Parts, pod_group_informer, wire
 
 log = logs.logger(__name__)
@@ -125,6 +126,7 @@ class App:
         )
 
     async def run(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(report_in_callback)
         state = ProcessState(self.parts)
         self.metrics.ask(state.read, state.prepare)
         with self.requests.listen() as requests:

@@ -8,7 +8,7 @@ import ssl
 
 import attrs
 
-from neuron_scheduler.kube.http.tls import stamp
+from neuron_scheduler.kube.http.tls import stamp, trust_as_go
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
@@ -63,6 +63,7 @@ class Certificate:
         # With an encrypted key OpenSSL would ask for a password on the terminal; an empty one makes it fail instead.
         context.load_cert_chain(self.cert_file, self.key_file, password=lambda: "")
         if self.client_ca_file:
+            trust_as_go(context)
             context.load_verify_locations(self.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
         return context

@@ -4,8 +4,9 @@ An unexpected exception in the work on one pod is that pod's error; it does not 
 Upstream: `utilruntime.HandleError`. Each is counted; the first of its kind for a pod is logged with its traceback.
 """
 
-from collections.abc import Callable
-from typing import Final
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import attrs
 
@@ -14,6 +15,14 @@ from neuron_scheduler.telemetry import logs
 MOST_SHOWN: Final = 300  # characters of an exception's text, which may quote an object
 
 log = logs.logger(__name__)
+
+
+def report_in_callback(loop: AbstractEventLoop, context: Mapping[str, Any]) -> None:
+    """Report an exception in a callback of the loop: in one line if it is a connection's, which is opened again."""
+    if "transport" in context:
+        log.warning("A connection broke off", exc=context.get("exception"), reason=context["message"])
+    else:
+        loop.default_exception_handler({**context})
 
 
 @attrs.define(eq=False)

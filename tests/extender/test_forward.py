@@ -1,5 +1,6 @@
 """A follower passes requests on to the leader: where to, how, and what it answers when that fails."""
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +13,17 @@ from aiohttp import web
 from neuron_scheduler.extender.forward import Forward, own_url
 from neuron_scheduler.extender.protocol import FORWARDED
 from neuron_scheduler.serving.certificate import Certificate
-from tests.support.certificates import Authority, Issued
+from tests.support.certificates import Authority, Issued, strict
 from tests.support.scripted_server import answer, hang, reset, scripted
 
 BODY = b'{"PodName":"p"}'
 BOUND = b'{"Error":""}'
+
+
+@pytest.fixture(autouse=True)
+def defaults_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make default contexts as strict as those of Python 3.13, so that these tests can fail on each."""
+    monkeypatch.setattr(ssl, "create_default_context", strict(ssl.create_default_context))
 
 
 def saying(error: str) -> bytes:

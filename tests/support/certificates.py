@@ -5,9 +5,12 @@ Go accepts them. OpenSSL's strict mode, which Python 3.13 turns on by default, r
 """
 
 import datetime as dt
+import functools
 import ipaddress
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 from cryptography import x509
@@ -131,6 +134,18 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+def strict(make: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
+    """Return a function that makes a context with the flags of Python 3.13."""
+
+    @functools.wraps(make)
+    def made(*arguments: Any, **options: Any) -> ssl.SSLContext:
+        context = make(*arguments, **options)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
+        return context
+
+    return made
 
 
 def trusting(ca_file: Path) -> ssl.SSLContext:

@@ -1,12 +1,13 @@
 """An unexpected exception is counted each time, and logged with its traceback once for a pod and kind."""
 
+import asyncio
 import io
 
 import pytest
 
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.line_formats import klog_line
-from neuron_scheduler.telemetry.unexpected import MOST_SHOWN, UnexpectedErrors
+from neuron_scheduler.telemetry.unexpected import MOST_SHOWN, UnexpectedErrors, report_in_callback
 
 
 @pytest.fixture
@@ -15,6 +16,17 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     stream = io.StringIO()
     monkeypatch.setattr(logs, "_output", logs._Output(stream, klog_line))
     return stream
+
+
+async def test_an_error_of_a_connection_is_one_line(stream: io.StringIO) -> None:
+    """An API server that is killed under a frozen process leaves one behind; an error of our own has its traceback."""
+    loop, error = asyncio.get_running_loop(), raised("the handler is closed")
+    context = {"message": "Fatal error on SSL protocol", "exception": error}
+    report_in_callback(loop, {**context, "transport": None, "protocol": None})
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith('"A connection broke off" err="the handler is closed" reason="Fatal error on SSL protocol"')
+    report_in_callback(loop, context)
+    assert len(stream.getvalue().splitlines()) == 1, "the library reports it, through its own logger"
 
 
 def raised(text: str, kind: type[Exception] = ValueError) -> Exception:

@@ -74,16 +74,20 @@ class Tls:
 
     def _build(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.ca_file)
-        # Python 3.13 turns this on. It refuses an authority without key identifiers, such as that of EKS.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        # Python 3.13 turns this on, and Go always trusts what is in the CA file, also an intermediate authority.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        trust_as_go(context)
         context.check_hostname = self.verify and self.check_name
         if not self.verify:
             context.verify_mode = ssl.CERT_NONE
         if self.cert_file:  # without a password OpenSSL would ask the terminal for that of an encrypted key
             context.load_cert_chain(self.cert_file, self.key_file, password="")
         return context
+
+
+def trust_as_go(context: ssl.SSLContext) -> None:
+    """Trust what Go trusts, in every Python: an authority of the CA file without key identifiers, and below a root."""
+    # Python 3.13 turns this on. It refuses the authorities of EKS, and those that openssl and cfssl make.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # Python 3.13 turns this on
 
 
 def stamp(path: str | None) -> object:

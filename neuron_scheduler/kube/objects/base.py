@@ -204,7 +204,7 @@ class Resource(Generic[T]):
 
     def _read_malformed(self, encoded: Encoded, error: Exception) -> Decoded[T]:
         known, node_name = wire.PartialObject(wire.Identity()), ""
-        with contextlib.suppress(msgspec.MsgspecError, RecursionError):  # in a file that was written by hand
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # a file written by hand
             known = decode_at_once(encoded, _IDENTITY)
             node_name = decode_at_once(known.spec, _PLACED).node_name or ""
         meta = known.metadata

@@ -9,6 +9,7 @@ import msgspec
 
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
+from neuron_scheduler.kube.http.status import status_error
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
@@ -34,7 +35,8 @@ class _Lease(wire.Wire):
 
 
 _LEASE: Final = msgspec.json.Decoder(_Lease)
-_CHANGE: Final = msgspec.json.Decoder(wire.WatchChange[_Lease])
+_EVENT: Final = msgspec.json.Decoder(wire.Event)
+_STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 
 @attrs.frozen
@@ -113,8 +115,10 @@ class LeaseClient:
         stream = self.client.stream(self._collection, params=params, read_timeout=seconds + 5.0, pool=Pool.LEASE)
         async with stream as lines:
             while line := await lines.next():
-                change = await _read(line, _CHANGE)
-                if on_change(None if change.type == "DELETED" else _as_record(change.object)):
+                event = await _read(line, _EVENT)
+                if event.type == "ERROR":
+                    raise status_error(await _read(event.object, _STATUS))
+                if on_change(None if event.type == "DELETED" else _as_record(await _read(event.object, _LEASE))):
                     return
 
     async def _write(self, method: str, path: str, record: Record, within: float) -> Record:

@@ -4,12 +4,10 @@ EKS's certificates are trusted over both ways to the API server, and nothing tha
 Every Python has the defaults of 3.13 here, the image's, so that the tests can fail on each.
 """
 
-import functools
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yarl
@@ -19,7 +17,7 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import UnreachableError
-from tests.support.certificates import Authority, Issued
+from tests.support.certificates import Authority, Issued, strict
 from tests.support.patience import PATIENCE
 
 WAYS = pytest.mark.parametrize("streamed", [True, False], ids=["aiohttp", "our own connections"])
@@ -30,18 +28,6 @@ HOST = "127.0.0.1"
 def defaults_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make default contexts as strict as those of Python 3.13."""
     monkeypatch.setattr(ssl, "create_default_context", strict(ssl.create_default_context))
-
-
-def strict(make: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
-    """Return a function that makes a context with the flags of Python 3.13."""
-
-    @functools.wraps(make)
-    def made(*arguments: Any, **options: Any) -> ssl.SSLContext:
-        context = make(*arguments, **options)
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
-        return context
-
-    return made
 
 
 @asynccontextmanager

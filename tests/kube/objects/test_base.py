@@ -208,6 +208,14 @@ def test_no_bytes_make_it_raise(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", DECODERS)
+def test_text_that_is_not_utf_8(kind: str) -> None:
+    """In whichever field, also in those that say whose object it is."""
+    decoder, sample = DECODERS[kind]
+    for path in paths(sample):
+        assert isinstance(decoder.decode(with_text(sample, path, ABSURD["invalid UTF-8"])), Decoded), path
+
+
+@pytest.mark.parametrize("kind", DECODERS)
 def test_managed_fields_of_any_depth_are_passed_over(kind: str) -> None:
     """We do not read them, and the rest can be read."""
     decoder, sample = DECODERS[kind]

@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record, format_micro_time
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
-from neuron_scheduler.telemetry.errors import UnreachableError
+from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import answer, event, scripted, watching
 
@@ -82,6 +82,14 @@ async def test_watching() -> None:
         "resourceVersion": "12",
         "timeoutSeconds": "60",
     }
+
+
+async def test_a_watch_of_an_expired_version() -> None:
+    """The error is the server's, with its sentence."""
+    expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 12 (4711)"}
+    async with scripted(watching(event("ERROR", expired))) as (_, client):
+        with pytest.raises(ApiError, match=r"410.*too old resource version: 12"):
+            await LeaseClient(client=client).watch("12", bool, seconds=60)
 
 
 async def test_a_lease_with_deep_managed_fields() -> None:
