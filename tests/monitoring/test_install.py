@@ -76,7 +76,7 @@ async def test_the_documented_commands(control_plane: ControlPlane, cluster_api:
             for block in blocks
         ]
         rule = await cluster_api.get(RULE)
-    install, look, waits, fence = outputs
+    look, waits, fence, install = outputs
     for name in ("configmap/neuron-scheduler-dashboard", "podmonitor", "prometheusrule"):
         assert name in install
     assert "my-scheduler" in look
