@@ -5,7 +5,6 @@ A real API server with everything that `kubectl apply -k manifests/` installs, a
 ClusterRole `edit`: nothing aggregates them here, so the tenant has the roles that `edit` is aggregated from.
 """
 
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -38,11 +37,11 @@ _OPERATOR: Final = [
 ]
 
 
-def manifests_of_page(heading: str) -> list[Object]:
-    """Return the objects that docs/security.md shows below a heading."""
-    section = (ROOT / "docs" / "security.md").read_text().partition(f"# {heading}\n")[2].partition("\n#")[0]
-    (text,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
-    return list(yaml.safe_load_all(text))
+def example_policy(name: str) -> list[Object]:
+    """Return the objects of an example to which docs/security.md leads."""
+    path = f"manifests/examples/policies/{name}.yaml"
+    assert f"](../{path})" in (ROOT / "docs" / "security.md").read_text()
+    return list(yaml.safe_load_all((ROOT / path).read_text()))
 
 
 def role_binding(user: User, role: str, kind: str = "ClusterRole", namespace: str = "default") -> Object:

@@ -23,7 +23,7 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import until
 from tests.end_to_end.workload import PODS
-from tests.security.conftest import manifests_of_page
+from tests.security.conftest import example_policy
 from tests.support.kustomize import customized, kubectl
 
 NAMESPACE: Final = "neuron-scheduler-capacity"
@@ -153,8 +153,8 @@ async def test_a_scheduler_name_of_its_own_is_for_this_namespace_only(
 
 
 async def test_a_quota_limits_machines_at_the_api_server(plane: ControlPlane, ours: RestClient) -> None:
-    """The quota that docs/security.md shows holds whatever the scheduler's settings say."""
-    (quota,) = manifests_of_page("A quota for machines")
+    """The quota to which docs/security.md leads holds whatever the scheduler's settings say."""
+    (quota,) = example_policy("quota-for-machines")
     await plane.admin.apply(quota, namespace=NAMESPACE)
     hard = quota["spec"]["hard"]
     # What the controller does, which does not run here.

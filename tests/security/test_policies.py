@@ -12,7 +12,7 @@ from tests.control_plane.rest import APPLY, MERGE, STRATEGIC, Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import until
 from tests.end_to_end.workload import LEASE, PODS
-from tests.security.conftest import manifests_of_page
+from tests.security.conftest import example_policy
 from tests.support import kustomize
 
 pytestmark = pytest.mark.control_plane  # the server, or kubectl without one
@@ -115,8 +115,8 @@ async def test_no_way_to_write_a_pod_changes_its_allocation(
 async def test_a_policy_against_deletions_by_force(
     installed: ControlPlane, empty: RestClient, owner: RestClient
 ) -> None:
-    """The one that docs/security.md shows: by no way is a pod gone at once while it may use devices."""
-    policy, binding = manifests_of_page("A policy against deletions by force")
+    """The one to which docs/security.md leads: by no way is a pod gone at once while it may use devices."""
+    policy, binding = example_policy("no-forced-deletion")
     for item in (policy, binding):
         await empty.apply(item)
     await create_pod(empty, pod_manifest("pending", neuron=1, schedulingGates=[{"name": "example.com/gate"}]))

@@ -10,7 +10,7 @@ from tests.control_plane.rest import ApiError, Object, RestClient
 from tests.end_to_end.claims import CLAIMS, VOLUMES, add_classes, add_volume, clear_storage
 from tests.end_to_end.process import BOUND, SchedulerProcess, until
 from tests.end_to_end.workload import EVENTS, PODS, condition_of, events_of, ids_of, refused
-from tests.security.conftest import OTHER_PODS, manifests_of_page
+from tests.security.conftest import OTHER_PODS, example_policy
 
 HOSTILE: Final = 'x\nE1121 08:15:04.123456       1 scheduler.py:88] "forged"\r\x1b[2J\u2028\u202ey'
 HEADER: Final = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
@@ -251,10 +251,9 @@ async def test_every_priority_class_is_everybody_s(
 
 
 async def test_a_quota_keeps_priority_classes_from_a_namespace(api: RestClient, tenant: RestClient) -> None:
-    """The quota that docs/security.md shows: pods of these classes are refused, others are not."""
-    (quota,) = manifests_of_page("A quota for priority classes")
-    quota["metadata"]["namespace"] = "default"
-    await api.apply(quota)
+    """The quota to which docs/security.md leads: pods of these classes are refused, others are not."""
+    (quota,) = example_policy("quota-for-priority-classes")
+    await api.apply(quota, namespace="default")
     # What the controller does, which does not run here.
     status = {"status": {"hard": quota["spec"]["hard"], "used": {"pods": "0"}}}
     path = f"{QUOTAS}/{quota['metadata']['name']}"
