@@ -39,6 +39,7 @@ from neuron_scheduler.scheduling.cycle.refusals import (
     cause_of,
     cause_of_pod,
     kept_for_others,
+    nodes_meant,
     refusal_of_pod,
     refusals,
     refusals_on,
@@ -265,6 +266,7 @@ def groups_of(
     size = among.bit_length()
     named = [(attrs.evolve(each, nodes=NO_NODES), membership(each.nodes & among, size)) for each in found]
     is_kept = membership(kept_for_others(cluster, pod, profile) & among, size)
+    is_meant = membership(nodes_meant(cluster.view, pod, profile) & among, size)
     sentences: dict[PluginName | None, Sentence] = {}
     kinds: dict[_Kind, dict[_Figures, list[Slot]]] = {}
     for number, slot in enumerate(slots_of(among), start=1):
@@ -288,7 +290,8 @@ def groups_of(
         yield
         for shown, slots in _largest(cluster, figures):
             group = _group(cluster, pod, kind, shown, slots)
-            groups.append((_promise(cluster, pod, kind[0], group), group))
+            excluded = not any(map(is_meant, slots))
+            groups.append((_promise(cluster, pod, kind[0], group, excluded=excluded), group))
     return tuple(group for _, group in sorted(groups, key=lambda pair: pair[0]))
 
 
@@ -321,9 +324,12 @@ def _group(cluster: Cluster, pod: Pod, kind: _Kind, figures: _Figures, slots: li
     )
 
 
-def _promise(cluster: Cluster, pod: Pod, by: Sequence[Refusal], group: NodeGroup) -> tuple[float, ...]:
+def _promise(
+    cluster: Cluster, pod: Pod, by: Sequence[Refusal], group: NodeGroup, *, excluded: bool
+) -> tuple[float, ...]:
     """
-    Return the order of the groups: nodes that take the pod, those that would, then by how far they came.
+    Return the order of the groups: nodes that take the pod, those that would, those that no rule excludes; then by how
+    far they came.
 
     Of equal ones, those with more free devices or cores come first, then the larger groups. Of nodes that take the pod,
     those with fewer come first, as the decision prefers them.
@@ -333,7 +339,7 @@ def _promise(cluster: Cluster, pod: Pod, by: Sequence[Refusal], group: NodeGroup
         free = free_units_of(pod.neuron.resource)(node_info)
     if not by or group.kept_for:
         return (1.0 if group.kept_for else 0.0, 0.0, free, -group.nodes)
-    return (2.0, -max(stage(pod, refusal)[0] for refusal in by), -free, -group.nodes)
+    return (3.0 if excluded else 2.0, -max(stage(pod, refusal)[0] for refusal in by), -free, -group.nodes)
 
 
 def warm_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:

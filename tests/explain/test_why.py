@@ -13,7 +13,9 @@ from neuron_scheduler.explain.answers import (
     to_json,
 )
 from neuron_scheduler.explain.why import DELETED, MOST_ALIKE, MOST_NAMED, explain_on_node, explain_pod
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES_AVAILABLE
@@ -207,3 +209,12 @@ def test_the_cluster_may_change_in_the_pauses() -> None:
         cluster.remove_node(each.name)
     (answer,) = answers
     assert sum(group.nodes for group in answer.groups) == answer.nodes
+
+
+def test_the_nodes_that_the_pod_means_come_first() -> None:
+    """A tainted node that it selects says more than those that it does not select, and so does the cause."""
+    taint = Taint("team", Effect.NO_SCHEDULE, "red")
+    cluster = cluster_of([node("cpu"), node("a", TRN1, taints=(taint,)), node("b", "inf2.48xlarge", taints=(taint,))])
+    answer = run(explain_pod(cluster, ours(devices=1, node_selector={INSTANCE_TYPE_LABEL: TRN1}), PROFILE))
+    assert [group.names for group in answer.groups] == [("a",), ("cpu",), ("b",)]
+    assert answer.cause == "taints"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
@@ -20,11 +20,15 @@ from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_resources_fit
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.steps import run
 from tests.support.builders import pod
 from tests.support.harness import cluster_of
-from tests.support.oracle import outcome, refusals
+from tests.support.oracle import names_allowed, outcome, refusals
+from tests.support.oracle_affinity import affinity_refusals
+from tests.support.oracle_node import affine
 from tests.support.oracle_silicon import free_amounts, silicon
+from tests.support.oracle_spread import spread_refusals
 from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_namespaces, some_node
 from tests.support.thoroughness import examples
 
@@ -113,6 +117,8 @@ def play(dice: Random, *, nominations: bool) -> Counter[str]:
         if nodes:
             node_alone(cluster, pending, explanation, dice.choice(nodes))
         if not cluster.has_nominations and not outcome(nodes, bound, pending, namespaces=namespaces).pod_reason:
+            allowed = [node for node in nodes if rules_allow(nodes, bound, pending, node, namespaces)]
+            assert (explanation.cause == Cause.AFFINITY) == bool(nodes and not allowed)
             for group in explanation.groups:
                 for node in (node for node in nodes if node.name in group.names):
                     here = [p for p in bound if p.node_name == node.name]
@@ -120,6 +126,20 @@ def play(dice: Random, *, nominations: bool) -> Counter[str]:
                     own = refusals(node, here, pending)
                     assert group.reason in own or (not own)
     return causes
+
+
+def rules_allow(
+    nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, node: Node, namespaces: Mapping[str, Mapping[str, str]]
+) -> bool:
+    """Return whether no rule excludes a node, whatever else it lacks: the pod's own rules and those of other pods."""
+    named = names_allowed(pending)
+    return (
+        (named is None or node.name in named)
+        and pending.node_name in ("", node.name)
+        and affine(node, pending)
+        and not spread_refusals(nodes, bound, pending, node)
+        and not affinity_refusals(nodes, bound, pending, node, namespaces)
+    )
 
 
 def node_alone(cluster: Cluster, pending: Pod, explanation: Explanation, node: Node) -> None:

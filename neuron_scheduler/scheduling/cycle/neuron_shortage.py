@@ -98,9 +98,9 @@ def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iter
     return _too_little_or_in_pieces(_with_nominated(cluster, pod), request, certain) if certain else None
 
 
-def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> str:
+def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal], meant: NodeSet) -> str:
     """
-    Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
+    Name the pods whose unknown ids keep the pod from nodes meant that have a free block for it; empty if none do.
 
     A reader of the pod's condition may not be allowed to see the pods of other namespaces: they are not named.
     `model.wording.shape` knows the first words: other names alone do not make another message.
@@ -108,7 +108,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     blocked = NO_NODES
     for refusal in refusals:
         if refusal.reason == neuron_topology.UNKNOWN:
-            blocked |= refusal.nodes
+            blocked |= refusal.nodes & meant
     if not blocked:
         return ""
     looked_at = map(cluster.view.row, islice(slots_of(blocked), _MOST_LOOKED_AT))

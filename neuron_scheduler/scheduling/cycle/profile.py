@@ -23,10 +23,12 @@ from neuron_scheduler.scheduling.plugins import (
     registry,
     smallest_block,
 )
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Accept, Filter, PluginName, Prefer, Preference, PreFilter
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField, left_out
 
 _MOST_SELECTIONS = 1024
+_RULES = frozenset(step for plugin in registry.PLUGINS if plugin.cause is Cause.AFFINITY for step in plugin.filters)
 
 
 @attrs.frozen
@@ -36,11 +38,13 @@ class ProfileSteps:
 
     Attributes:
         accepts: the filters without their reasons, where order means nothing: what narrows most comes first.
+        rules: those of them that say which nodes are meant, not what these lack: selector, affinity, spread.
     """
 
     pre_filters: tuple[PreFilter, ...]
     filters: tuple[Filter, ...]
     accepts: tuple[Accept, ...]
+    rules: tuple[Accept, ...]
     preferences: tuple[Prefer, ...]
 
 
@@ -97,6 +101,7 @@ class Profile:
             pre_filters=tuple(step for step in self.pre_filters if fields.intersection(step.reads)),
             filters=filters,
             accepts=tuple(step.accept_nodes for step in sorted(filters, key=lambda step: not step.narrows)),
+            rules=tuple(step.accept_nodes for step in filters if step in _RULES),
             preferences=tuple(step.prefer for step in preferences),
         )
 

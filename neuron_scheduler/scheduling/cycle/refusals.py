@@ -125,9 +125,25 @@ def counts_by_reason(refusals: Iterable[Refusal]) -> Counter[str]:
     return counts
 
 
+def nodes_meant(view: View, pod: Pod, profile: Profile) -> NodeSet:
+    """Return the nodes that no rule excludes: selector, affinity, topology spread, and the rules of other pods."""
+    return nodes_that_pass(view, pod, profile.steps_for(pod).rules, view.live)
+
+
+def cause_among(meant: NodeSet, pod: Pod, refusals: Sequence[Refusal]) -> Cause:
+    """
+    Return why a pod is pending, in one word for the metrics (`neuron_scheduler_pods_waiting`).
+
+    Only the nodes that it means count (`nodes_meant`). If its rules leave none of the nodes, they are the cause.
+    """
+    if refusals and not meant:
+        return Cause.AFFINITY
+    return cause_of(pod, [refusal for refusal in refusals if refusal.nodes & meant] or refusals)
+
+
 def cause_of(pod: Pod, refusals: Iterable[Refusal]) -> Cause:
     """
-    Return why a pod waits, in one word for the metrics (`neuron_scheduler_pods_waiting`).
+    Return what nodes with these refusals lack.
 
     Of several refusals, that of the nodes that passed the most filters counts, because they lack least. Nodes that are
     too small even when they are empty count only if there are no others. Without any node, the pod lacks capacity.

@@ -27,10 +27,11 @@ from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, nominated_
 from neuron_scheduler.scheduling.cycle.neuron_shortage import neuron_shortage, new_node_could_help, unknown_holders
 from neuron_scheduler.scheduling.cycle.profile import Profile, ProfileSteps
 from neuron_scheduler.scheduling.cycle.refusals import (
-    cause_of,
+    cause_among,
     cause_of_pod,
     counts_by_reason,
     kept_for_others,
+    nodes_meant,
     refusal_of_pod,
     refusals,
     refusals_on,
@@ -230,8 +231,9 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
     found = refusals(cluster, pod, profile, too_late)
     counts = counts_by_reason(found)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
-    blocked = unknown_holders(cluster, pod, found)
-    cause, sentence = _cause(cluster, pod, profile, found, blocked=bool(blocked))
+    meant = nodes_meant(cluster.view, pod, profile)
+    blocked = unknown_holders(cluster, pod, found, meant)
+    cause, sentence = _cause(cluster, pod, profile, found, meant, blocked=bool(blocked))
     return FitError(
         nodes=cluster.view.node_count,
         reasons=tuple(sorted(counts.items())),
@@ -244,7 +246,7 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
 
 
 def _cause(
-    cluster: Cluster, pod: Pod, profile: Profile, found: Sequence[Refusal], *, blocked: bool
+    cluster: Cluster, pod: Pod, profile: Profile, found: Sequence[Refusal], meant: NodeSet, *, blocked: bool
 ) -> tuple[Cause, str]:
     """Return what a pod with these refusals waits for, and the sentence about it; empty if there is none."""
     kept = kept_for_others(cluster, pod, profile).bit_count()
@@ -253,5 +255,5 @@ def _cause(
         return Cause.NOMINATED, f"Nominated: {nodes} would take the pod without the space kept for {OTHERS}."
     shortage = neuron_shortage(cluster, pod, profile, found)
     if shortage is None:
-        return Cause.UNKNOWN_HOLDER if blocked else cause_of(pod, found), ""
+        return Cause.UNKNOWN_HOLDER if blocked else cause_among(meant, pod, found), ""
     return Cause.UNKNOWN_HOLDER if blocked else shortage.cause, shortage.sentence

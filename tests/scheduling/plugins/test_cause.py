@@ -5,9 +5,17 @@ from collections.abc import Sequence
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import Effect, SpreadConstraint, Taint
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+    Taint,
+)
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_declared_features, node_resources_fit
@@ -19,6 +27,8 @@ from tests.support.harness import cluster_of, refusal
 TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
 CPU_NODES = [node(f"cpu{i}") for i in range(5)]
 TAINTED = (Taint("team", Effect.NO_SCHEDULE, "red"),)
+ON_TRN1 = pod(devices=1, cpu=2, node_selector={INSTANCE_TYPE_LABEL: TRN1})
+NEAR_DB = PodAffinityTerm("zone", LabelSelector((Requirement("app", Operator.IN, ("db",)),)), frozenset({"default"}))
 
 
 def holder(on: str, *ids: int) -> Pod:
@@ -83,6 +93,29 @@ def holder(on: str, *ids: int) -> Pod:
             id="full beside tainted",
         ),
         pytest.param(CPU_NODES, [], pod(node_selector={"zone": "a"}), Cause.AFFINITY, id="node selector"),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1, taints=TAINTED)], [], ON_TRN1, Cause.TAINTS, id="the selected node is tainted"
+        ),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1, unschedulable=True)],
+            [],
+            ON_TRN1,
+            Cause.TAINTS,
+            id="the selected node is cordoned",
+        ),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1, cpu=1)], [], ON_TRN1, Cause.RESOURCES, id="the selected node is short of cpu"
+        ),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN2, taints=TAINTED)], [], ON_TRN1, Cause.AFFINITY, id="tainted, and not selected"
+        ),
+        pytest.param(
+            [node("a", labels={"zone": "a"}, cpu=1), node("b", labels={"zone": "b"})],
+            [pod("db", labels={"app": "db"}, on="a")],
+            pod(cpu=2, affinity=(NEAR_DB,)),
+            Cause.RESOURCES,
+            id="the node beside the other pod is short of cpu",
+        ),
         pytest.param(
             CPU_NODES,
             [],
