@@ -7,6 +7,7 @@ show which cores belong to which device is served in one unit only.
 """
 
 import enum
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,6 +25,7 @@ _WIDTH: Final = MOST_CORES.bit_length()
 _FIELD: Final = (1 << _WIDTH) - 1
 KIND_BITS: Final = 2 * _WIDTH + 6
 _CORES_OF_TRN1: Final = 2  # per device; Trn2 and Trn3 have 4 or 8
+_FAMILY: Final = re.compile(r"[a-z]+\d+")
 _DOCS = "AWS Neuron documentation, architecture guide of the instance family"
 _SCHEDULER_DOCS = "AWS Neuron documentation, figures of the scheduler extension's allocation rules"
 _DRIVER = "aws-neuron-driver, topology tables"
@@ -190,6 +192,12 @@ def _count_doubts(devices: int, cores: int) -> list[str]:
     if cores % devices:
         return [f"{cores} cores do not divide evenly by {devices} devices; only devices are served"]
     return []
+
+
+def family_of(instance_type: str) -> str:
+    """Return what programs are compiled for: `trn1` for trn1.32xlarge and trn1n.32xlarge."""
+    found = _FAMILY.match(instance_type.removeprefix("ml."))
+    return found[0] if found else ""
 
 
 def _type_doubts(instance_type: str, devices: int, cores: int) -> list[str]:

@@ -5,6 +5,7 @@ A change is applied to the objects, as an owner or an operator would do it, and 
 here uses the trials or the rules of `explain.changes`. Which pods and taints are no candidates is written down again.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.cycle.refusals import first_reasons
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
+from tests.support.oracle_node import affine
 
 PROFILE: Final = default_profile("my-scheduler")
 CORDON: Final = "node.kubernetes.io/unschedulable"
@@ -132,8 +134,13 @@ def lets_it_in(world: World, change: SuggestedChange) -> bool:
             world = world.tolerating(read_taint(text) for text in change.detail.split(", "))
         case ChangeKind.SELECTOR:
             named = change.detail.split("; ")
-            world = dropping(world, [part for part in droppable(world) if _text_of(world, *part) in named])
+            dropped = [part for part in droppable(world) if _text_of(world, *part) in named]
+            assert not any(_names_types(world, *part) for part in dropped)
+            node_name = _decided(dropping(world, dropped))
+            assert is_of_a_family_meant(world, _node_of(world, node_name))
+            world = dropping(world, dropped)
         case ChangeKind.INSTANCE_TYPE:
+            assert is_of_a_family_meant(world, _node_of(world, change.node_name))
             world = selecting(world, change.instance_type)
         case ChangeKind.PAIRS:
             world = in_pairs(world)
@@ -158,16 +165,57 @@ def possible(world: World) -> Iterator[ChangeKind]:
     taints = {taint for node in world.nodes for taint in node.taints if not taint.key.startswith("node.kubernetes.io/")}
     if world.tolerating(taints).fits:
         yield ChangeKind.TOLERATION
-    if dropping(world, droppable(world)).fits:
+    wider = dropping(world, [part for part in droppable(world) if not _names_types(world, *part)])
+    nodes = [node for node in world.nodes if wider.takes(node.name)]
+    if nodes and all(is_of_a_family_meant(world, node) for node in nodes):
         yield ChangeKind.SELECTOR
     if INSTANCE_TYPE_LABEL in pending.constraints.node_selector:
-        values = {node.labels[INSTANCE_TYPE_LABEL] for node in world.nodes if INSTANCE_TYPE_LABEL in node.labels}
+        alike = [node for node in world.nodes if is_of_a_family_meant(world, node)]
+        values = {node.labels[INSTANCE_TYPE_LABEL] for node in alike if INSTANCE_TYPE_LABEL in node.labels}
         if any(selecting(world, value).fits for value in values):
             yield ChangeKind.INSTANCE_TYPE
     if request is not None and in_pairs(world).fits:
         yield ChangeKind.PAIRS
     if request is not None and any(_joined(world, name) for name in known_types(world.cluster().view)):
         yield ChangeKind.NEW_NODE
+
+
+def is_of_a_family_meant(world: World, node: Node) -> bool:
+    """Return whether a program that runs on the nodes that the pod requires runs on this one, too."""
+    if world.pending.neuron is None:
+        return True
+    machines = [each for each in world.nodes if machine_of(each) is not None]
+    families = {_family(each.labels.get(INSTANCE_TYPE_LABEL, "")) for each in machines if affine(each, world.pending)}
+    if not families:
+        selected = world.pending.constraints.node_selector.get(INSTANCE_TYPE_LABEL)
+        families = {_family(selected)} if selected else {_family(name) for name in _type_names(world)}
+    return _family(node.labels.get(INSTANCE_TYPE_LABEL, "")) in families
+
+
+def _type_names(world: World) -> Iterator[str]:
+    yield from (node.labels.get(INSTANCE_TYPE_LABEL, "") for node in world.nodes)
+
+
+def _family(instance_type: str) -> str:
+    return re.sub(r"^ml\.", "", instance_type)[:4]
+
+
+def _names_types(world: World, key: str, requirement: Requirement | None) -> bool:
+    """Return whether a part of the rules is about instance types."""
+    if key or requirement is not None:
+        return INSTANCE_TYPE_LABEL in (key, requirement and requirement.key)
+    terms = world.pending.constraints.required_terms or ()
+    return any(each.key == INSTANCE_TYPE_LABEL for term in terms for each in term.expressions)
+
+
+def _decided(world: World) -> str:
+    decision = select_node(world.cluster(), world.pending, world.profile)
+    assert isinstance(decision, Decision)
+    return decision.node_name
+
+
+def _node_of(world: World, name: str) -> Node:
+    return next(node for node in world.nodes if node.name == name)
 
 
 def read_taint(text: str) -> Taint:

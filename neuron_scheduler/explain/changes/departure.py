@@ -1,10 +1,11 @@
 """
 DEPARTURE: pods of one node end or are evicted, and that node then takes the pod.
 
-The search is that of `scheduling.preemption.victims` with other rules (`DepartureRules`): every pod of a node may
-end, whatever its priority. Pods of DaemonSets and static pods are left out, because they come back at once. A set is
-better if fewer pods that are not terminating already have to go; then by preemption's criteria (budgets, priorities,
-age). Next come the fewest pods of other namespaces, which the reader can rarely end, and then the pods that hold least.
+The search is that of `scheduling.preemption.victims` with other rules (`DepartureRules`): every pod of a node may end,
+whatever its priority. Pods of DaemonSets and static pods are left out, because they come back at once. A set is better
+if no pod in it has a higher priority than the pod; then if fewer pods that are not terminating already have to go; then
+by preemption's criteria (budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can
+rarely end, and then the pods that hold least.
 
 The set is small, but it need not be the smallest: the search is cut off after `_MOST_ASKED` nodes, and a note says so.
 """
@@ -46,10 +47,11 @@ class DepartureRules(Incoming):
 
     def cost(self, victims: Victims) -> Cost:
         """Return what sets are compared by; but for their number, only pods count that are not terminating already."""
+        above = max((self.pod.priority, *(pod.priority for pod in victims.pods if not pod.terminating)))
         live = by_importance(pod for pod in victims.pods if not pod.terminating)
         *cost, started = Victims(live, len(self.disruption_allowance.violating_uids(live))).cost
         theirs = sum(pod.namespace != self.pod.namespace for pod in live)
-        return (len(live), len(victims.pods), *cost, theirs, started, sum(map(self._size, live)))
+        return (above, len(live), len(victims.pods), *cost, theirs, started, sum(map(self._size, live)))
 
     def _size(self, other: Pod) -> float:
         """Return how much of what the pod asks for another holds, as a sum of fractions of what it asks for."""
@@ -94,7 +96,7 @@ def _change(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> Su
     violating = refused.disruption_allowance.violating_uids(live)
     return SuggestedChange(
         ChangeKind.DEPARTURE,
-        " ".join(_sentences(node_info, live, ending)),
+        " ".join(_sentences(refused.pod, node_info, live, ending)),
         command=_command(live),
         node_name=node_info.node.name,
         pods=tuple(_leaving_pod(refused, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
@@ -116,7 +118,7 @@ def _leaving_pod(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates
     )
 
 
-def _sentences(node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod]) -> Iterator[str]:
+def _sentences(pod: Pod, node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod]) -> Iterator[str]:
     name = node_info.node.name
     are = "is" if len(ending) == 1 else "are"
     if not live:
@@ -125,7 +127,11 @@ def _sentences(node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod]) 
     yield f"End or evict {_names_text(node_info, live)} on {name}: the pod then goes there."
     if ending:
         yield f"{_names_text(node_info, ending)} {are} ending already."
-    if any(pod.owner is not None for pod in live):
+    higher = [other for other in live if other.priority > pod.priority]
+    if higher:
+        have = "has" if len(higher) == 1 else "have"
+        yield f"{_names_text(node_info, higher)} {have} a higher priority than this pod."
+    if any(other.owner is not None for other in live):
         yield "A controller may start another pod in place of one that ends."
 
 

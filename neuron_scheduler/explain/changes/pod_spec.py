@@ -11,20 +11,25 @@ that a node is not fit for pods, or is about to go, are never offered: a pod tha
 
 SELECTOR: the pod drops keys of its node selector, or requirements of its required node affinity; none of those that it
 drops can stay. The requirements of a single term are dropped one by one. Several terms are alternatives, and are
-dropped together.
+dropped together. None that names instance types is dropped.
 
 INSTANCE_TYPE: the pod selects the type of the node that it would get if it selected none.
+
+Both keep to the families of instance types that the pod means, because programs are compiled for a family.
 
 PAIRS: the pod's profile allows aligned pairs of devices.
 """
 
 import json
 from collections.abc import Collection, Iterator
+from functools import reduce
+from operator import or_
 from typing import Final, cast
 
 import attrs
 
 from neuron_scheduler.cluster.fresh_node import tells_state
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import (
     MOST_TRIED,
@@ -42,10 +47,15 @@ from neuron_scheduler.model.resources import NEURON_CORE
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement, Taint, Toleration
 from neuron_scheduler.model.wording import few
 from neuron_scheduler.neuron.annotations import runs_of
-from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, family_of
 from neuron_scheduler.neuron.topology import illegal_count, served_counts
-from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, nodes_that_fit_without_neuron
-from neuron_scheduler.scheduling.plugins import neuron_topology, node_unschedulable, taint_toleration
+from neuron_scheduler.scheduling.cycle.neuron_shortage import (
+    allows_type,
+    amount,
+    named_types,
+    nodes_that_fit_without_neuron,
+)
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity, node_unschedulable, taint_toleration
 
 Part = str | Requirement | tuple[NodeSelectorTerm, ...]
 """
@@ -170,18 +180,21 @@ def without_parts(pod: Pod, dropped: Collection[Part]) -> Pod:
 
 
 def find_selector(refused: RefusedPod) -> Iterator[SearchStep]:
-    pod = refused.pod
-    dropped = [*parts(pod.constraints)]
-    decision = (yield from refused.decision(without_parts(pod, dropped))) if dropped else None
+    pod, among = refused.pod, _nodes_of_families(refused)
+    dropped = [part for part in parts(pod.constraints) if not _names_types(part)]
+    decision = (yield from refused.decision(without_parts(pod, dropped), among)) if dropped else None
     if decision is None:
         return
     if len(dropped) > MOST_TRIED:
         yield NOT_ALL
     for part in dropped[:MOST_TRIED]:
         fewer = [each for each in dropped if each != part]
-        without_fewer = (yield from refused.decision(without_parts(pod, fewer))) if fewer else None
+        without_fewer = (yield from refused.decision(without_parts(pod, fewer), among)) if fewer else None
         if without_fewer is not None:
             dropped, decision = fewer, without_fewer
+    anywhere = yield from refused.decision(without_parts(pod, dropped))
+    if anywhere is None or anywhere.node_name != decision.node_name:
+        return  # it would go to a machine of another family
     named = [part_text(pod, part) for part in dropped]
     sentence = f"Drop {few(named)} from the pod's required nodes: it then goes to {decision.node_name}."
     yield SuggestedChange(
@@ -190,6 +203,33 @@ def find_selector(refused: RefusedPod) -> Iterator[SearchStep]:
         node_name=decision.node_name,
         detail="; ".join(named),
     )
+
+
+def _names_types(part: Part) -> bool:
+    match part:
+        case str():
+            return part in INSTANCE_TYPE_LABELS
+        case Requirement():
+            return part.key in INSTANCE_TYPE_LABELS
+        case _:
+            return any(each.key in INSTANCE_TYPE_LABELS for term in part for each in term.expressions)
+
+
+def _nodes_of_families(refused: RefusedPod) -> NodeSet:
+    """Return the nodes of the families that the pod means: by the types that it allows, and by the nodes that match."""
+    view, pod = refused.cluster.view, refused.pod
+    if pod.neuron is None:
+        return view.live
+    machines = neuron_topology.machines(view)
+    matching = node_affinity.fitting_nodes(view, pod, view.live)
+    of_type: dict[str, NodeSet] = {}
+    for machine in cast(frozenset[Machine], machines.values):
+        of_type[machine.instance_type] = of_type.get(machine.instance_type, NO_NODES) | machines.get(machine)
+    is_free = not any(map(_names_types, parts(pod.constraints)))
+    names = (*INSTANCE_TYPES, *of_type, *named_types(pod.constraints))
+    meant = {family_of(name) for name in names if is_free or allows_type(pod.constraints, name)}
+    families = {family_of(name) for name, nodes in of_type.items() if nodes & matching} or meant
+    return reduce(or_, (nodes for name, nodes in of_type.items() if family_of(name) in families), NO_NODES)
 
 
 def part_text(pod: Pod, part: Part) -> str:
@@ -211,10 +251,9 @@ def with_instance_type(pod: Pod, value: str) -> Pod:
 
 def find_instance_type(refused: RefusedPod) -> Iterator[SearchStep]:
     pod = refused.pod
-    keys = ((part, part.key if isinstance(part, Requirement) else part) for part in parts(pod.constraints))
-    of_type = [part for part, key in keys if key in INSTANCE_TYPE_LABELS]
+    of_type = [part for part in parts(pod.constraints) if _names_types(part)]
     free = without_parts(pod, of_type)
-    decision = (yield from refused.decision(free)) if of_type else None
+    decision = (yield from refused.decision(free, _nodes_of_families(refused))) if of_type else None
     node_info = None if decision is None else refused.cluster.node(decision.node_name)
     value = "" if node_info is None else node_info.node.labels.get(INSTANCE_TYPE_LABEL, "")
     selected = (yield from refused.decision(with_instance_type(free, value))) if value else None

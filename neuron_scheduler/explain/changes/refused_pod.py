@@ -61,9 +61,10 @@ class RefusedPod:
     error: FitError
     disruption_allowance: DisruptionAllowance
 
-    def decision(self, pod: Pod) -> Generator[None, None, Decision | None]:
+    def decision(self, pod: Pod, among: NodeSet | None = None) -> Generator[None, None, Decision | None]:
+        """Return the decision about another form of the pod; None if it does not fit, or on none of these nodes."""
         yield from IndexWarmup().prepare(self.cluster, pod, self.profile)
-        result = select_node(self.cluster, pod, self.profile)
+        result = select_node(self.cluster, pod, self.profile, among)
         yield
         return result if isinstance(result, Decision) else None
 

@@ -241,7 +241,7 @@ def new_node_could_help(pod: Pod) -> bool:
         return True
     unknown = ("", *(named_types(pod.constraints) - INSTANCE_TYPES.keys()))
     fitting = (*unknown, *_types_with_room(pod.neuron))
-    return any(_allows(pod.constraints, prefix + name) for name in fitting for prefix in ("", "ml."))
+    return any(allows_type(pod.constraints, name) for name in fitting)
 
 
 @lru_cache(maxsize=1024)
@@ -262,9 +262,13 @@ def named_types(constraints: Constraints) -> set[str]:
     return {name.removeprefix("ml.") for name in named}
 
 
-def _allows(constraints: Constraints, instance_type: str) -> bool:
-    """Return whether a node of the type may match; empty stands for a type that the pod does not name."""
-    labels = dict.fromkeys(INSTANCE_TYPE_LABELS, instance_type)
+def allows_type(constraints: Constraints, name: str) -> bool:
+    """Return whether a node of the type, also called `ml.NAME`, may match; empty stands for one that is not named."""
+    return _allows_label(constraints, name) or _allows_label(constraints, f"ml.{name}")
+
+
+def _allows_label(constraints: Constraints, value: str) -> bool:
+    labels = dict.fromkeys(INSTANCE_TYPE_LABELS, value)
     if any(constraints.node_selector.get(key, value) != value for key, value in labels.items()):
         return False
     terms = constraints.required_terms

@@ -130,7 +130,7 @@ def test_the_cheapest_of_equally_few() -> None:
         whole("c", "c", priority=0, started=1.0, labels={"app": "c"}),
         whole("d", "d", priority=1, started=9.0),
     ]
-    found, _ = answer(nodes, holders, pod(devices=16), budgets=(budget,))
+    found, _ = answer(nodes, holders, pod(devices=16, priority=9), budgets=(budget,))
     assert found[ChangeKind.DEPARTURE].node_name == "d"
 
 
@@ -237,10 +237,37 @@ def test_many_values_are_not_all_written() -> None:
 
 
 def test_another_instance_type() -> None:
-    """It is that of the node that the scheduler would choose."""
-    nodes = [trn1("a"), node("b", "inf2.24xlarge"), node("c", "trn2.48xlarge")]
-    found, _ = answer(nodes, [whole("holder", "a")], pod(devices=1, node_selector={INSTANCE_TYPE_LABEL: TRN1}))
-    assert found[ChangeKind.INSTANCE_TYPE].sentence == "Select the instance type inf2.24xlarge: the pod then goes to b."
+    """It is one of the same family, because programs are compiled for a family; and the type is never dropped."""
+    nodes = [trn1("a"), node("b", "inf2.24xlarge"), node("c", "trn1n.32xlarge"), node("d", "trn2.48xlarge")]
+    pending = pod(devices=1, node_selector={INSTANCE_TYPE_LABEL: TRN1})
+    found, _ = answer(nodes, [whole("holder", "a")], pending)
+    assert (
+        found[ChangeKind.INSTANCE_TYPE].sentence == "Select the instance type trn1n.32xlarge: the pod then goes to c."
+    )
+    assert ChangeKind.SELECTOR not in found
+    found, _ = answer([nodes[0], nodes[1], nodes[3]], [whole("holder", "a")], pending)
+    assert {*found} == {ChangeKind.DEPARTURE, ChangeKind.NEW_NODE}
+
+
+@pytest.mark.parametrize(("zone", "offered"), [("a", False), ("b", True)])
+def test_a_selector_of_a_zone_goes_only_if_the_family_stays(zone: str, offered: bool) -> None:
+    """What matches the pod's rules today says for what it is compiled."""
+    nodes = [trn1("a", labels={ZONE_LABEL: "a"}), node("b", "trn1n.32xlarge", labels={ZONE_LABEL: "b"})]
+    nodes.append(node("c", "inf2.24xlarge" if zone == "a" else TRN1, labels={ZONE_LABEL: "c"}))
+    found, _ = answer(nodes, [whole("x", "a"), whole("y", "b")], pod(devices=1, node_selector={ZONE_LABEL: zone}))
+    assert (ChangeKind.SELECTOR in found) == offered
+
+
+def test_a_pod_of_a_higher_priority_goes_last() -> None:
+    """More pods of lower priority are named before it; if it must go, the sentence says that it is more important."""
+    halves = [pod(f"low-{i}", on="b", devices=8, ids=range(8 * i, 8 * i + 8)) for i in (0, 1)]
+    vip, pending = whole("vip", "a", priority=1000), pod(devices=16, priority=5)
+    found, _ = answer([trn1("a"), trn1("b")], [vip, *halves], pending)
+    assert [each.name for each in found[ChangeKind.DEPARTURE].pods] == ["low-0", "low-1"]
+    found, _ = answer([trn1("a")], [vip], pending)
+    assert found[ChangeKind.DEPARTURE].sentence == (
+        "End or evict default/vip on a: the pod then goes there. default/vip has a higher priority than this pod."
+    )
 
 
 def test_a_new_node() -> None:
