@@ -17,7 +17,7 @@ from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespac
 from neuron_scheduler.commands.reading import Reading, one_question, read
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
 from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
@@ -26,13 +26,16 @@ from neuron_scheduler.telemetry.terminal import terminal
 Answer = Explanation | Waiting
 
 FITS, WAITS = 0, 1
-EPILOG: Final = "Exit codes: 0: the pod fits or has a node (no pod waits); 1: it waits (some pod waits); 2: no answer."
+EPILOG: Final = (
+    "Exit codes: 0: the pod fits or has a node (no pod is Pending); 1: it is Pending (some pod is); 2: no answer."
+)
+NAMES: Final = "Known names are the profiles' of --config, else my-scheduler."
 TYPES: Final = ("pod", "pods", "po")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Say why a pod waits, and what would let it in. Without POD: list the pending pods with Neuron."
+        "Say why a pod is Pending, and what would let it in. Without POD: list the pending pods with Neuron."
         " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
     )
     parser.epilog = EPILOG
@@ -76,14 +79,17 @@ def _compute(arguments: argparse.Namespace) -> _WhyAnswer:
 
 
 def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
-    from neuron_scheduler.explain.why import explain_on_node, explain_pod
+    from neuron_scheduler.explain.why import NoSuchNodeError, explain_on_node, explain_pod
     from neuron_scheduler.steps import run
 
     capture = reading.capture
     pod = find_pod(capture, arguments.pod, reading.namespace)
     profile = reading.profile_for(pod)
     if arguments.node:
-        return run(explain_on_node(capture.cluster, pod, profile, arguments.node))
+        try:
+            return run(explain_on_node(capture.cluster, pod, profile, arguments.node))
+        except NoSuchNodeError as error:
+            raise ConfigurationError(printable(str(error))) from None
     return run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets))
 
 
@@ -104,14 +110,14 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
 
 
 def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
-    """Yield a note on the pods that the scheduler never tries; a misspelt schedulerName is a common cause."""
-    names = [
-        f"{pod.key} ({pod.scheduler_name})"
-        for pod in pods
-        if reading.profile_for(pod).scheduler_name not in ("", pod.scheduler_name)
-    ]
+    """Yield notes on the pods that this scheduler never tries."""
+    others = [pod for pod in pods if reading.profile_for(pod).scheduler_name not in ("", pod.scheduler_name)]
+    names = [pod.key for pod in others if pod.scheduler_name == DEFAULT_SCHEDULER]
     if names:
-        yield f"Another scheduler decides these pods, by their schedulerName: {few_names(names)}"
+        yield f"{DEFAULT_SCHEDULER} decides these pods: {few_names(names)}"
+    unknown = [f"{pod.key} ({pod.scheduler_name})" for pod in others if pod.scheduler_name != DEFAULT_SCHEDULER]
+    if unknown:
+        yield f"No scheduler that is known here serves the schedulerName of {few_names(unknown)}. {NAMES}"
 
 
 def _ask(arguments: argparse.Namespace) -> _WhyAnswer:

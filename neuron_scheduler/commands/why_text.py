@@ -4,7 +4,8 @@ An explanation as text for a person: the sentence of the Event, the cause in pla
 Short by default: the largest groups of each reason and a few names; `-o wide` has all of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -18,6 +19,7 @@ from neuron_scheduler.explain.answers import (
     SuggestedChange,
     Verdict,
     Waiting,
+    WaitingEntry,
 )
 from neuron_scheduler.model.wording import clip, count_text, few_names
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -35,15 +37,15 @@ CAUSES: Final[Mapping[str, str]] = {
     Cause.GATED: "Its scheduling gates must be removed first, by whoever set them.",
     Cause.GROUP: "Its group needs more members than exist, and they are placed together.",
     Cause.ERROR: "The last attempt ended in an error; it is tried again.",
-    Cause.CAPACITY: "Too few Neuron devices or cores are free, or no node has so many.",
+    Cause.CAPACITY: "Not enough Neuron devices or cores are free, or no node has so many.",
     Cause.FRAGMENTATION: "Enough Neuron devices or cores are free, but in pieces: no node has such a free block.",
     Cause.INVALID_COUNT: "No node serves that number of Neuron devices or cores, even when it is empty.",
-    Cause.UNKNOWN_HOLDER: "Pods whose device ids are unknown may hold what it needs. It waits until they end.",
+    Cause.UNKNOWN_HOLDER: "Pods whose device ids are unknown may hold what it needs. It stays Pending until they end.",
     Cause.UNHEALTHY: "The nodes report a problem with a Neuron device.",
     Cause.NOMINATED: "Space is free, but it is kept for pods of the same or a higher priority.",
-    Cause.RESOURCES: "The nodes lack cpu, memory or another resource, room for another pod, or a host port.",
-    Cause.TAINTS: "The nodes are cordoned, or have taints that the pod does not tolerate.",
-    Cause.AFFINITY: "Rules exclude the nodes: its node selector, affinity or topology spread, or rules of other pods.",
+    Cause.RESOURCES: "The nodes that it may use lack cpu, memory or another resource, room for a pod, or a host port.",
+    Cause.TAINTS: "The nodes that it may use are cordoned, or have taints that it does not tolerate.",
+    Cause.AFFINITY: "No node matches its node selector, affinity and topology spread, and other pods' anti-affinity.",
     Cause.VOLUMES: "Its volumes cannot be used on the nodes, or cannot be bound.",
     Cause.POD: "No node can take it as it is; the pod itself must be changed.",
     Cause.OTHER: "See the reasons of the nodes.",
@@ -93,7 +95,7 @@ class WhyText:
         old = age(self.now - pod.created) if pod.created and self.now else ""
         states = {
             Verdict.FITS: ("fits", GREEN),
-            Verdict.WAITS: (f"has waited for {old}" if old else "waits", YELLOW),
+            Verdict.WAITS: (f"has been Pending for {old}" if old else "is Pending", YELLOW),
             Verdict.GATED: (f"has been gated for {old}" if old else "is gated", YELLOW),
             Verdict.BOUND: ("has a node", GREEN),
         }
@@ -171,14 +173,24 @@ def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = Fals
     `now` is in seconds since the epoch; `wide` adds the scheduler's name and the message.
     """
     if not waiting.pods:
-        yield f"No pod that asks for Neuron waits {place}."
+        yield f"No pod that asks for Neuron is Pending {place}."
         return
     grouped = any(line.pod.group for line in waiting.pods)
     rows = [["NAMESPACE", "NAME", "ASKS FOR", "AGE", "CAUSE", *(["GROUP"] if grouped else []), "SCHEDULER", "MESSAGE"]]
-    for line in waiting.pods:
-        pod = line.pod
+    for line, *others in _alike(waiting.pods):
+        pod, cause = line.pod, line.cause or "fits"
         old = age(now - pod.created) if pod.created and now else "<unknown>"
         group = [pod.group] if grouped else []
-        cells = [pod.namespace, pod.name, pod.asks, old, line.cause or "fits", *group, pod.scheduler_name, line.message]
-        rows.append(cells)
+        name = f"{pod.name} and {len(others)} more" if others else pod.name
+        rows.append([pod.namespace, name, pod.asks, old, cause, *group, pod.scheduler_name, line.message])
     yield from table(rows if wide else [row[:-2] for row in rows])
+
+
+def _alike(pods: Iterable[WaitingEntry]) -> Iterable[Sequence[WaitingEntry]]:
+    """Return the members of each group, and each controller's pods, that pend alike; the longest wait comes first."""
+    rows: dict[Hashable, list[WaitingEntry]] = defaultdict(list)
+    for line in pods:
+        pod = line.pod
+        of = pod.group or pod.owner or pod.name
+        rows[pod.namespace, of, pod.asks, pod.scheduler_name, line.cause, line.message].append(line)
+    return rows.values()

@@ -61,6 +61,7 @@ class PodSummary:
         created: seconds since the epoch; 0 if it is not known, as for a pod from a file.
         asks: what it asks for of Neuron, such as `8 Neuron devices (4 + 4)`; empty if nothing.
         group: the name of the pods that start together with it; empty if it is in no group.
+        owner: the controller that has made it, such as `ReplicaSet web`; empty if there is none.
     """
 
     namespace: str
@@ -70,6 +71,7 @@ class PodSummary:
     created: float = 0.0
     asks: str = ""
     group: str = ""
+    owner: str = ""
 
 
 @attrs.frozen
@@ -154,7 +156,7 @@ class Explanation:
     Attributes:
         message: the text of the Event and the condition (`FitError.text`), without preemption's part; for a pod that
             fits, where it would go.
-        cause: as in `neuron_scheduler_pods_waiting`; empty if it fits.
+        cause: as in `neuron_scheduler_pods_waiting`, or `scheduler_name`; empty if it fits.
         nodes: how many nodes the cluster has.
         groups: the nodes by first reason, the most promising first; about one node, what each filter says that refuses
             it.
@@ -360,7 +362,7 @@ class WaitingEntry:
 
     Attributes:
         pod: its namespace and name are empty where the reader may not see names.
-        cause: as in `neuron_scheduler_pods_waiting`.
+        cause: as in `neuron_scheduler_pods_waiting`, or `scheduler_name`.
         message: the text of the Event and the condition; empty if it has not been tried yet.
     """
 

@@ -15,7 +15,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Waiting, WaitingEntry
 from neuron_scheduler.explain.groups import Waits, decide_in_group
-from neuron_scheduler.explain.why import summary_of
+from neuron_scheduler.explain.why import SCHEDULER_NAME, summary_of, unserved_text
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
@@ -112,7 +112,8 @@ def waiting_list(
         else:
             key = (profile.scheduler_name, signature_of(pod, _EVERY_PLUGIN))
             cause, message = known.get(key) or known.setdefault(key, _state_of(cluster, pod, profile))
-        lines.append(WaitingEntry(summary_of(pod), cause, message))
+        unserved = unserved_text(pod, profile)
+        lines.append(WaitingEntry(summary_of(pod), SCHEDULER_NAME if unserved else cause, unserved or message))
         yield
     return Waiting(tuple(lines), total=len(lines))
 

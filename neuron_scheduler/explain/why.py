@@ -27,7 +27,8 @@ from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
+from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.wording import clip, few_names
 from neuron_scheduler.neuron.annotations import ids_in_words
 from neuron_scheduler.neuron.catalog import Machine
@@ -53,6 +54,8 @@ from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
 SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 """kube-apiserver's message in the condition of a gated pod."""
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
+SCHEDULER_NAME: Final = "scheduler_name"
+"""The cause of a pod that no known scheduler serves; such a pod is in no queue, and in no metric."""
 ALONE: Final = "The nodes are those for this pod alone; what would let a whole group in is not tried."
 MOST_NAMED: Final = 5
 MOST_ALIKE: Final = 8
@@ -63,6 +66,10 @@ _Kind = tuple[tuple[Refusal, ...], str, bool]
 """What nodes that may become one group have in common: the refusals, the instance type, and whether space is kept."""
 _Figures = tuple[str, tuple[str, ...]]
 """The sentence, and the pods for which space is kept."""
+
+
+class NoSuchNodeError(Exception):
+    """The cluster has no node of the name in question."""
 
 
 def explain_pod(
@@ -121,7 +128,29 @@ def _of_pending_pod(
         suggested, more = yield from changes(fork, pod, profile, refused=error, budgets=budgets)
         answer = Explanation(summary_of(pod), Verdict.WAITS, error.text, error.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, *more))
+    if unserved_text(pod, profile):
+        return _of_unserved_pod(answer, pod, profile)
     return _with_gates(answer, pod) if pod.gates else answer
+
+
+def unserved_text(pod: Pod, profile: Profile) -> str:
+    """Return a sentence if no known scheduler serves the pod, which the profile then explains; empty if one does."""
+    name = pod.scheduler_name
+    if profile.scheduler_name in ("", name) or name == DEFAULT_SCHEDULER:
+        return ""
+    return f"No scheduler that is known here serves {clip(name)}; if one does, it decides."
+
+
+def _of_unserved_pod(explanation: Explanation, pod: Pod, profile: Profile) -> Explanation:
+    """Return the explanation of a pod that no known scheduler serves from that of the same pod with our name."""
+    return Explanation(
+        explanation.pod,
+        Verdict.WAITS,
+        unserved_text(pod, profile),
+        SCHEDULER_NAME,
+        explanation.nodes,
+        notes=(*explanation.notes, f"With schedulerName {profile.scheduler_name}: {explanation.message}"),
+    )
 
 
 def _of_all_nodes(cluster: Cluster, refusal: PodRefusal) -> Iterator[NodeGroup]:
@@ -173,7 +202,7 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
 
 def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Generator[None, None, Explanation]:
     """
-    Return whether one node takes the pod, as `explain_pod`; there need not be a node of that name.
+    Return whether one node takes the pod, as `explain_pod`. Raises NoSuchNodeError.
 
     Every filter is asked, also those after the first refusal: each group is this node, with what one of them says.
     """
@@ -182,7 +211,7 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
     yield
     slot, decision = fork.view.slot(node_name), decide_on(fork, pod, profile, node_name)
     if slot is None:
-        return Explanation(summary_of(pod), Verdict.WAITS, f"There is no node {node_name}.")
+        raise NoSuchNodeError(f"there is no node {clip(node_name)}")
     fork.clear_nomination(pod.uid)
     if fork.node_of(pod.uid) == node_name:
         return _of_bound_pod(fork, pod)
@@ -218,22 +247,24 @@ def _of_one_node(
 
 
 def summary_of(pod: Pod) -> PodSummary:
+    names = [name for name in NEURON_NAMES if pod.requests.get(name)]
     return PodSummary(
         namespace=pod.namespace,
         name=pod.name,
         scheduler_name=pod.scheduler_name,
         priority=pod.priority,
         created=pod.created,
-        asks=request_text(pod.neuron),
+        asks=request_text(pod.neuron) or (f"{len(names)} resource names" if len(names) > 1 else ""),
         group="" if pod.group is None else pod.group.key.name,
+        owner="" if pod.owner is None else f"{pod.owner.kind} {pod.owner.name}",
     )
 
 
 def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
     """Yield what a reader must know to read the answer about a pending pod."""
-    if profile.scheduler_name not in ("", pod.scheduler_name):
+    if pod.scheduler_name == DEFAULT_SCHEDULER and profile.scheduler_name not in ("", DEFAULT_SCHEDULER):
         yield (
-            f"The pod's schedulerName is {clip(pod.scheduler_name)}, so another scheduler decides it. This is what"
+            f"The pod's schedulerName is {DEFAULT_SCHEDULER}, so another scheduler decides it. This is what"
             f" {profile.scheduler_name} would decide."
         )
     if pod.gates:

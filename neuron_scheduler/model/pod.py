@@ -23,6 +23,8 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.model.volumes import InlineVolume
 
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""The name of kube-scheduler's default profile, which pods have that name none."""
 FEW_COMPARISONS: Final = 16
 """Up to so many terms and requirements, all other pods can be compared in one step."""
 
@@ -132,7 +134,7 @@ class Pod:
     resource_version: str = ""
     created: float = 0.0
     labels: Mapping[str, str] = NO_LABELS
-    scheduler_name: str = "default-scheduler"
+    scheduler_name: str = DEFAULT_SCHEDULER
     node_name: str = ""
     nominated_node_name: str = ""
     priority: int = 0

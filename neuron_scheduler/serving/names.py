@@ -76,7 +76,7 @@ def as_seen(value: Any, names: Names) -> Any:
         case LeavingPod() if value.namespace not in names:
             seen = attrs.evolve(value, namespace="", name="", budgets=())
         case PodSummary() if value.namespace not in names:
-            seen = attrs.evolve(value, namespace="", name="", group="")
+            seen = attrs.evolve(value, namespace="", name="", group="", owner="")
         case Holder() if value.namespace not in names:
             seen = attrs.evolve(value, namespace="", name="")
         case WaitingEntry() | RecentDecision() if value.pod.namespace not in names:  # the message may name its claims

@@ -22,7 +22,7 @@ from neuron_scheduler.capture.workloads import read_workload
 from neuron_scheduler.explain.answers import Explanation, RecentDecisions, Verdict, Waiting, WaitingEntry
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.explain.fleet import fleet
-from neuron_scheduler.explain.why import explain_on_node, explain_pod, summary_of
+from neuron_scheduler.explain.why import NoSuchNodeError, explain_on_node, explain_pod, summary_of
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.replicated import Replicated
@@ -57,7 +57,10 @@ def why(sources: AnswerSources, question: Question) -> Steps:
         raise RefusedError(404, f"there is no pod {namespace}/{name}, or it has ended")
     profile = profiles.of(pod.scheduler_name)
     if node_name:
-        found = yield from explain_on_node(sources.cluster, pod, profile, node_name)
+        try:
+            found = yield from explain_on_node(sources.cluster, pod, profile, node_name)
+        except NoSuchNodeError as error:
+            raise RefusedError(404, str(error)) from None
     else:
         found = yield from explain_pod(sources.cluster, pod, profile, budgets=sources.budgets())
         found = attrs.evolve(found, capacity_request=_capacity_request(sources, pod, found))

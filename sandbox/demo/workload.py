@@ -173,7 +173,7 @@ ACTS: Final[Sequence[Act]] = (
         wants={
             "one-16": Placed(on="broken-0"),
             **{f"train-{rank}": Placed(on=f"whole-{rank}") for rank in range(4)},
-            **{f"rival-{rank}": Waits("1 of 4 members of group default/rival fit at once") for rank in range(4)},
+            **{f"rival-{rank}": Waits("Group default/rival needs room for 4 pods at once") for rank in range(4)},
         },
     ),
 )

@@ -75,7 +75,7 @@ def test_documents(dump: str, capsys: pytest.CaptureFixture[str], form: str) -> 
 def test_one_node(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What every filter says of it; a node that is not there is said to be none."""
     assert "trn1-a" in ask(capsys, "small", "--node", "trn1-a", "--from", dump, code=0)
-    assert "There is no node none." in ask(capsys, "small", "--node", "none", "--from", dump, code=1)
+    assert "there is no node none" in ask(capsys, "small", "--node", "none", "--from", dump, code=2)
 
 
 def test_what_waits(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,11 +83,30 @@ def test_what_waits(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ask(capsys, "--from", dump, code=1).splitlines()
     assert [line.split()[1] for line in lines[1:5]] == ["gated", "large", "small", "theirs"]
     assert [line.split()[-1] for line in lines[1:5]] == ["gated", "capacity", "fits", "capacity"]
-    assert "Note: Another scheduler decides these pods, by their schedulerName: default/theirs" in lines
+    assert "Note: default-scheduler decides these pods: default/theirs" in lines
     assert ask(capsys, "-A", "--from", dump, code=1).splitlines()[:5] == lines[:5]
-    assert "No pod that asks for Neuron waits in namespace ml." in ask(capsys, "-n", "ml", "--from", dump, code=0)
+    assert "No pod that asks for Neuron is Pending in namespace ml." in ask(capsys, "-n", "ml", "--from", dump, code=0)
     answer = json.loads(ask(capsys, "--from", dump, "-o", "json", code=1))
     assert (answer["total"], answer["pods"][1]["cause"]) == (4, "capacity")
+
+
+def test_a_name_that_no_scheduler_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not fit, whatever the nodes are, unless the scheduler's configuration has its name."""
+    typo = pod("typo", neuron=4, phase="Pending", scheduler_name="my-schedular")
+    files = written(tmp_path, json.dumps(a_list([node(), typo])))
+    said = ask(capsys, "typo", "--from", *files, code=1).splitlines()
+    assert said[0].startswith("default/typo has been Pending")
+    assert "No scheduler that is known here serves my-schedular; if one does, it decides." in said
+    assert "would take the pod" not in "".join(said)
+    assert "With schedulerName my-scheduler: default/typo fits now: it would be assigned to trn1-a" in "".join(said)
+    (row,) = [line for line in ask(capsys, "--from", *files, code=1).splitlines() if "scheduler_name" in line]
+    assert row.split()[:2] == ["default", "typo"]
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
+        "profiles: [{schedulerName: my-scheduler}, {schedulerName: my-schedular}]\n"
+    )
+    assert "default/typo fits now" in ask(capsys, "typo", "--from", *files, f"--config={config}", code=0)
 
 
 def test_another_profile(dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

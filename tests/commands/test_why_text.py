@@ -1,5 +1,6 @@
 """An explanation as a person reads it; the pages show whole ones (`tests/test_documented_output.py`)."""
 
+import re
 from typing import Any
 
 import attrs
@@ -126,7 +127,7 @@ def test_pods_that_the_reader_may_not_see() -> None:
 def test_colour_is_around_whole_lines() -> None:
     """Without it, the text is the same."""
     coloured = text(ANSWER, colour=True)
-    assert "\033[33mml/train-0 has waited for 3h20m (16 Neuron devices, priority 7)\033[0m" in coloured
+    assert "\033[33mml/train-0 has been Pending for 3h20m (16 Neuron devices, priority 7)\033[0m" in coloured
     assert "\033[1mWhat would let it in\033[0m" in coloured
     plain = coloured
     for code in ("0", "1", "31", "32", "33"):
@@ -193,7 +194,7 @@ def test_a_group_is_named_where_there_is_one() -> None:
     member = PodSummary("ml", "train-0", "my-scheduler", asks="16 Neuron devices", group="train")
     nodes = (NodeGroup(3, ("a",)),)
     lines = [*WhyText(Paragraphs()).lines(Explanation(member, Verdict.WAITS, "", nodes=3, groups=nodes))]
-    assert lines[0] == "ml/train-0 waits (16 Neuron devices, priority 0, group train)"
+    assert lines[0] == "ml/train-0 is Pending (16 Neuron devices, priority 0, group train)"
     assert "Nodes by reason (3 nodes, for this pod alone)" in lines
     alone = WaitingEntry(PodSummary("ml", "solo"), "capacity", "0/5 ...")
     heading, first, second = waiting_lines(Waiting((WaitingEntry(member, "group", "3 of 4 ..."), alone)), "", 0.0)
@@ -204,8 +205,23 @@ def test_a_group_is_named_where_there_is_one() -> None:
     assert wide[2].split("   ")[-3:] == ["train", "my-scheduler", "3 of 4 ..."]
 
 
+@pytest.mark.parametrize("shared", [{"group": "train"}, {"owner": "ReplicaSet web"}])
+def test_members_and_replicas_that_pend_alike_are_one_row(shared: dict[str, Any]) -> None:
+    """With the oldest of them; one that pends for another reason has a row of its own."""
+    alike = [
+        WaitingEntry(
+            PodSummary("ml", f"p-{i}", created=1000.0 + i, asks="16 Neuron devices", **shared), "capacity", "x"
+        )
+        for i in range(9)
+    ]
+    other = attrs.evolve(alike[-1], cause="taints")
+    rows = [*waiting_lines(Waiting((*alike[:8], other)), "", 1090.0)][1:]
+    assert [re.split("  +", row)[1] for row in rows] == ["p-0 and 7 more", "p-8"]
+    assert "1m30s" in rows[0]
+
+
 def test_nobody_waits() -> None:
     """A sentence in place of an empty table."""
     assert list(waiting_lines(Waiting(()), "in namespace ml", 0.0)) == [
-        "No pod that asks for Neuron waits in namespace ml."
+        "No pod that asks for Neuron is Pending in namespace ml."
     ]

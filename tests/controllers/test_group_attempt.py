@@ -114,7 +114,7 @@ async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_member
         assert world.nodes == {}
         assert {name for name, _ in world.reports} == {*MEMBERS}
         assert {text.partition(":")[0] for _, text in world.reports} == {
-            "3 of 4 members of group default/train fit at once. With these placed, the next one"
+            "Group default/train needs room for 4 pods at once; 3 fit. For the next one"
         }
         world.see("single", group=None)
         world.scheduler.wake_up.ring()
@@ -264,7 +264,7 @@ async def test_a_crash_leaves_no_trace_and_is_every_member_s_error(where: str) -
 async def test_a_group_that_lacks_members_says_so_after_five_seconds() -> None:
     """Not in a burst; again when their number changes, and to a member that comes in the place of another."""
     world = jobs_on(4, "m0", "m1")
-    said = "members of group default/train exist; it is scheduled when all of these do."
+    said = "Waiting for group default/train: {} of 4 members exist. It starts when all 4 do."
     with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0):
         async with running(world):
             world.now = 4.9
@@ -278,8 +278,8 @@ async def test_a_group_that_lacks_members_says_so_after_five_seconds() -> None:
             await until(lambda: len(world.reports) == 3)
             world.see("m3")
             await until(lambda: len(world.reports) == 6)
-    assert world.reports[:3] == [(name, f"2 of 4 {said}") for name in ("m0", "m1", "m2")]
-    assert world.reports[3:] == [(name, f"3 of 4 {said}") for name in ("m0", "m2", "m3")]
+    assert world.reports[:3] == [(name, said.format(2)) for name in ("m0", "m1", "m2")]
+    assert world.reports[3:] == [(name, said.format(3)) for name in ("m0", "m2", "m3")]
 
 
 async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> None:
@@ -291,7 +291,7 @@ async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> No
             world.see("m3")
 
     world.scheduler.attempts.listeners = (come,)
-    said = "3 of 4 members of group default/train exist; it is scheduled when all of these do."
+    said = "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do."
     with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0):
         async with running(world):
             world.now = 5.0
@@ -300,7 +300,7 @@ async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> No
                 world.see("single", group=None)
                 world.scheduler.wake_up.ring()
                 await until(lambda: len(world.reports) == 10)
-    assert any("fit at once" in text for name, text in world.reports if name == "m2")
+    assert any("at once; 3 fit" in text for name, text in world.reports if name == "m2")
     assert dict(world.reports) == {"m0": said, "m1": said, "m2": said, "single": "n0"}
 
 

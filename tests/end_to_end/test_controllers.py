@@ -112,7 +112,7 @@ CASES: Final = (
         nodes=_SEVEN[:3],
         workload=plain_pods(build, "h", 4),
         met=count(0),
-        waits={"h-0": "3 of 4 members of group default/h fit at once"},
+        waits={"h-0": "Group default/h needs room for 4 pods at once; 3 fit"},
     ),
     Case(
         name="m7",

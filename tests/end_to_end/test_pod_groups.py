@@ -102,7 +102,7 @@ async def test_a_pod_group_holds_its_pods(api: RestClient, scheduler: SchedulerP
     condition = await refused(api, "train-0", saying="PodGroup default/train does not exist")
     assert condition["reason"] == "WaitingForGroup"
     await api.apply(pod_group(version, "train", **needs(version, 3)))
-    await refused(api, "train-1", saying="2 of 3 members of group default/train exist")
+    await refused(api, "train-1", saying="group default/train: 2 of 3 members exist")
     await api.apply(pod_group(version, "train", **needs(version, 2)))
     await all_placed(api, ["train-0", "train-1"])
 

@@ -47,7 +47,7 @@ def test_a_held_group_says_how_many_members_exist() -> None:
     """The sentence of the condition, and the cause of the metric; nothing is suggested for the pod alone."""
     members = [member(number) for number in range(3)]
     answer = explained(cluster_with(members), members[0])
-    assert answer.message == "3 of 4 members of group default/train exist; it is scheduled when all of these do."
+    assert answer.message == "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do."
     assert (answer.verdict, answer.cause, answer.changes) == (Verdict.WAITS, Cause.GROUP, ())
     assert (answer.pod.group, [group.nodes for group in answer.groups]) == ("train", [3])
     assert ALONE in answer.notes
@@ -58,7 +58,7 @@ def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
     members = [member(number) for number in range(4)]
     cluster = cluster_with(members)
     message = (
-        "3 of 4 members of group default/train fit at once. With these placed, the next one: 0/3 nodes are available:"
+        "Group default/train needs room for 4 pods at once; 3 fit. For the next one: 0/3 nodes are available:"
         " 3 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 3 nodes, largest free block 0,"
         " pod needs 16. preemption: a group evicts no pods."
     )
@@ -74,9 +74,9 @@ def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
 def test_of_counts_that_differ_the_largest_counts() -> None:
     """For the plan, as for the number that must exist; the first member says less."""
     members = [member(0, PodGroup(TRAIN.key, least=2)), *(member(number) for number in range(1, 4))]
-    for existing, end in ((3, " exist; it is scheduled when all of these do."), (4, " fit at once. With these placed")):
-        message = explained(cluster_with(members[:existing]), members[0]).message
-        assert message.startswith(f"3 of 4 members of group default/train{end}")
+    held, refused = (explained(cluster_with(members[:existing]), members[0]).message for existing in (3, 4))
+    assert held == "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do."
+    assert refused.startswith("Group default/train needs room for 4 pods at once; 3 fit. For the next one")
 
 
 def test_a_half_bound_group_says_how_many_have_a_node() -> None:
@@ -85,8 +85,7 @@ def test_a_half_bound_group_says_how_many_have_a_node() -> None:
     answers = [explained(cluster_with(members), each) for each in members]
     assert [answer.verdict for answer in answers] == [Verdict.BOUND] * 2 + [Verdict.WAITS] * 2
     assert answers[3].message.startswith(
-        "2 of 4 members of group default/train have a node, and 1 of the other 2 fit at once."
-        " With these placed, the next one: 0/3 "
+        "Group default/train: 2 of 4 members have a node. The others need room at once; 1 fits. For the next one: 0/3 "
     )
 
 
@@ -110,7 +109,7 @@ def test_a_complaint_about_the_group_itself() -> None:
     assert "members of group default/train have different priorities (0, 1, 2 and 3)" in mixed.message
     far = member(0, PodGroup(TRAIN.key, topology=ULTRASERVER_4))
     absent = explained(cluster_with([far]), far)
-    assert f"the label {ULTRASERVER_4}, and no node has that" in absent.message
+    assert f"the label {ULTRASERVER_4}, but no node has that label" in absent.message
     assert {mixed.cause, absent.cause} == {Cause.POD}
 
 
@@ -130,7 +129,7 @@ def test_a_refused_group_says_that_it_evicts_nobody() -> None:
     for each in members:
         cluster.groups.put(each)
     message = explained(cluster, members[0]).message
-    assert message.startswith("2 of 4 members of group default/train fit at once.")
+    assert message.startswith("Group default/train needs room for 4 pods at once; 2 fit.")
     assert message.endswith("preemption: a group evicts no pods.")
 
 

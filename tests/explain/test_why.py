@@ -12,7 +12,7 @@ from neuron_scheduler.explain.answers import (
     from_json,
     to_json,
 )
-from neuron_scheduler.explain.why import DELETED, MOST_ALIKE, MOST_NAMED, explain_on_node, explain_pod
+from neuron_scheduler.explain.why import DELETED, MOST_ALIKE, MOST_NAMED, NoSuchNodeError, explain_on_node, explain_pod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint
@@ -119,6 +119,7 @@ def test_a_pod_that_is_refused_as_a_whole() -> None:
     cluster = cluster_of(node(f"n{i}", created=i) for i in range(9))
     answer = run(explain_pod(cluster, ours(refusal="two names of devices"), PROFILE))
     assert (answer.message, answer.cause) == ("0/9 nodes are available: two names of devices.", "pod")
+    assert run(explain_pod(cluster, ours(devices=2, cores=3), PROFILE)).pod.asks == "2 resource names"
     (group,) = answer.groups
     assert (group.nodes, group.names, group.reason) == (9, ("n0", "n1", "n2", "n3", "n4"), "two names of devices")
     assert run(explain_pod(cluster_of([]), ours(), PROFILE)).message == NO_NODES_AVAILABLE
@@ -189,9 +190,10 @@ def test_one_node_and_a_pod_that_is_bound() -> None:
 
 
 def test_a_node_that_does_not_exist_and_a_refused_pod() -> None:
-    """Neither has groups."""
+    """The first is an error, and the second has no groups."""
     cluster = cluster_of([node("a")])
-    assert run(explain_on_node(cluster, ours(), PROFILE, "x")).message == "There is no node x."
+    with pytest.raises(NoSuchNodeError, match="there is no node x"):
+        run(explain_on_node(cluster, ours(), PROFILE, "x"))
     refused = run(explain_on_node(cluster, ours(refusal="two names"), PROFILE, "a"))
     assert (refused.groups, refused.message) == ((), "a does not take it: two names.")
 

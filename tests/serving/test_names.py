@@ -72,7 +72,12 @@ async def test_no_answer_names_a_hidden_pod(seed: int) -> None:
         desk.ring.note(queued.pod, decision)
     why = "/v1/why?namespace=a&pod=asks"
     targets = [f"/v1/{feed}{of}" for feed in ("fleet", "waiting", "decisions") for of in ("", f"?namespace={MINE}")]
-    targets += ["/v1/fit?devices=4&replicas=3", "/v1/fit?cpu=1", why, *(f"{why}&node=n{i}" for i in range(6))]
+    targets += [
+        "/v1/fit?devices=4&replicas=3",
+        "/v1/fit?cpu=1",
+        why,
+        *(f"{why}&node={n.node.name}" for n in desk.cluster.view.rows()),
+    ]
     for target in targets:
         seen = found(await desk.json(target, "jane"))
         assert seen == [], target

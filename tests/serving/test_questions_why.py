@@ -68,7 +68,7 @@ async def test_on_one_node(desk: Desk) -> None:
     assert [(group["names"], group["plugin"], group["arithmetic"]) for group in seen["groups"]] == [
         (["n"], "NeuronTopology", "")
     ]
-    assert (await desk.json("/v1/why?namespace=a&pod=waits&node=none"))["groups"] == []
+    assert await desk.refusal("/v1/why?namespace=a&pod=waits&node=none") == (404, "there is no node none")
 
 
 async def test_who_may_ask(desk: Desk) -> None:

@@ -15,7 +15,7 @@ from neuron_scheduler.commands.check.subjects.snapshot import SeenContainer, See
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.selectors import NO_LABELS
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ def _profiles(config_maps: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, M
             continue
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind in ("KubeSchedulerConfiguration", "NeuronSchedulerConfiguration"):
-            default = "default-scheduler" if kind.startswith("Kube") else "my-scheduler"
+            default = DEFAULT_SCHEDULER if kind.startswith("Kube") else "my-scheduler"
             profiles = content.get("profiles") or [{}]
             if isinstance(profiles, list):
                 yield from ((default, profile) for profile in profiles if isinstance(profile, dict))

@@ -24,7 +24,7 @@ from neuron_scheduler.model.neuron_request import (
     neuron_container_names,
     neuron_request,
 )
-from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, HostPort
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, NO_CONSTRAINTS, Constraints, HostPort
 from neuron_scheduler.model.resources import (
     NEURON_NAMES,
     NOTHING,
@@ -282,7 +282,7 @@ def fields_of_spec(key_and_namespace: tuple[bytes, str]) -> FieldsOfSpec:
     )
     neuron, names, refusal = _neuron(requests, containers, init_containers)
     return FieldsOfSpec(
-        scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
+        scheduler_name=intern(spec.scheduler_name or DEFAULT_SCHEDULER),
         priority=spec.priority or 0,
         requests=shared_amounts(tuple(requests.items())),
         neuron=neuron,

@@ -108,7 +108,8 @@ class FitError:
         """The message in kube-scheduler's form (`FitError.Error` in `pkg/scheduler/framework/types.go`)."""
         if not self.nodes and not self.pod_reason:
             return " ".join(filter(None, (self.group, NO_NODES_AVAILABLE)))
-        reasons = self.pod_reason or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons))
+        by_count = sorted(f"{count} {reason.removesuffix('.')}" for reason, count in self.reasons)
+        reasons = self.pod_reason.removesuffix(".") or ", ".join(by_count)  # AWS's sentence has a full stop
         counts = f"0/{self.nodes} nodes are available: {reasons}."
         sentences = (self.group, counts, self.hint, self.preemption, self.blocked)
         return " ".join(filter(None, sentences))
@@ -251,8 +252,8 @@ def _cause(
     """Return what a pod with these refusals waits for, and the sentence about it; empty if there is none."""
     kept = kept_for_others(cluster, pod, profile).bit_count()
     if kept:
-        nodes = count_text(kept, "node")
-        return Cause.NOMINATED, f"Nominated: {nodes} would take the pod without the space kept for {OTHERS}."
+        have = count_text(kept, "node has", "nodes have")
+        return Cause.NOMINATED, f"Nominated: {have} room, but it is kept for {OTHERS}."
     shortage = neuron_shortage(cluster, pod, profile, found)
     if shortage is None:
         return Cause.UNKNOWN_HOLDER if blocked else cause_among(meant, pod, found), ""

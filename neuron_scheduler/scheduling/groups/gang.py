@@ -12,7 +12,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, PodGroup
-from neuron_scheduler.model.wording import list_of
+from neuron_scheduler.model.wording import count_text, list_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -112,15 +112,15 @@ class GroupRefusal:
     def fit_error(self, gang: Gang) -> FitError:
         if self.reason.pod_reason and TOPOLOGY in self.reason.plugins:
             return self.reason
-        name, placed, missing = f"group {gang.group.key}", len(gang.placed), gang.missing_count
+        name, placed, missing = f"Group {gang.group.key}", len(gang.placed), gang.missing_count
+        fit = f"{self.fitting} {'fits' if self.fitting == 1 else 'fit'}"
         if placed:
             sentence = (
-                f"{placed} of {placed + missing} members of {name} have a node, and {self.fitting} of the other"
-                f" {missing} fit at once."
+                f"{name}: {placed} of {placed + missing} members have a node. The others need room at once; {fit}."
             )
         else:
-            sentence = f"{self.fitting} of {missing} members of {name} fit at once."
-        return attrs.evolve(self.reason, group=f"{sentence} With these placed, the next one:")
+            sentence = f"{name} needs room for {count_text(missing, 'pod')} at once; {fit}."
+        return attrs.evolve(self.reason, group=f"{sentence} For the next one:")
 
 
 def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
@@ -130,7 +130,7 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
     if len(priorities) > 1:
         sentence = f"members of {name} have different priorities ({list_of(priorities)}): give them the same"
     if topology and not cluster.view.domains(topology).keyed:
-        sentence = f"{name} is to be on nodes with the same value of the label {topology}, and no node has that"
+        sentence = f"{name} must share one value of the label {topology}, but no node has that label"
     if _has_many_terms(gang.waiting):
         sentence = (
             f"members of {name} have more than {MOST_TERM_SETS} different sets of affinity terms and spread"
@@ -154,8 +154,10 @@ def _has_many_terms(pods: Iterable[Pod]) -> bool:
 
 def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
     if group.least == UNKNOWN:
-        return f"PodGroup {group.key} does not exist, or its count cannot be read; create or correct it. Its pods wait."
-    text = f"{len(members)} of {group.least} members of group {group.key} exist; it is scheduled when all of these do."
+        doubt = "does not exist, or its count cannot be read"
+        return f"PodGroup {group.key} {doubt}; create or correct it. Its pods stay Pending."
+    exist = f"{len(members)} of {group.least} members exist. It starts when all {group.least} do."
+    text = f"Waiting for group {group.key}: {exist}"
     key, worker = _LATE
     if len(members) == group.least - 1 and all(member.labels.get(key) == worker for member in members.values()):
         text += (

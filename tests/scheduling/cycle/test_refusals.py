@@ -9,7 +9,7 @@ from tests.support.harness import cluster_of, refusal
 
 PORT = (HostPort("TCP", 80),)
 TOO_MANY = "0/1 nodes are available: 1 Too many pods."
-KEPT = "Nominated: 1 node would take the pod without the space kept for pods of the same or a higher priority."
+KEPT = "Nominated: 1 node has room, but it is kept for pods of the same or a higher priority."
 TAKEN = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
 
 

@@ -11,8 +11,8 @@ from typing import Final
 from neuron_scheduler.cluster.index.labels import domain_of
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.commands.check.subjects.finding import Finding, note, ok, warning
-from neuron_scheduler.commands.check.subjects.snapshot import DEFAULT_SCHEDULER, Snapshot
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.commands.check.subjects.snapshot import Snapshot
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, GroupKey, PodGroup
 from neuron_scheduler.model.wording import count_text, list_of
 

@@ -9,10 +9,9 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.commands.check.subjects.known import CAPACITY, OUR_NAME, username
 from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MODES: Final = ("run", "extender")
 Specs = Mapping[str, Mapping[str, Any]]
 """The `spec` of each admission policy, or binding, by its name."""
