@@ -215,7 +215,8 @@ async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path)
 async def test_over_and_back_by_manifests(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """The same with AWS's files, which have the same objects."""
     async with cluster(fenced_plane, tmp_path) as site:
-        delete, install, stop, again = run_by(f"{THIS}::{test_over_and_back_by_manifests.__name__}")
+        _, _, install, _, clean, stop, uninstall, write, *_ = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
+        delete, again = run_by(f"{THIS}::{test_over_and_back_by_manifests.__name__}")
         site.kubelet.belief = Belief.PODS
         await site.run("kubectl apply --filename k8s-neuron-device-plugin.yml")
         await site.run("kubectl apply --filename my-scheduler.yml --filename k8s-neuron-scheduler-eks.yml")
@@ -225,8 +226,11 @@ async def test_over_and_back_by_manifests(fenced_plane: ControlPlane, tmp_path: 
         waiting = await site.create(*ours())
         await site.run(install)
         by_both = await site.bound(waiting)
+        await site.run(clean)
         assert untouched(by_aws, by_both)
-        assert "the usage maps of 3 differ" in await site.run(stop)
+        await site.run(stop)
+        await site.run(uninstall)
+        assert "the usage maps of 3 differ" in await site.run(write)
         waiting = await site.create(*late())
         await site.run(again)
         assert untouched(by_both, await site.bound(waiting))
