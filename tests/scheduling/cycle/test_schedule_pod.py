@@ -15,7 +15,7 @@ from tests.support.harness import Placed, cluster_of, decide, refusal, schedule
 
 SEVEN = (
     "0/1 nodes are available: 1 Instance type trn1.32xlarge does not support requests for device: 7. "
-    "Please request a different number of devices.."
+    "Please request a different number of devices."
 )
 TOO_FEW = "0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron."
 FRAGMENTED = "0/1 nodes are available: 1 node(s) didn't have a free block of Neuron devices."
@@ -40,7 +40,7 @@ def test_nine_cores_on_inf1() -> None:
 @pytest.mark.parametrize(
     ("nodes", "bound", "pending", "want"),
     [
-        pytest.param([trn1()], [], pod(devices=7), SEVEN, id="7 devices on trn1: AWS's sentence, with both periods"),
+        pytest.param([trn1()], [], pod(devices=7), SEVEN, id="7 devices on trn1: AWS's sentence, with one full stop"),
         pytest.param(
             [node("trn1", "ml.trn1.32xlarge")], [], pod(devices=7), SEVEN, id="without the prefix of HyperPod"
         ),
@@ -59,7 +59,7 @@ def test_nine_cores_on_inf1() -> None:
             [],
             pod(cores=3),
             "0/1 nodes are available: 1 Instance type trn1.32xlarge does not support requests for core: 3. "
-            "Please request a different number of cores..",
+            "Please request a different number of cores.",
             id="3 cores on trn1",
         ),
         pytest.param(
@@ -127,7 +127,7 @@ def test_nine_cores_on_inf1() -> None:
             [],
             pod(devices=4),
             "0/1 nodes are available: 1 Instance type trn9.metal does not support requests for device: 4. "
-            "Please request a different number of devices..",
+            "Please request a different number of devices.",
             id="4 on an unknown type",
         ),
         pytest.param(
