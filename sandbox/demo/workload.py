@@ -116,7 +116,7 @@ ACTS: Final[Sequence[Act]] = (
         ),
         wants={
             **{name: Placed() for _, name, _ in BLOCKS},
-            KEPT: Waits("does not support requests for device: 7. Please request a different number of devices."),
+            KEPT: Waits("does not support requests for device: 7. Please request a different number of devices"),
         },
     ),
     Act(

@@ -148,7 +148,7 @@ async def test_seven_devices_on_trn1(
     """AWS's sentence is in the Event and in the condition; autoscalers are asked only if another type is allowed."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     condition = await refused(api, "seven", neuron=7, **spec)
-    assert condition["message"].startswith(f"0/1 nodes are available: 1 {SEVEN}. {SERVED}")
+    assert condition["message"].startswith(f"0/1 nodes are available: 1 {SEVEN} {SERVED}")
     assert (condition["status"], condition["reason"]) == ("False", reason)
     (event,) = await events_of(api, "seven", "FailedScheduling")
     assert event["note"] == condition["message"]

@@ -18,7 +18,7 @@ from sandbox.server import ApiServer
 from tests.support.demo import ROOT, command, read_until
 
 AWS_SENTENCE = (
-    "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices."
+    "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices"
 )
 
 
