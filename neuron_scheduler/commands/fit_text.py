@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 import attrs
 
+from neuron_scheduler.commands.output import cut
 from neuron_scheduler.explain.answers import Fit, PlannedPod
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.annotations import runs_of
@@ -14,7 +15,9 @@ from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import GREEN, INDENT, RED, YELLOW, Paragraphs
 
 MOST_NODES: Final = 20
-"""Nodes that are listed if not all are asked for."""
+"""Lines of nodes if not all are asked for; nodes that follow each other and get the same share one."""
+_IDS: Final = 32
+_SHORTEST_NAME: Final = 16
 
 
 @attrs.frozen
@@ -51,16 +54,19 @@ class FitText:
         by_node: dict[str, list[PlannedPod]] = {}
         for pod in fit.placed:
             by_node.setdefault(pod.node_name, []).append(pod)
-        shown = list(by_node.items())[: None if self.every_node else MOST_NODES]
-        names = [printable(name) for name, _ in shown]
-        types = [printable(pods[0].instance_type) for _, pods in shown]
-        widths = max(map(len, names)), max(map(len, types))
-        for name, instance_type, (_, pods) in zip(names, types, shown, strict=True):
-            first = f"{INDENT}{name.ljust(widths[0])}  {instance_type.ljust(widths[1])}  "
-            if len(first) > self.paragraphs.width // 2:
-                first = f"{INDENT}{name}  "
-            yield from self.paragraphs.wrap(_ids_text(pods), first=first, rest=INDENT * 2)
-        hidden = len(by_node) - len(shown)
+        rows = [(printable(name), printable(pods[0].instance_type), _ids_text(pods)) for name, pods in by_node.items()]
+        alike = [[*same] for _, same in groupby(rows, key=itemgetter(1, 2))]
+        shown = [[row] for row in rows] if self.every_node else alike[:MOST_NODES]
+        named = [(name, f" and {len(more)} more" if more else "") for (name, *_), *more in shown]
+        type_width = max(len(instance_type) for (_, instance_type, _), *_ in shown)
+        room = max(self.paragraphs.width - type_width - _IDS, _SHORTEST_NAME)
+        width = min(room, max(len(name) + len(more) for name, more in named))
+        for (name, more), ((_, instance_type, ids), *_) in zip(named, shown, strict=True):
+            node = f"{cut(name, width - len(more))}{more}".ljust(width)
+            yield from self.paragraphs.wrap(
+                ids, first=f"{INDENT}{node}  {instance_type.ljust(type_width)}  ", rest=INDENT * 2
+            )
+        hidden = len(rows) - sum(map(len, shown))
         if hidden:
             yield from self.paragraphs.indent(f"and {count_text(hidden, 'more node')} (-o wide lists all)")
 

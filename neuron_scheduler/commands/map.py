@@ -20,7 +20,7 @@ SHOWN: Final = 0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Show the Neuron devices of all nodes: used, free in which blocks, withheld and why; the worst nodes first."
+        "Show the Neuron devices of all nodes: used, free in which blocks, withheld and why; largest free blocks first."
         " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
     )
     add = parser.add_argument

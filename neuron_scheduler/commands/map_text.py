@@ -1,7 +1,7 @@
 """
-The fleet for a terminal: pictures of a few machines, a line for each of many, the worst first.
+The fleet for a terminal: pictures of a few machines, a line for each of many; what is free first, full ones last.
 
-The lines of many machines are cut, because nobody reads hundreds of them: the better ones are left out and counted.
+The lines of many machines are cut, because nobody reads hundreds of them: the last ones are left out and counted.
 
 A machine's picture has a character for each core, a letter for each pod, and below it which pod each letter is. A torus
 is drawn as its 4x4 grid, a ring as two rows that close, any other machine as rows of devices. Every state has a
@@ -10,11 +10,13 @@ character of its own, so nothing is lost without colour.
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from typing import Final
 
 import attrs
 
+from neuron_scheduler.commands.output import cut
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
 from neuron_scheduler.explain.fleet import with_machine
 from neuron_scheduler.model.wording import count_text
@@ -207,12 +209,6 @@ def length(line: Segments) -> int:
     return sum(len(text) for text, _ in line)
 
 
-def cut(text: str, width: int) -> str:
-    """Return a text that cannot control a terminal, cut to a width."""
-    shown = printable(text)
-    return shown if len(shown) <= width else f"{shown[: max(width - 2, 0)]}.."
-
-
 @attrs.frozen
 class MapText:
     """
@@ -228,6 +224,7 @@ class MapText:
     every_machine: bool = False
 
     def lines(self, fleet: Fleet) -> Iterator[str]:
+        fleet = attrs.evolve(fleet, machines=tuple(sorted(fleet.machines, key=_from_free_to_full)))
         if not fleet.machines:
             yield "No node has Neuron."
         else:
@@ -272,16 +269,26 @@ class MapText:
             yield _GAP.join(cells).rstrip()
 
     def _table(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
-        """Yield a line for each machine: its name, a character for each device, what is free, what is unusual."""
-        shown = machines[: None if self.every_machine else MOST_LINES]
-        rows = [[_bar(machine), *self._figures(machine), _oddities_text(machine)] for machine in shown]
+        """
+        Yield a line for each machine: its name, a character for each device, what is free, what is unusual.
+
+        If not all are asked for, neighbours with equal lines share one.
+        """
+        lines = [(machine, [_bar(machine), *self._figures(machine), _oddities_text(machine)]) for machine in machines]
+        alike = (
+            [[*of] for _, of in groupby(lines, key=itemgetter(1))] if not self.every_machine else [[o] for o in lines]
+        )
+        shown = alike[: None if self.every_machine else MOST_LINES]
+        rows = [of[0][1] for of in shown]
+        names = [(of[0][0].node_name, f" and {len(of) - 1} more" if len(of) > 1 else "") for of in shown]
         widths = [max(map(length, column)) for column in zip(*rows, strict=True)]
         room = self.paragraphs.width - sum(len(_GAP) + width for width in (0, *widths))
-        name_width = min(max(room, _SHORTEST_NAME), max(len(printable(machine.node_name)) for machine in shown))
-        for machine, row in zip(shown, rows, strict=True):
+        name_width = min(max(room, _SHORTEST_NAME), max(len(printable(name)) + len(more) for name, more in names))
+        for (name, more), row in zip(names, rows, strict=True):
             cells = [self._render(cell, width) for cell, width in zip(row, widths, strict=True)]
-            yield _GAP + _GAP.join((cut(machine.node_name, name_width).ljust(name_width), *cells)).rstrip()
-        rest = machines[len(shown) :]
+            named = cut(name, name_width - len(more)) + more
+            yield _GAP + _GAP.join((named.ljust(name_width), *cells)).rstrip()
+        rest = [machine for of in alike[len(shown) :] for machine, _ in of]
         if rest:
             devices = count_text(sum(machine.free_devices for machine in rest), "free device")
             more = f"{_GAP}and {count_text(len(rest), 'more node')} with {devices} (-o wide lists all)"
@@ -310,6 +317,13 @@ class MapText:
 
     def _heading(self, text: str) -> Iterator[str]:
         return (self.paragraphs.bold(line) for line in self.paragraphs.wrap(text, rest=_GAP))
+
+
+def _from_free_to_full(machine: MachinePicture) -> tuple[int, int, bool]:
+    """Return the order of machines: the largest free block, then most free; of the rest, full ones are the last."""
+    free = machine.free_devices if "device" in machine.units else machine.cores.count(CoreState.FREE)
+    free = 0 if machine.withheld else free
+    return -max(machine.free_blocks, default=0), -free, not any(oddities(machine))
 
 
 def group_machines(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:

@@ -56,6 +56,12 @@ def age(seconds: float) -> str:
     return f"{whole}s"
 
 
+def cut(text: str, width: int) -> str:
+    """Return a text that cannot control a terminal, cut to a width."""
+    shown = printable(text)
+    return shown if len(shown) <= width else f"{shown[: max(width - 2, 0)]}.."
+
+
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield aligned lines, the columns three blanks apart; the last one may be long."""
     shown = [[printable(clip(cell)) for cell in row[:-1]] + [printable(row[-1])] for row in rows]

@@ -87,8 +87,21 @@ def test_what_else_there_is_to_say(fit: Fit, want: str) -> None:
 
 def test_many_nodes_are_cut_short() -> None:
     """Twenty are listed; all with `-o wide`."""
-    placed = tuple(PlannedPod(i, f"n{i}") for i in range(1, 24))
+    placed = tuple(PlannedPod(i, f"n{i}", ids=(i,), unit="core") for i in range(1, 24))
     fit = Fit(asked=23, fitting=23, total=23, placed=placed)
     assert "and 3 more nodes (-o wide lists all)" in text(fit)
     assert "n23" not in text(fit)
     assert "n23" in text(fit, every_node=True)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_columns_of_many_nodes_are_aligned(width: int) -> None:
+    """Whatever the names are; nodes that get the same share a line."""
+    names = [f"ip-10-0-{i % 3 * 99}-{i}.us-west-2.compute.internal" for i in range(30)]
+    placed = [PlannedPod(i, name, "trn1.32xlarge", ids=(i % 16,), unit="device") for i, name in enumerate(names)]
+    shown = text(Fit(asked=30, fitting=30, total=30, placed=tuple(placed)), width).split("\n")[3:]
+    assert len({line.index("trn1.32xlarge  1 pod: device ") for line in shown[:20]}) == 1
+    assert shown[20] == "  and 10 more nodes (-o wide lists all)"
+    alike = tuple(attrs.evolve(pod, ids=(0,)) for pod in placed)
+    (one,) = text(Fit(asked=30, fitting=30, total=30, placed=alike), width).split("\n")[3:]
+    assert one.split() == [*one.split()[:1], "and", "29", "more", "trn1.32xlarge", "1", "pod:", "device", "0"]

@@ -62,22 +62,22 @@ def test_pictures_of_a_few_machines() -> None:
     assert text(run(fleet(some_of_everything())), 80) == shown("""
         All: 3 nodes, 44 devices: 10 free (largest block 5), 9 used, 25 withheld
 
-        trn1-b                     inf2-a                     trn1-a
-        trn1.32xlarge              inf2.48xlarge              trn1.32xlarge us-west-2a
-        xx─xx─xx─xx                ╭··─··─··─AA─AA─!!╮        AA─AA─AA─AA
-        │  │  │  │                 │                 │        │  │  │  │
-        xx─xx─xx─xx                ╰··─··─··─··─··─BB╯        B·─··─··─··
-        │  │  │  │                 7/12 devices free          │  │  │  │
-        xx─xx─xx─xx                in blocks of 5, 2          ++─++─++─++
-        │  │  │  │                 double-booked              │  │  │  │
-        xx─xx─xx─xx                A default/old              ++─++─++─++
-        0/16 devices free          B default/rival            3/16 devices free
-        cordoned                                              in blocks of 3x1
-                                                              space kept
-                                                              set aside
-                                                              A default/train
-                                                              B default/core
-                                                              + default/next
+        inf2-a                     trn1-a                     trn1-b
+        inf2.48xlarge              trn1.32xlarge us-west-2a   trn1.32xlarge
+        ╭··─··─··─AA─AA─!!╮        AA─AA─AA─AA                xx─xx─xx─xx
+        │                 │        │  │  │  │                 │  │  │  │
+        ╰··─··─··─··─··─BB╯        B·─··─··─··                xx─xx─xx─xx
+        7/12 devices free          │  │  │  │                 │  │  │  │
+        in blocks of 5, 2          ++─++─++─++                xx─xx─xx─xx
+        double-booked              │  │  │  │                 │  │  │  │
+        A default/old              ++─++─++─++                xx─xx─xx─xx
+        B default/rival            3/16 devices free          0/16 devices free
+                                   in blocks of 3x1           cordoned
+                                   space kept
+                                   set aside
+                                   A default/train
+                                   B default/core
+                                   + default/next
 
         a character is a core; A-z a pod; + kept for a pending pod; ! double-booked; x
         free, but withheld; · free.
@@ -85,7 +85,7 @@ def test_pictures_of_a_few_machines() -> None:
 
 
 def test_many_machines_get_a_line_each() -> None:
-    """The worst first; a character is a device; the rest is counted."""
+    """What is free first, and full ones last; a character is a device; equal lines are one, and the rest is counted."""
     nodes = [node(f"trn1-{i}", TRN1, created=i) for i in range(20)]
     pods = [
         held("p", "trn1-1", *range(8)),
@@ -94,14 +94,14 @@ def test_many_machines_get_a_line_each() -> None:
         pod("u", devices=2, on="trn1-3"),
     ]
     lines = text(drawn(nodes, pods)).split("\n")
-    assert lines[3:8] == [
-        "  trn1-3   ???? ???? ???? ????  0/16 free           unknown holder",
-        "  trn1-1   #### #### %··· ····  7/16 free   4, 3x1",
-        "  trn1-0   ···· ···· ···· ····  16/16 free  16",
-        "  trn1-2   #### #### #### ####  0/16 free",
-        "  trn1-4   ···· ···· ···· ····  16/16 free  16",
+    assert lines[3:-2] == [
+        "  trn1-0 and 16 more  ···· ···· ···· ····  16/16 free  16",
+        "  trn1-1              #### #### %··· ····  7/16 free   4, 3x1",
+        "  trn1-3              ???? ???? ???? ????  0/16 free           unknown holder",
+        "  trn1-2              #### #### #### ####  0/16 free",
     ]
-    assert lines[-3] == "  and 8 more nodes with 128 free devices (-o wide lists all)"
+    used = [held(f"p{i}", f"trn1-{i}", i) for i in range(16)]
+    assert text(drawn(nodes, used)).split("\n")[-3] == "  and 5 more nodes with 75 free devices (-o wide lists all)"
     assert "more node" not in text(drawn(nodes, pods), every_machine=True)
     assert "trn1-19" in text(drawn(nodes, pods), every_machine=True)
 
@@ -123,7 +123,8 @@ def test_groups() -> None:
     assert [name for name, _ in group_machines(drawn(nodes), "ultraserver")] == ["In no UltraServer"]
     assert "Zone y: 1 node, 16 devices: 16 free" in text(drawn(nodes), by="zone")
     many = [node(f"n{i}", TRN1, labels={ZONE_LABEL: "x"}) for i in range(9)]
-    assert "  n0  ···· ···· ···· ····  16/16 free  16  trn1.32xlarge" in text(drawn(many), by="zone").split("\n")
+    row = "  n0 and 8 more  ···· ···· ···· ····  16/16 free  16  trn1.32xlarge"
+    assert row in text(drawn(many), by="zone").split("\n")
 
 
 @pytest.mark.parametrize(
