@@ -33,10 +33,9 @@ _REVIEWS_AT_ONCE: Final = 200
 _LONGEST_NAME: Final = 253
 """Characters of a name in Kubernetes; there is no right to a longer one."""
 
-HOW: Final = (
-    "send the header Authorization: Bearer TOKEN; kubectl create token prints a token of a ServiceAccount. Without TLS"
-    " a token is accepted from this host only, as through kubectl port-forward"
-)
+_PRINTS_ONE: Final = "kubectl create token prints a token of a ServiceAccount"
+_SAFE: Final = "without TLS a token is accepted from this host only, as through kubectl port-forward"
+HOW: Final = f"send the header Authorization: Bearer TOKEN; {_PRINTS_ONE}; {_SAFE}"
 _REMEDY: Final = "; an administrator can bind the ClusterRole neuron-scheduler-reader"
 
 log = logs.logger(__name__)
@@ -91,10 +90,10 @@ class Access:
                 return Reader()
             raise RefusedError(401, HOW)
         if not is_confidential(request):
-            raise RefusedError(403, f"a token is not accepted over a connection that others can read: {HOW}")
+            raise RefusedError(403, f"others can read this connection; {_SAFE}")
         reader = await self._reader_with(token)
         if reader.user is None:
-            raise RefusedError(401, f"the API server does not accept this token; {HOW}")
+            raise RefusedError(401, f"the API server does not accept this token; {_PRINTS_ONE}")
         if not public and not await self._may_get(reader, "path", request.path):
             sentence = f'forbidden: User "{reader.user.username}" cannot get path "{request.path}"'
             raise RefusedError(403, f"{sentence}{_REMEDY if request.path.startswith('/v1/') else ''}")

@@ -29,10 +29,8 @@ from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
-LEFT_OUT: Final = (
-    "Names of pods that you may not get are left out, and sentences that may name them. A question about a namespace"
-    " shows the names there to a token whose user may get them."
-)
+LEFT_OUT: Final = "Pod names are hidden. Enter a token under Names to see the pods it may read."
+OTHERS_LEFT_OUT: Final = "Names of pods in other namespaces are hidden."
 A_POD: Final = "a pod that you may not see"
 
 AnyAnswer = Explanation | Fit | Fleet | Waiting | RecentDecisions
@@ -62,7 +60,7 @@ def answer_as_seen(answer: AnyAnswer, names: Names) -> AnyAnswer:
         return answer
     bound = isinstance(answer, Explanation) and answer.verdict is Verdict.BOUND
     notes = () if bound else answer.notes  # those on the node of a bound pod name pods with unknown ids
-    return attrs.evolve(answer, notes=(*notes, LEFT_OUT))
+    return attrs.evolve(answer, notes=(*notes, OTHERS_LEFT_OUT if names.shown else LEFT_OUT))
 
 
 def as_seen(value: Any, names: Names) -> Any:

@@ -35,8 +35,8 @@ from neuron_scheduler.serving.pages import METHODS, RefusedError, WebPage
 from neuron_scheduler.serving.sources import AnswerSources
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
-ASKS_FOR_NONE: Final = "The autoscaler is not asked for a machine: capacityRequests is not set for this schedulerName."
-NOT_YET: Final = "The autoscaler is not asked for a machine yet."
+ASKS_FOR_NONE: Final = "No machine is requested from an autoscaler: capacity requests are off."
+NOT_YET: Final = "No machine is requested from an autoscaler yet."
 MOST_WAITING: Final = 1000
 """Pods that one answer lists."""
 _NOT_LISTED: Final = f"Only {MOST_WAITING} pods are listed: first those of the namespace in question, then the oldest."

@@ -193,9 +193,9 @@ async def test_the_page_in_a_browser(users: Users, account_of_ours: Path, empty:
             await tab.evaluate(f"document.querySelector('#token').value = '{token}'")
             await tab.evaluate("document.querySelector('#namespace').value = 'mine'")
             await tab.evaluate("document.querySelector('#token-form').requestSubmit()")
-            shown = "those that your token allows" if token else "hidden"
+            shown = "token in use" if token else "hidden"
             await tab.until(f"document.querySelector('#names').textContent === '{shown}'")
-            await tab.until("document.querySelectorAll('#waiting li').length === 2")
+            await tab.until("document.querySelector('#waiting-count').textContent === '2'")
             await tab.evaluate("document.querySelector('.machine').open = true")
             await tab.until("document.querySelectorAll('.holders li').length === 2")
             text = await tab.evaluate(everything)

@@ -114,6 +114,12 @@ def decisions() -> RecentDecisions:
     return RecentDecisions(
         (
             RecentDecision(1700000002.0, TRAIN, cause="capacity", message=MESSAGE),
-            RecentDecision(1700000001.0, placed, "trn1-a", tuple(range(12)), message="Successfully assigned it"),
+            RecentDecision(
+                1700000001.0,
+                placed,
+                "trn1-a",
+                tuple(range(12)),
+                message="1 of 4 nodes fit; it gets trn1-a (devices 0-11).",
+            ),
         )
     )

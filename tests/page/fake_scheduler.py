@@ -112,7 +112,7 @@ def _fleet(fleet: Fleet, *, named: bool) -> Fleet:
 def _waiting(waiting: Waiting, *, named: bool) -> Waiting:
     if named:
         return waiting
-    pods = tuple(attrs.evolve(item, pod=_nameless(item.pod)) for item in waiting.pods)
+    pods = tuple(attrs.evolve(item, pod=_nameless(item.pod), message="") for item in waiting.pods)
     return attrs.evolve(waiting, pods=pods, notes=(NO_NAMES,))
 
 
@@ -124,4 +124,4 @@ def _decisions(decisions: RecentDecisions, *, named: bool) -> RecentDecisions:
 
 
 def _nameless(pod: PodSummary) -> PodSummary:
-    return attrs.evolve(pod, namespace="", name="")
+    return attrs.evolve(pod, namespace="", name="", group="", owner="")

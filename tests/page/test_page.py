@@ -1,20 +1,25 @@
 """The page in a real Chromium: it shows what the scheduler answers, by itself, and to everybody."""
 
+import json
 from collections.abc import AsyncIterator
 
 import attrs
 import pytest
 
 from neuron_scheduler.explain.answers import (
+    ChangeKind,
     Fleet,
     Holder,
     PodSummary,
     RecentDecision,
     RecentDecisions,
+    SuggestedChange,
     TypeSummary,
     Waiting,
     WaitingEntry,
 )
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from tests.browser.chromium import Chromium, Tab
 from tests.page import examples
 from tests.page.fake_scheduler import NO_NAMES, TOKEN, FakeScheduler
@@ -27,6 +32,12 @@ FOCUS = (
 MACHINES = "[...document.querySelectorAll('.machine')].map((machine) => machine.querySelector('.name').textContent)"
 OPENED = "document.querySelector('.machine[open]').innerText"
 NAMES = ("train-0", "train-1", "infer-0", "half-a-device", "next-0", "lost")
+LACK = "import('./page/rows.js').then((rows) => rows.lack(%s))"
+INSUFFICIENT = "Insufficient aws.amazon.com/neuron"
+MANY = ((INSUFFICIENT, 1), ("node(s) didn't match Pod's node affinity/selector", 3))
+FIGURES = "Capacity: 4 Neuron devices free on 1 node."
+EVICTS_NONE = "preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
+UNKNOWN = "Unknown ids: trn1-a is blocked by a/b (schedulerName c)."
 
 
 @pytest.fixture
@@ -78,8 +89,8 @@ async def test_the_fleet(tab: Tab) -> None:
     assert labels == [
         "inf2-a; inf2.48xlarge; 0 of 12 devices free; cordoned",
         "inf1-a; inf1.6xlarge; 0 of 4 devices free; unknown holder; double-booked",
-        "trn1-a; trn1.32xlarge; 4 of 16 devices free, blocks of 4",
-        "inf2-b; inf2.24xlarge; 1 of 6 devices free, blocks of 1; set aside; space kept",
+        "trn1-a; trn1.32xlarge; 4 of 16 devices free",
+        "inf2-b; inf2.24xlarge; 1 of 6 devices free; set aside; reserved",
     ]
     shapes = await tab.evaluate(
         "[...document.querySelectorAll('.machine .link')].map((link) => link.getAttribute('d'))"
@@ -88,34 +99,33 @@ async def test_the_fleet(tab: Tab) -> None:
     rows = await tab.evaluate(
         "[...document.querySelectorAll('#types tbody tr')].map((row) => row.innerText.split(/\\s+/))"
     )
-    assert rows[3][:7] == ["trn1.32xlarge", "1", "16", "4", "12", "0", "4"]
+    assert rows[3][:7] == ["trn1.32xlarge", "1", "16", "4", "4", "12", "0"]
 
 
 async def test_what_waits_and_why(tab: Tab) -> None:
-    """A pod has its cause and message; opened, it has every part of the explanation, which an update refreshes."""
+    """A pod has its cause and the figures; opened, it has the counts and every part of the explanation."""
     await with_names(tab)
     row = await tab.evaluate("document.querySelector('#waiting summary').innerText")
-    for words in ("ml/train-1", "8 Neuron devices · group train", "capacity", examples.MESSAGE):
-        assert words in row
+    lacks = "Capacity: 4 Neuron devices free on 1 node, pod needs 8."
+    assert row.split("\n")[:3] == ["ml/train-1", lacks, "8 Neuron devices, group train"]
     await tab.evaluate("document.querySelector('#waiting summary').click()")
     await tab.until("document.querySelector('#waiting .why h3')")
     why = await tab.evaluate("document.querySelector('#waiting .why').innerText")
     for words in (
+        examples.MESSAGE,
         "Ask for 4 devices.",
         "kubectl edit pod train-1",
         "ml/train-0; 12 Neuron devices; priority 5;",
-        "budget train, which does not allow it now",
-        "1 node (trn1-a), trn1.32xlarge: Insufficient neuron",
-        "4 are free, 8 needed",
-        "3 nodes (inf2-a, inf1-a and 1 more): didn't match Pod's node affinity/selector",
-        "Space is kept for a/b.",
+        "budget train does not allow it now",
+        "1 node trn1.32xlarge: Insufficient neuron\n4 are free, 8 needed\ntrn1-a",
+        "3 nodes: didn't match Pod's node affinity/selector\ninf2-a, inf1-a and 1 more\nReserved for a/b.",
         "Budgets could not be read.",
         "Asked the autoscaler for 1 trn1.32xlarge.",
     ):
         assert words in why
     decided = await tab.evaluate("document.querySelector('#decisions').innerText")
     assert decided.index("ml/train-1") < decided.index("ml/train-0")
-    assert "Successfully assigned it" in decided
+    assert "Assigned: trn1-a (devices 0-11)" in decided
 
 
 async def test_without_a_token_there_are_no_names(tab: Tab, scheduler: FakeScheduler) -> None:
@@ -181,11 +191,12 @@ async def test_hostile_names_are_text(tab: Tab, scheduler: FakeScheduler) -> Non
 async def test_with_the_keyboard_alone(tab: Tab) -> None:
     """Every control is reached in the order of the page, and a pod and a machine can be opened."""
     stops = []
-    for _ in range(4):
+    for _ in range(8):
         await tab.press("Tab")
         stops.append(await tab.evaluate(FOCUS))
-    assert stops == ["Skip to the fleet", "pause", "Names: hidden", "filter-name"]
-    await tab.press("Tab", shift=True)
+    links = ["types-there", "Pending 1", "Machines 4", "Decisions"]
+    assert stops == ["Skip to the fleet", "pause", "Names: hidden", *links, "filter-name"]
+    await tab.press(*("Tab",) * 5, shift=True)
     await tab.press("Enter", "Tab")
     assert await tab.evaluate(FOCUS) == "token"
     await tab.write(TOKEN)
@@ -193,7 +204,7 @@ async def test_with_the_keyboard_alone(tab: Tab) -> None:
     assert await tab.evaluate(FOCUS) == "namespace"
     await tab.press("Tab", "Enter")
     await tab.until("document.querySelector('#waiting summary')")
-    await tab.press("Tab", "Tab", "Enter")
+    await tab.press(*("Tab",) * 6, "Enter")
     await tab.until("document.querySelector('#waiting .why h3')")
     assert "Ask for 4 devices." in await tab.evaluate(TEXT)
     await tab.press("Tab", *("Tab",) * 4)
@@ -231,3 +242,112 @@ async def test_many_machines(tab: Tab, scheduler: FakeScheduler) -> None:
     await tab.evaluate("document.querySelector('#filter-name').focus()")
     await tab.write("NODE-4")
     assert await tab.evaluate("document.querySelector('#fleet-count').innerText") == "100 of 500"
+
+
+async def test_a_fleet_of_eks(tab: Tab, scheduler: FakeScheduler) -> None:
+    """The end that all nodes' names share is said once; commands, and an opened machine, have the names in full."""
+    ending = ".us-west-2.compute.internal"
+    machines = tuple(examples.torus(f"ip-10-0-12-{number}{ending}") for number in range(30))
+    where = machines[7].node_name
+    placed = RecentDecision(5.0, examples.TRAIN, where, message=f"2 of 30 nodes fit; it gets {where} (device 0).")
+    scheduler.fleet, scheduler.decisions = Fleet(machines, ()), RecentDecisions((placed,))
+    change = SuggestedChange(ChangeKind.UNCORDON, f"Lift the cordon of {where}.", f"kubectl uncordon {where}")
+    scheduler.explanations["ml/train-1"] = attrs.evolve(examples.explanation(), changes=(change,))
+    await with_names(tab)
+    await tab.until("document.querySelectorAll('.machine').length === 24")
+    assert (await tab.evaluate(TEXT)).count(ending) == 1
+    assert (await tab.evaluate(MACHINES))[7] == "ip-10-0-12-7"
+    assert "Assigned: ip-10-0-12-7 (device 0)" in await tab.evaluate(TEXT)
+    await tab.evaluate("document.querySelector('#waiting summary').click()")
+    await tab.until("document.querySelector('#waiting .why h3')")
+    why = await tab.evaluate("document.querySelector('#waiting .why').innerText")
+    assert "Lift the cordon of ip-10-0-12-7." in why
+    assert f"kubectl uncordon {where}" in why
+    await tab.evaluate("document.querySelectorAll('.machine')[7].open = true")
+    assert where in await tab.evaluate(OPENED)
+
+
+async def test_members_and_a_controllers_pods_are_one_row(tab: Tab, scheduler: FakeScheduler) -> None:
+    """Opened, the row has the explanation and each member, which can be opened, too; one that differs says how."""
+    members = [attrs.evolve(examples.TRAIN, name=f"train-{number}") for number in range(1, 10)]
+    of_web = [PodSummary("ml", f"web-{end}", created=1.0, asks="1 Neuron core", owner="ReplicaSet web") for end in "ab"]
+    text = "Group ml/train needs room for 9 pods at once; 6 fit. For the next one: "
+    lines = [WaitingEntry(pod, "capacity", f"{text}{examples.MESSAGE}") for pod in members]
+    lines[8] = WaitingEntry(members[8], "group", "Waiting for group ml/train.")
+    scheduler.waiting = Waiting((*lines, *(WaitingEntry(pod, "untried") for pod in of_web)), 11)
+    scheduler.decisions = RecentDecisions(
+        tuple(RecentDecision(1.0, line.pod, cause=line.cause, message=line.message) for line in lines[:8])
+    )
+    await with_names(tab)
+    await tab.until("document.querySelectorAll('#waiting > li').length === 2")
+    rows = "[...document.querySelectorAll('%s')].map((row) => row.innerText.split('\\n'))"
+    lacks = f"Capacity: {text.partition(' For')[0]} 4 Neuron devices free on 1 node, pod needs 8."
+    shown = [row[:-1] for row in await tab.evaluate(rows % "#waiting > li")]
+    assert shown == [["ml/train", lacks, "9 \u00d7 8 Neuron devices"], ["ml/web", "Untried", "2 \u00d7 1 Neuron core"]]
+    assert [row[:3] for row in await tab.evaluate(rows % "#decisions > li")] == [
+        ["ml/train", lacks, "8 \u00d7 8 Neuron devices"]
+    ]
+    assert await tab.evaluate("document.querySelector('#waiting-count').innerText") == "11"
+    await tab.evaluate("document.querySelector('#waiting summary').click()")
+    await tab.until("document.querySelector('#waiting .why h3')")
+    inner = [row[:-1] for row in await tab.evaluate(rows % "#waiting details[open] ol li")]
+    differs = ["train-9", "Group: Waiting for group ml/train.", "8 Neuron devices"]
+    assert inner == [*([f"train-{number}"] for number in range(1, 9)), differs]
+    await tab.evaluate("document.querySelector('#waiting ol summary').click()")
+    await tab.until("document.querySelector('#waiting ol .why h3')")
+
+
+async def test_pods_without_names_are_grouped(tab: Tab, scheduler: FakeScheduler) -> None:
+    """Without names, pods that lack the same and ask for the same are one row with a sentence for the cause."""
+    other = attrs.evolve(examples.TRAIN, asks="1 Neuron core")
+    lines = (*[WaitingEntry(examples.TRAIN, "capacity", examples.MESSAGE)] * 8, WaitingEntry(other, "capacity"))
+    scheduler.waiting = Waiting(lines, 9)
+    await tab.until("document.querySelectorAll('#waiting > li').length === 2")
+    lacks = "Capacity: Not enough Neuron devices or cores are free."
+    rows = await tab.evaluate(
+        "[...document.querySelectorAll('#waiting > li')].map((row) => row.innerText.split('\\n'))"
+    )
+    assert [row[:2] for row in rows] == [["8 pods, 8 Neuron devices each", lacks], ["1 pod, 1 Neuron core", lacks]]
+    assert await tab.evaluate("document.querySelectorAll('#waiting summary').length") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (FitError(4, MANY, hint=FIGURES, preemption=EVICTS_NONE), "4 Neuron devices free on 1 node."),
+        (FitError(4, MANY, preemption=EVICTS_NONE), f"1 {INSUFFICIENT}."),
+        (FitError(4, MANY, preemption=EVICTS_NONE, blocked=UNKNOWN), "Trn1-a is blocked by a/b (schedulerName c)."),
+        (FitError(4, MANY[1:]), "3 node(s) didn't match Pod's node affinity/selector."),
+        (FitError(4, pod_reason='claim "data" not found'), 'Claim "data" not found.'),
+        (FitError(4, MANY, hint=FIGURES, group="Group a/b.c: 2 fit. For the next one:"),
+         "Group a/b.c: 2 fit. 4 Neuron devices free on 1 node."),
+        (FitError(0), "no nodes available to schedule pods"),
+    ],
+)  # fmt: skip
+async def test_what_a_pod_lacks(tab: Tab, error: FitError, lacks: str) -> None:
+    """Of the Event's message the figures are shown, or the reasons without the nodes that the pod does not mean."""
+    assert await tab.evaluate(LACK % json.dumps({"cause": "capacity", "message": error.text})) == lacks
+
+
+async def test_each_cause_has_words(tab: Tab) -> None:
+    """Where there is no message, or no right to see it, a sentence stands for the cause."""
+    words = [await tab.evaluate(LACK % json.dumps({"cause": cause, "message": ""})) for cause in Cause]
+    assert [cause for cause, said in zip(Cause, words, strict=True) if not said] == [Cause.UNTRIED]
+
+
+async def test_nothing_to_show(tab: Tab, scheduler: FakeScheduler) -> None:
+    """A filter without a hit says so and can be undone; a fleet without machines says what to run."""
+    said = "document.querySelector('#none-found').innerText"
+    await tab.evaluate("document.querySelector('#filter-name').focus()")
+    await tab.write("nosuch")
+    await tab.until(f"{said} === 'No machine matches the filter.'")
+    await tab.evaluate("document.querySelector('#show-all').click()")
+    await tab.until("document.querySelectorAll('.machine').length === 4")
+    assert not await tab.evaluate("document.querySelector('#none-found').checkVisibility()")
+    scheduler.fleet, scheduler.waiting, scheduler.decisions = Fleet((), ()), Waiting(()), RecentDecisions(())
+    await tab.until(f"{said}.includes('neuron-scheduler check')")
+    text = await tab.evaluate(TEXT)
+    for words in ("No pod is pending.", "No decisions since this replica started."):
+        assert words in text
+    assert "BY INSTANCE TYPE" not in text.upper()
+    assert not await tab.evaluate("document.querySelector('#filter').checkVisibility()")

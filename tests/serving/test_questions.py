@@ -12,7 +12,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.serving import questions
 from neuron_scheduler.serving.answering import AGE
-from neuron_scheduler.serving.names import LEFT_OUT
+from neuron_scheduler.serving.names import LEFT_OUT, OTHERS_LEFT_OUT
 from neuron_scheduler.serving.sources import MOST_DECISIONS
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
@@ -40,7 +40,7 @@ async def test_the_fleet_as_each_reader_sees_it(desk: Desk) -> None:
     all_names, some = await desk.json("/v1/fleet"), await desk.json("/v1/fleet?namespace=a", "jane")
     assert holders(all_names) == [("a", "p"), ("b", "q")]
     assert holders(some) == [("a", "p"), ("", "")]
-    assert (all_names["notes"], some["notes"]) == ([], [LEFT_OUT])
+    assert (all_names["notes"], some["notes"]) == ([], [OTHERS_LEFT_OUT])
     for target in ("/v1/fleet", "/v1/fleet?namespace=b"):
         assert holders(await desk.json(target, "jane")) == [("", ""), ("", "")]
     for answer in (all_names, some):

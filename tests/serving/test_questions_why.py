@@ -5,7 +5,7 @@ import pytest
 from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.serving.names import LEFT_OUT
+from neuron_scheduler.serving.names import OTHERS_LEFT_OUT
 from neuron_scheduler.serving.questions import ASKS_FOR_NONE, NOT_YET
 from neuron_scheduler.serving.sources import BESIDE_KUBE_SCHEDULER, STANDBY
 from neuron_scheduler.steps import run
@@ -39,7 +39,7 @@ async def test_names_of_others(desk: Desk) -> None:
     text = await body_of(reply)
     assert (reply.status, b"a/waits" in text or b"waits" in text) == (200, True)
     assert b"secret" not in text
-    assert LEFT_OUT.encode() in text
+    assert OTHERS_LEFT_OUT.encode() in text
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import {byId, element, reconcile, say, svg} from "./dom.js";
 import {MARKS, holderKey, keep, legend, picture} from "./machine.js";
-import {count, podName, ranges} from "./words.js";
+import {more} from "./rows.js";
+import {count, findEnding, podName, ranges, short} from "./words.js";
 
 const AT_ONCE = 24;
 
@@ -10,6 +11,7 @@ let machines = [], shown = AT_ONCE;
 
 const troubled = (machine) =>
   Boolean(machine.withheld) || machine.setAside || /[ud]/.test(machine.cores);
+const BROKEN = ["unhealthy", "malformed"];
 const STATES = {
   trouble: troubled,
   free: (machine) => machine.freeDevices > 0 && !machine.withheld,
@@ -24,9 +26,10 @@ function matching() {
     && [machine.nodeName, machine.ultraserver].some((text) => text.toLowerCase().includes(name)) && state(machine));
 }
 
-/** Show the fleet's answer. */
+/** Show the fleet's answer; return the end of the nodes' names that is left out. */
 export function show(fleet) {
   machines = fleet.machines;
+  const ending = findEnding(machines.map((machine) => machine.nodeName));
   // Letters are given in the order of the nodes' names, so that the first drawing does not depend on who is worst.
   const keys = new Set();
   for (const machine of [...machines].sort((a, b) => (a.nodeName < b.nodeName ? -1 : 1))) {
@@ -38,6 +41,7 @@ export function show(fleet) {
   options(byId("filter-zone"), machines.map((machine) => machine.zone));
   types(fleet.types);
   draw();
+  return ending;
 }
 
 function options(select, values) {
@@ -56,7 +60,8 @@ function types(rows) {
   reconcile(byId("types").tBodies[0], rows, (row) => row.instanceType, (row) => element("tr", {},
     element("th", {scope: "row", title: row.instanceType}, row.instanceType || "no instance type"),
     [row.nodes, row.devices].map((number) => element("td", {class: "sum"}, number)),
-    [row.free, row.used, row.withheld, row.largestBlock].map((number) => element("td", {}, number)),
+    element("td", {}, element("b", {}, row.free)),
+    [row.largestBlock, row.used, row.withheld].map((number) => element("td", {}, number)),
     element("td", {class: "bar"}, bar(row))));
 }
 
@@ -70,36 +75,48 @@ function bar({devices, used, withheld}) {
 function draw() {
   const found = matching(), some = found.slice(0, shown), all = machines.length;
   say(byId("fleet-count"), found.length === all ? all : `${found.length} of ${all}`);
-  reconcile(byId("machines"), some, (machine) => machine.nodeName, card);
-  const left = found.length - some.length, more = byId("more-machines");
-  more.hidden = left === 0;
-  say(more, `Show ${Math.min(AT_ONCE, left)} more of ${left}`);
+  say(byId("fleet-there"), all);
+  reconcile(byId("machines"), some.map((machine) => ({...machine, title: short(machine.nodeName)})),
+    (machine) => machine.nodeName, card);
+  for (const id of ["types-there", "types-section", "filter"]) byId(id).hidden = all === 0;
+  byId("key").hidden = found.length === 0;
+  byId("show-all").hidden = found.length === all;
+  byId("none-found").hidden = found.length > 0;
+  say(byId("none-found"), all ? "No machine matches the filter."
+    : "No node has Neuron devices or cores. The command neuron-scheduler check says what is missing.");
+  const left = found.length - some.length;
+  byId("more-machines").hidden = left === 0;
+  say(byId("more-machines"), more(left, AT_ONCE));
 }
 
 /** Return the words for what is unusual about a machine. */
 function marks(machine) {
   const has = (state) => machine.cores.includes(state);
-  return [machine.withheld, machine.setAside && "set aside", has("u") && "unknown holder", has("d") && "double-booked",
-    has("k") && "space kept"].filter(Boolean);
+  return [machine.withheld.replaceAll("_", " "), machine.setAside && "set aside", has("u") && "unknown holder", has("d") && "double-booked",
+    has("k") && "reserved"].filter(Boolean);
 }
 
-function sentence(machine) {
+/** Return what is free, and its blocks: the sizes with how often, the largest first. */
+function free(machine) {
   const unit = machine.units.includes("device") ? "device" : "core";
-  const free = `${machine.freeDevices} of ${count(machine.devices, unit)} free`;
-  return machine.freeBlocks.length ? `${free}, blocks of ${machine.freeBlocks.join(", ")}` : free;
+  const blocks = machine.freeBlocks, sizes = [...new Set(blocks)];
+  const alike = (size) => blocks.filter((other) => other === size).length;
+  const listed = sizes.map((size) => (alike(size) > 1 ? `${alike(size)}×${size}` : size)).join(", ");
+  const some = sizes.length > 1 ? `in blocks of ${listed}` : `in ${count(blocks.length, "block")} of ${sizes[0]}`;
+  return [`${machine.freeDevices} of ${count(machine.devices, unit)} free`, ...(blocks.length > 1 ? [some] : [])];
 }
 
 function card(machine, old) {
   const words = marks(machine);
   const node = old ?? element("details", {class: "machine"}, element("summary"), element("div"));
   const [summary, body] = node.children;
-  summary.setAttribute("aria-label", [machine.nodeName, machine.instanceType, sentence(machine), ...words].join("; "));
-  node.classList.toggle("trouble", troubled(machine));
+  summary.setAttribute("aria-label", [machine.nodeName, machine.instanceType, free(machine).join(", "), ...words].join("; "));
+  node.classList.toggle("trouble", /[ud]/.test(machine.cores) || BROKEN.includes(machine.withheld));
   summary.replaceChildren(
-    element("span", {class: "name"}, machine.nodeName),
-    element("span", {class: "type"}, machine.instanceType),
+    element("span", {class: "name"}, machine.title),
+    element("span", {class: "type"}, machine.instanceType, machine.zone && element("span", {}, `\u00a0· ${machine.zone}`)),
     picture(machine),
-    element("span", {class: "free-count"}, sentence(machine)),
+    element("span", {}, free(machine)[0]), element("span", {class: "type"}, free(machine)[1] ?? ""),
     element("span", {class: "badges"}, words.map((word) => element("span", {class: "badge"}, word))));
   body.replaceChildren(...inFull(machine));
   return node;
@@ -107,8 +124,7 @@ function card(machine, old) {
 
 function inFull(machine) {
   const setAside = machine.setAside && "its kubelet has rejected pods; it is used last";
-  const facts = [["Zone", machine.zone], ["UltraServer", machine.ultraserver], ["Takes no pods", machine.withheld],
-    ["Set aside", setAside]];
+  const facts = [["Node", machine.nodeName], ["UltraServer", machine.ultraserver], ["Set aside", setAside]];
   const holders = machine.holders.map((holder, index) => held(machine, holder, index));
   return [
     element("dl", {}, facts.filter(([, value]) => value)
@@ -122,7 +138,7 @@ function held(machine, holder, index) {
   const kind = holder.unknown ? "unknown" : `${holder.kept ? "kept" : "held"} ${colour}`;
   return element("li", {},
     element("span", {class: `letter ${kind}`, "aria-hidden": "true"}, holder.unknown ? MARKS.unknown : letter),
-    element("span", {}, `${podName(holder)}: ${holder.kept ? "kept for it: " : ""}${what}`));
+    element("span", {}, `${podName(holder)}: ${holder.kept ? "reserved, " : ""}${what}`));
 }
 
 /** Return `devices 0-3`, or `cores 4-5` where a device is held in part, from runs of cores. */
@@ -140,15 +156,16 @@ export function listen() {
     shown = AT_ONCE;
     draw();
   });
+  byId("filter").addEventListener("reset", () => setTimeout(draw));  // after the fields are empty
   byId("more-machines").addEventListener("click", () => {
     const first = byId("machines").children.length;
     shown += AT_ONCE;
     draw();
     byId("machines").children[first]?.firstElementChild.focus();
   });
-  const samples = [["free", "", "free"], ["held c0", "A", "held by a pod: a letter and a colour for each"],
-    ["kept c0", "A", "kept for a pod"], ["unknown", MARKS.unknown, "unknown holder"],
-    ["double", MARKS.double, "double-booked"], ["withheld", MARKS.withheld, "on a node that takes no pods"]];
+  const samples = [["free", "", "free"], ["held c0", "A", "held: a letter and a colour for each pod"],
+    ["kept c0", "A", "reserved for a pod"], ["unknown", MARKS.unknown, "unknown holder"],
+    ["double", MARKS.double, "double-booked"], ["withheld", MARKS.withheld, "withheld: the node takes no pods"]];
   byId("key").append(...samples.map(([kind, mark, words]) => element("li", {},
     element("span", {class: `letter ${kind}`, "aria-hidden": "true"}, mark || "\u00a0"), words)));
 }

@@ -27,14 +27,16 @@ async function update() {
       throw new NoAnswer(0, "the answer is not from a scheduler");
     }
     const now = Date.now() / 1000;
-    fleet.show(machines);
+    const ending = fleet.show(machines);
     waiting.show(pods, now, machines !== shown);
     shown = machines;
     decisions.show(lately);
-    say(byId("notes"), [...new Set([machines, pods, lately].flatMap((answer) => answer.notes))].join(" "));
+    const notes = new Set([machines, pods, lately].flatMap((answer) => answer.notes));
+    if (ending) notes.add(`Node names are shown without ${ending}`);
+    say(byId("notes"), [...notes].join(" "));
     failures = 0;
     since = now;
-    say(byId("names"), authorised() ? "those that your token allows" : "hidden");
+    say(byId("names"), authorised() ? "token in use" : "hidden");
     state("", paused ? "Updates are paused." : "Up to date.");
   } catch (error) {
     if (token !== tokens) return;

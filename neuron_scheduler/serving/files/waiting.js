@@ -1,8 +1,9 @@
 // What waits and why; for an opened pod the whole explanation, with what would let it in.
 
 import {ask, authorised} from "./api.js";
-import {byId, element, reconcile, say, visible} from "./dom.js";
-import {age, count, podName} from "./words.js";
+import {byId, element, reconcile, say} from "./dom.js";
+import {cells, grouped, keyOf, lack, more, naming} from "./rows.js";
+import {age, count, podName, short} from "./words.js";
 
 const AT_ONCE = 20;
 const GROUPS = 3;  // of nodes, the most promising ones, are shown at once
@@ -20,41 +21,51 @@ let answer, shown = AT_ONCE;
 export function show(waiting, now, changed) {
   answer = waiting;
   draw(now);
-  document.title = waiting.total ? `(${waiting.total} waiting) neuron-scheduler` : "neuron-scheduler";
-  for (const details of byId("waiting").querySelectorAll(":scope > li > details[open]")) {
+  document.title = waiting.total ? `(${waiting.total} pending) neuron-scheduler` : "neuron-scheduler";
+  for (const details of byId("waiting").querySelectorAll("li > details[open]")) {
     details.outdated ||= changed;
     if (details.outdated && now - details.asked > REST) explain(details);
   }
 }
 
 function draw(now) {
-  const pods = answer.pods.map((item, index) => ({...item, key: item.pod.name ? podName(item.pod) : `#${index}`}));
-  const list = byId("waiting"), some = pods.slice(0, shown), left = pods.length - some.length;
-  say(byId("waiting-count"), Math.max(answer.total, pods.length));
-  reconcile(list, some, (item) => item.key, row);
-  some.forEach((item, index) => say(list.children[index].querySelector(".age"), age(item.pod.created, now)));
-  byId("none-waits").hidden = pods.length > 0;
+  const rows = grouped(answer.pods, keyOf).map(entry), some = rows.slice(0, shown), left = rows.length - some.length;
+  for (const id of ["waiting-count", "waiting-there"]) say(byId(id), Math.max(answer.total, answer.pods.length));
+  reconcile(byId("waiting"), some, (item) => item.key, row);
+  for (const node of byId("waiting").querySelectorAll(".age")) say(node, age(node.created, now));
+  byId("none-waits").hidden = rows.length > 0;
   byId("more-waiting").hidden = left === 0;
-  say(byId("more-waiting"), `Show ${Math.min(AT_ONCE, left)} more of ${left}`);
+  say(byId("more-waiting"), more(left, AT_ONCE));
+}
+
+/** Return a row; its first member is the one that is explained, if possible one that was tried. */
+function entry({key, members}) {
+  const tried = members.find((member) => member.message) ?? members[0];
+  const all = [tried, ...members.filter((member) => member !== tried)];
+  return {key, members: all, created: members[0].pod.created, lacks: lack(tried), cause: tried.cause, ...naming(members)};
 }
 
 function row(item, old) {
-  const {pod} = item;
-  const head = [
-    element("span", {class: "name"}, podName(pod)),
-    element("span", {class: "asks"}, pod.group ? `${pod.asks} · group ${pod.group}` : pod.asks),
-    element("span", {class: "badge"}, item.cause), element("span", {class: "age"}),
-    element("span", {class: "message"}, item.message || (pod.name ? "Not tried yet." : ""))];
-  if (!pod.name) return element("li", {}, element("div", {class: "row"}, head));
-  if (old) {
-    old.querySelector("summary").replaceChildren(...head);
-    if (old.firstElementChild.open) explain(old.firstElementChild);
-    return old;
-  }
-  const details = element("details", {}, element("summary", {class: "row"}, head), element("div", {class: "why"}));
+  const {members, created, lacks} = item, [{pod}] = members;
+  const head = cells(item, item.cause, lacks, Object.assign(element("span", {class: "age"}), {created}));
+  if (!pod.name) return element("li", {class: "row"}, head);
+  const details = old?.firstElementChild
+    ?? element("details", {}, element("summary", {class: "row"}), element("div", {class: "why"}),
+      element("ol", {class: "rows", "aria-label": "Members"}));
+  const [summary, , group] = details.children;
+  summary.replaceChildren(...head);
   details.pod = {namespace: pod.namespace, pod: pod.name};
-  details.addEventListener("toggle", () => details.open && explain(details));
-  return element("li", {}, details);
+  if (!old) details.addEventListener("toggle", () => details.open && explain(details));
+  else if (details.open) explain(details);
+  const others = members.length > 1 ? members.map((member) => entryOfMember(member, lacks)) : [];
+  reconcile(group, others, (other) => other.key, row);
+  return old ?? element("li", {}, details);
+}
+
+/** Return the row of a member in its group's, which has said already what most lack. */
+function entryOfMember(member, said) {
+  const {key, ...item} = entry({key: podName(member.pod), members: [member]});
+  return {key, ...item, name: member.pod.name, ...(item.lacks === said ? {lacks: "", cause: "", asks: ""} : {asks: member.pod.asks})};
 }
 
 async function explain(details) {
@@ -72,16 +83,17 @@ async function explain(details) {
 }
 
 function explained(why, details) {
-  const said = details.querySelector(".message").textContent.startsWith(visible(why.message));
+  const head = cells({}, why.cause, lack(why));  // the row's sentence may be older
+  details.querySelector(".lack").replaceWith(head[1]);
   const first = why.groups.slice(0, GROUPS), others = why.groups.slice(GROUPS);
   return element("div", {},
     why.verdict !== "waits" && element("p", {}, VERDICTS[why.verdict] ?? why.verdict),
-    !said && element("p", {}, why.message),
-    why.capacityRequest && element("p", {}, why.capacityRequest),
     why.changes.length > 0 && part("What would let it in", why.changes.map(change)),
+    why.capacityRequest && element("p", {}, why.capacityRequest),
     why.groups.length > 0 && part("Node by node", first.map(group)),
     others.length > 0 && element("details", {},
       element("summary", {}, count(others.length, "other group")), element("ul", {}, others.map(group))),
+    element("h3", {}, "Message"), element("p", {class: "quiet"}, short(why.message)),
     why.notes.length > 0 && part("Notes", why.notes.map((note) => element("li", {}, note))));
 }
 
@@ -89,25 +101,25 @@ const part = (heading, items) => [element("h3", {}, heading), element("ul", {}, 
 
 function group(nodes) {
   const more = nodes.nodes - nodes.names.length;
-  const names = `${nodes.names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+  const names = `${nodes.names.map(short).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
   return element("li", {},
-    element("b", {}, count(nodes.nodes, "node")), ` (${names})`,
-    nodes.instanceType && `, ${nodes.instanceType}`, ": ", nodes.reason || "takes the pod",
+    element("b", {}, count(nodes.nodes, "node")), nodes.instanceType && ` ${nodes.instanceType}`,
+    `: ${nodes.reason || "would take the pod"}`,
     nodes.arithmetic && element("div", {class: "quiet"}, nodes.arithmetic),
-    nodes.keptFor.length > 0 && element("div", {class: "quiet"}, `Space is kept for ${nodes.keptFor.join(", ")}.`));
+    element("div", {class: "quiet"}, names),
+    nodes.keptFor.length > 0 && element("div", {class: "quiet"}, `Reserved for ${nodes.keptFor.join(", ")}.`));
 }
 
 function change(item) {
-  return element("li", {}, item.sentence,
+  return element("li", {}, short(item.sentence),
     item.pods.length > 0 && element("ul", {}, item.pods.map((pod) => element("li", {}, leaving(pod)))),
     item.command && element("code", {}, item.command));
 }
 
 function leaving(pod) {
-  const limit = pod.violates ? ", which does not allow it now" : "";
   return [podName(pod), pod.asks, `priority ${pod.priority}`,
     pod.started && `started ${age(pod.started, Date.now() / 1000)} ago`,
-    pod.budgets.length > 0 && `budget ${pod.budgets.join(", ")}${limit}`,
+    pod.budgets.length > 0 && `budget ${pod.budgets.join(", ")} ${pod.violates ? "does not allow it now" : "allows it"}`,
     pod.evictable && "the scheduler may evict it"].filter(Boolean).join("; ");
 }
 
