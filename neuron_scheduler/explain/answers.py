@@ -48,8 +48,10 @@ class ChangeKind(enum.StrEnum):
     """The pod selects another instance type that the cluster has."""
     PAIRS = "pairs"
     """The profile allows aligned pairs of devices."""
+    MEMBERS = "members"
+    """A group has fewer members."""
     NEW_NODE = "new_node"
-    """A fresh node of some type joins."""
+    """A fresh node of some type joins; for a group it may be several."""
 
 
 @attrs.frozen
@@ -133,7 +135,8 @@ class SuggestedChange:
         node_name: where the pod would go; empty for a node that does not exist yet.
         pods: that have to go (of DEPARTURE only).
         instance_type: of the node, or of the new one.
-        detail: the count as `resource=count`, the taint as `key=value:effect`, or the selector as `key=value`.
+        detail: the count as `resource=count` or `members=count`, the taint as `key=value:effect`, or the selector as
+            `key=value`.
         autoscalers: of NEW_NODE only: whether Karpenter and Cluster Autoscaler see from the pod's condition that they
             should add a node.
     """

@@ -5,6 +5,7 @@ from collections.abc import Generator, Mapping
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.changes.group import waiting_members
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -32,11 +33,7 @@ def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None
         raise ValueError(f"{pod.key} is in no group")
     fork.groups.put(pod)
     group, members = fork.groups.group(pod.group.key), fork.groups.members(pod.group.key)
-    waiting = [pod]
-    for uid, member in members.items():
-        ours = member.scheduler_name == pod.scheduler_name
-        if ours and uid != pod.uid and not member.node_name and fork.node_of(uid) is None:
-            waiting.append(member)
+    waiting = waiting_members(fork, pod)
     if group.has_to_wait and len(members) < group.least:
         return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, group), Cause.GROUP))
     gang = gang_of(fork, waiting)

@@ -23,6 +23,7 @@ from neuron_scheduler.explain.answers import (
     Verdict,
 )
 from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of
+from neuron_scheduler.explain.changes.group import group_changes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -56,7 +57,7 @@ SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gat
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
 SCHEDULER_NAME: Final = "scheduler_name"
 """The cause of a pod that no known scheduler serves; such a pod is in no queue, and in no metric."""
-ALONE: Final = "The nodes are those for this pod alone; what would let a whole group in is not tried."
+ALONE: Final = "The nodes are those for this pod alone; what would let it in is for its whole group."
 MOST_NAMED: Final = 5
 MOST_ALIKE: Final = 8
 """Groups with one reason and instance type; nodes with yet other figures are one group together."""
@@ -116,8 +117,10 @@ def _of_pending_pod(
     else:
         groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile, known), among=fork.view.live)
     if isinstance(result, Waits):
-        answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups)
-        answer = attrs.evolve(answer, notes=(*notes, ALONE))
+        held = result.cause is Cause.GROUP
+        suggested, more = ((), ()) if held else (yield from group_changes(fork, pod, profile))
+        answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups, suggested)
+        answer = attrs.evolve(answer, notes=(*notes, ALONE, *more))
     elif isinstance(result, Decision):
         message = f"{pod.key} fits now: it would be assigned to {result.node_name}{ids_text(result.ids, pod)}."
         answer = Explanation(summary_of(pod), Verdict.FITS, message, nodes=nodes, groups=groups, notes=notes)

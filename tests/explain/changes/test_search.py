@@ -53,7 +53,8 @@ def answer(
 
 def test_every_kind_is_searched() -> None:
     """The kinds are searched in the order in which their changes are shown."""
-    assert [kind.__name__ for kind in KINDS] == [f"find_{kind.value}" for kind in ChangeKind]
+    of_a_pod = [kind for kind in ChangeKind if kind is not ChangeKind.MEMBERS]
+    assert [kind.__name__ for kind in KINDS] == [f"find_{kind.value}" for kind in of_a_pod]
 
 
 def test_another_count() -> None:

@@ -1,0 +1,140 @@
+"""
+What would let a refused group in, tried with the scheduler's own plan: MEMBERS and NEW_NODE.
+
+MEMBERS: the group has fewer members, as many as fit at once now. The last of the largest are left out.
+
+NEW_NODE: the fewest nodes of one type join, all in one domain of the group's label if it has one. The type with the
+fewest devices that takes the largest member is offered, out of the cluster's types if one of these would do.
+"""
+
+from collections.abc import Generator
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fresh_node import FreshNode, join
+from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import ZONE_LABEL
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import count_text
+from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.what_if import fresh_nodes_that_take, prepare_for_fresh
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, neuron_total_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.groups.regions import without_pod_terms
+
+NONE_FOR_GROUP: Final = "No number of new nodes of one type, and no smaller group, was found with which it fits."
+MOST_TYPES: Final = 3
+"""Types of new nodes that are tried for a group."""
+_IF: Final = " The cluster has no such node, so its cpu, memory, labels and taints were not checked."
+_NEW: Final = "new"
+"""The value of the group's label on new nodes."""
+
+GroupChanges = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
+"""The changes, and the notes."""
+
+
+def waiting_members(cluster: Cluster, pod: Pod) -> list[Pod]:
+    """Return a pod of a group, and the other members that its scheduler decides together with it."""
+    if pod.group is None:
+        raise ValueError(f"{pod.key} is in no group")
+    members = cluster.groups.members(pod.group.key)
+    others = [member for uid, member in members.items() if uid != pod.uid and cluster.node_of(uid) is None]
+    return [pod, *(each for each in others if each.scheduler_name == pod.scheduler_name and not each.node_name)]
+
+
+def group_changes(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, GroupChanges]:
+    """
+    Return changes after which a refused group fits; yields whenever other tasks may run.
+
+    `cluster` is a fork that nobody changes, and in which the pod is a member of its group.
+    """
+    gang = gang_of(cluster, waiting_members(cluster, pod))
+    refused = yield from plan_group(cluster.fork(), gang, profile, IndexWarmup())
+    if isinstance(refused, GroupPlan):
+        return (), ()
+    fewer = yield from _fewer_members(cluster, gang, profile, refused)
+    nodes = yield from _new_nodes(cluster, gang, profile, refused)
+    found = tuple(change for change in (fewer, nodes) if change is not None)
+    return found, () if found else (NONE_FOR_GROUP,)
+
+
+def _fewer_members(
+    cluster: Cluster, gang: Gang, profile: Profile, refused: GroupRefusal
+) -> Generator[None, None, SuggestedChange | None]:
+    placed, missing, fitting = len(gang.placed), gang.missing_count, refused.fitting
+    largest = [pod for pod in gang.waiting if neuron_total_of(pod) == neuron_total_of(gang.waiting[0])]
+    left_out = {pod.uid for pod in largest[len(largest) - (len(gang.waiting) - fitting) :]}
+    if not 0 < fitting < missing or len(gang.waiting) - fitting >= len(largest):
+        return None
+    smaller = attrs.evolve(
+        gang,
+        group=attrs.evolve(gang.group, least=placed + fitting, expected=placed + fitting),
+        waiting=tuple(pod for pod in gang.waiting if pod.uid not in left_out),
+    )
+    plan = yield from plan_group(cluster.fork(), smaller, profile, IndexWarmup())
+    if not isinstance(plan, GroupPlan):
+        return None
+    members = count_text(placed + fitting, "member")
+    sentence = f"Run group {gang.group.key} with {members} instead of {placed + missing}: it then fits."
+    return SuggestedChange(ChangeKind.MEMBERS, sentence, detail=f"members={placed + fitting}")
+
+
+def _new_nodes(
+    cluster: Cluster, gang: Gang, profile: Profile, refused: GroupRefusal
+) -> Generator[None, None, SuggestedChange | None]:
+    member = without_pod_terms(gang.waiting[0])
+    if member.neuron is None:
+        return None
+    yield from prepare_for_fresh(cluster.view)
+    yield from IndexWarmup().prepare(cluster, member, profile)
+    zone, found = member.constraints.node_selector.get(ZONE_LABEL, ""), list[FreshNode]()
+    for existing in (True, False):
+        found = found or (yield from fresh_nodes_that_take(cluster, member, profile, existing=existing, zone=zone))
+    for fresh in found[:MOST_TYPES]:
+        fewest = yield from _fewest(cluster, gang, profile, fresh)
+        if fewest:
+            return _sentence(gang, fresh, fewest, seen=not refused.reason.new_node_cannot_help)
+    return None
+
+
+def _fewest(cluster: Cluster, gang: Gang, profile: Profile, fresh: FreshNode) -> Generator[None, None, int]:
+    """Return with how many new nodes the group fits, at most one for each member; 0 if it does not."""
+    low, high = 0, gang.missing_count
+    if not (yield from _fits_with(cluster, gang, profile, fresh, high)):
+        return 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (yield from _fits_with(cluster, gang, profile, fresh, middle)):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _fits_with(
+    cluster: Cluster, gang: Gang, profile: Profile, fresh: FreshNode, number: int
+) -> Generator[None, None, bool]:
+    fork, topology = cluster.fork(), gang.group.topology
+    if topology:
+        fresh = attrs.evolve(fresh, node=attrs.evolve(fresh.node, labels={**fresh.node.labels, topology: _NEW}))
+    for each in range(1, number + 1):
+        join(fork, fresh, each)
+        yield
+    return isinstance((yield from plan_group(fork, gang, profile, IndexWarmup())), GroupPlan)
+
+
+def _sentence(gang: Gang, fresh: FreshNode, number: int, *, seen: bool) -> SuggestedChange:
+    machine, name, topology = machine_of(fresh.node), fresh.node.instance_type, gang.group.topology
+    devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)} each)"
+    zone = f" in zone {fresh.zone}" if fresh.zone else ""
+    domain = f" with one value of the label {topology}" if topology else ""
+    sentence = f"Add {count_text(number, 'node')} of type {name}{devices}{zone}{domain}: the group then fits."
+    return SuggestedChange(
+        ChangeKind.NEW_NODE, f"{sentence}{'' if fresh.like else _IF}", instance_type=name, autoscalers=seen
+    )

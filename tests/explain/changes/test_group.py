@@ -1,0 +1,112 @@
+"""What would let a whole group in: more nodes, or fewer members, each tried with the plan of the scheduler."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.answers import ChangeKind, Explanation, SuggestedChange, Verdict
+from neuron_scheduler.explain.changes.group import NONE_FOR_GROUP
+from neuron_scheduler.explain.why import explain_pod
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_4, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.steps import run
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+from tests.support.thoroughness import examples
+
+PROFILE: Final = default_profile("my-scheduler")
+KEY: Final = GroupKey(Dialect.COSCHEDULING, "default", "train")
+TRN2: Final = "trn2.48xlarge"
+
+
+def of_group(count: int, *, topology: str = "", devices: int = 16, **rest: Any) -> list[Pod]:
+    """Return the members of a group that asks for so many."""
+    group = PodGroup(KEY, least=count, expected=count, topology=topology)
+    return [pod(f"train-{i}", devices=devices, rank=i, group=group, **rest) for i in range(count)]
+
+
+def cluster_with(nodes: Sequence[Node], members: Sequence[Pod], others: Sequence[Pod] = ()) -> Cluster:
+    cluster = cluster_of(nodes, [*others, *(member for member in members if member.node_name)])
+    for member in members:
+        cluster.groups.put(member)
+    return cluster
+
+
+def explained(nodes: Sequence[Node], members: Sequence[Pod], others: Sequence[Pod] = ()) -> Explanation:
+    return run(explain_pod(cluster_with(nodes, members, others), members[-1], PROFILE))
+
+
+def by_kind(answer: Explanation) -> dict[ChangeKind, SuggestedChange]:
+    return {change.kind: change for change in answer.changes}
+
+
+def test_more_nodes_or_fewer_members() -> None:
+    """The fewest nodes, and the most members."""
+    answer = explained([node(f"n{i}", TRN2) for i in range(2)], of_group(4))
+    assert [change.sentence for change in answer.changes] == [
+        "Run group default/train with 2 members instead of 4: it then fits.",
+        f"Add 2 nodes of type {TRN2} (16 Neuron devices each): the group then fits.",
+    ]
+    assert by_kind(answer)[ChangeKind.NEW_NODE].autoscalers
+    assert by_kind(answer)[ChangeKind.MEMBERS].detail == "members=2"
+
+
+def test_a_group_that_is_bound_in_part() -> None:
+    """Those with a node count as members."""
+    members = of_group(4)
+    members[0] = attrs.evolve(members[0], node_name="n0", allocation={"AWS_NEURON_IDS": ",".join(map(str, range(16)))})
+    answer = explained([node(f"n{i}", TRN2) for i in range(3)], members)
+    assert by_kind(answer)[ChangeKind.MEMBERS].sentence.startswith(
+        "Run group default/train with 3 members instead of 4"
+    )
+    assert by_kind(answer)[ChangeKind.NEW_NODE].sentence.startswith("Add 1 node of type")
+
+
+def test_a_group_of_one_domain_gets_a_whole_one() -> None:
+    """The nodes that are there are of no use to it if their domain has too few."""
+    nodes = [node(f"n{i}", TRN2, labels={ULTRASERVER_4: "a"}) for i in range(2)]
+    answer = explained(nodes, of_group(4, topology=ULTRASERVER_4))
+    assert by_kind(answer)[ChangeKind.NEW_NODE].sentence == (
+        f"Add 4 nodes of type {TRN2} (16 Neuron devices each) with one value of the label {ULTRASERVER_4}: the group"
+        " then fits."
+    )
+
+
+def test_what_does_not_help_a_group() -> None:
+    """No type that takes a member, and no member that fits: a note says so; a held group just lacks members."""
+    answer = explained([node("n", TRN2)], of_group(2, requests={"vendor.example/card": 1}))
+    assert (answer.changes, answer.notes[-1]) == ((), NONE_FOR_GROUP)
+    held = explained([node("n", TRN2)], of_group(4)[:3])
+    assert (held.changes, NONE_FOR_GROUP in held.notes) == ((), False)
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_each_change_of_a_group_lets_it_in(seed: int) -> None:
+    """Made on the objects; with one node less it still waits."""
+    dice = Random(seed)
+    types = ("trn1.32xlarge", TRN2)
+    nodes = [node(f"n{i}", dice.choice(types), created=i) for i in range(dice.randint(1, 4))]
+    others = [
+        pod(f"o{i}", devices=8, on=each.name, ids=range(8)) for i, each in enumerate(nodes) if dice.random() < 0.4
+    ]
+    selector = {INSTANCE_TYPE_LABEL: dice.choice(types)} if dice.random() < 0.5 else {}
+    members = of_group(dice.randint(2, 6), devices=dice.choice([8, 16]), node_selector=selector)
+    answer = explained(nodes, members, others)
+    if answer.verdict is Verdict.FITS:
+        return
+    changes = by_kind(answer)
+    new = changes[ChangeKind.NEW_NODE]
+    number = int(new.sentence.split()[1])
+    fresh = [node(f"fresh{i}", new.instance_type, created=9 + i) for i in range(number)]
+    assert explained([*nodes, *fresh], members, others).verdict is Verdict.FITS
+    assert explained([*nodes, *fresh[1:]], members, others).verdict is Verdict.WAITS
+    if ChangeKind.MEMBERS in changes:
+        count = int(changes[ChangeKind.MEMBERS].detail.removeprefix("members="))
+        fewer = of_group(count, devices=members[0].neuron.total if members[0].neuron else 0, node_selector=selector)
+        assert explained(nodes, fewer, others).verdict is Verdict.FITS
