@@ -1,7 +1,8 @@
 """
 Workloads -> `Replicated`: where each kind keeps its pod templates, and how many pods it starts.
 
-Sources: `k8s.io/api` (batch/v1, apps/v1, core/v1), `jobset.x-k8s.io/v1alpha2`, `leaderworkerset.x-k8s.io/v1`. Pods get
+Sources: `k8s.io/api` (batch/v1, apps/v1, core/v1), `jobset.x-k8s.io/v1alpha2`, `leaderworkerset.x-k8s.io/v1`,
+`kubeflow.org` (v2beta1 of the MPI operator, v1 of the training operator). Pods get
 their controllers' labels, and what the API server fills in (`SetDefaults_Pod`, `defaultHostNetworkPorts` in
 `pkg/apis/core/v1/defaults.go`). They are read as the running process reads pods. A note names what is left out: what
 only admission could add, and volumes that are created with the pods.
@@ -20,6 +21,7 @@ from neuron_scheduler.kube.objects.json_scanner import decode_at_once
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 
@@ -100,6 +102,27 @@ class _LeaderWorkerSet(wire.Wire):
     replicas: Count | None = None
 
 
+class _Role(wire.Wire):
+    template: Template
+    replicas: Count | None = None
+
+
+class _TrainingJob(wire.Wire):
+    """The roles of one of Kubeflow's kinds, under its own field."""
+
+    mpi_replica_specs: dict[str, _Role] | None = None
+    pytorch_replica_specs: dict[str, _Role] | None = None
+    tf_replica_specs: dict[str, _Role] | None = None
+    xgb_replica_specs: dict[str, _Role] | None = None
+    jax_replica_specs: dict[str, _Role] | None = None
+    paddle_replica_specs: dict[str, _Role] | None = None
+
+    @property
+    def roles(self) -> dict[str, _Role]:
+        said = (getattr(self, name) for name in self.__struct_fields__)
+        return next(filter(None, said), {})
+
+
 class _Replicas(wire.Wire):
     template: Template
     replicas: Count | None = None
@@ -163,6 +186,16 @@ def _job_set(job_set: Object[_JobSet]) -> _Workload:
     return 1, parts
 
 
+def _training_job(job: Object[_TrainingJob]) -> _Workload:
+    """Return one of Kubeflow's jobs as one replica: its roles belong together."""
+    prefix, parts = "training.kubeflow.org", list[Part]()
+    for name, role in job.spec.roles.items():
+        kind = name.lower()
+        labels = {f"{prefix}/job-name": job.name, f"{prefix}/job-role": kind, f"{prefix}/replica-type": kind}
+        parts.append(Part(role.template, labels, _or_one(role.replicas), kind))
+    return 1, parts
+
+
 def _leader_worker_set(groups: Object[_LeaderWorkerSet]) -> _Workload:
     """Return groups of a leader and its workers; without a template of its own, the leader is like a worker."""
     prefix, group = "leaderworkerset.sigs.k8s.io", groups.spec.leader_worker_template
@@ -187,16 +220,29 @@ _KINDS: Final[Mapping[str, tuple[Any, Callable[[Any], _Workload]]]] = {
     "Pod": (Object[TemplateSpec], _pod),
     "ReplicaSet": (Object[_Replicas], _replicas),
     "StatefulSet": (Object[_Replicas], _replicas),
+    **dict.fromkeys(
+        ("JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"), (Object[_TrainingJob], _training_job)
+    ),
 }
 """For each kind its fields, and what it starts."""
 
 
 def only_workload(source: str, text: Text) -> tuple[str, Encoded]:
     """Return the kind of the one workload in a text, and the workload as JSON; `source` names the text in errors."""
-    found = [(kind, item) for (_, kind), item in objects(source, text) if kind in _KINDS]
-    if len(found) != 1:
-        raise ConfigurationError(f"{source} has {len(found) or 'no'} workloads; write one: {', '.join(_KINDS)}")
-    return found[0]
+    known, others = list[tuple[str, Encoded]](), dict[str, None]()
+    for (_, kind), item in objects(source, text):
+        if kind in _KINDS:
+            known.append((kind, item))
+        elif kind:
+            others[kind] = None
+    if len(known) != 1:
+        unknown = f" of a kind that is known here ({few_names([*others])} is not)" if others and not known else ""
+        number = f"{len(known) or 'no'} workloads{printable(unknown)}"
+        raise ConfigurationError(
+            f"{source} has {number}; write one: {', '.join(_KINDS)}; or describe its pods instead, such as"
+            " --devices 16 --replicas 4"
+        )
+    return known[0]
 
 
 def read_workload(source: str, text: Text, *, namespace: str = "default", replicas: int | None = None) -> Replicated:

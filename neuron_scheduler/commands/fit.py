@@ -19,6 +19,7 @@ from neuron_scheduler.commands.fit_text import FitText
 from neuron_scheduler.commands.reading import Reading, one_question, read
 from neuron_scheduler.explain.answers import Fit
 from neuron_scheduler.explain.fit import how_many_of
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER
 from neuron_scheduler.model.replicated import Replicated
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.settings.arguments import reader
@@ -44,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--filename",
         metavar="FILE",
         default="",
-        help="a file with a Pod, Job, CronJob, JobSet, LeaderWorkerSet, Deployment, ReplicaSet or StatefulSet, as YAML"
-        " or JSON; - is standard input",
+        help="a file with a Pod, Job, CronJob, JobSet, LeaderWorkerSet, Deployment, ReplicaSet, StatefulSet, or one of"
+        " Kubeflow's jobs, such as MPIJob, as YAML or JSON; - is standard input",
     )
     add("--devices", metavar="N", default="", help="Neuron devices of a pod; 4,4: two containers")
     add("--cores", metavar="N", default="", help="Neuron cores of a pod, likewise")
@@ -103,11 +104,12 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
     others = {pods.template.scheduler_name for pods in workload.pod_sets}
     for name in sorted(others - reading.profiles.keys()):
         ours = next(iter(reading.profiles))
-        yield f"The schedulerName is {name}: another scheduler places these pods; this is what {ours} would do."
+        served = "another scheduler places" if name == DEFAULT_SCHEDULER else "no scheduler that is known here places"
+        yield f"The schedulerName is {name}: {served} these pods; this is what {ours} would do."
     waiting = sum(pod.neuron is not None for pod in reading.capture.waiting)
     if waiting:
-        verb = "wait" if waiting > 1 else "waits"
-        yield f"{count_text(waiting, 'pod')} with Neuron {verb} already, and may get the space first."
+        verb = "are" if waiting > 1 else "is"
+        yield f"{count_text(waiting, 'pod')} with Neuron {verb} Pending already, and may get the space first."
 
 
 def _ask(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:

@@ -109,6 +109,16 @@ def test_a_job_set_is_one_group() -> None:
     assert workload.pod_sets[1].template.labels["jobset.sigs.k8s.io/replicatedjob-name"] == "workers"
 
 
+@pytest.mark.parametrize(("kind", "field"), [("MPIJob", "mpiReplicaSpecs"), ("PyTorchJob", "pytorchReplicaSpecs")])
+def test_a_job_of_kubeflow_is_one_group(kind: str, field: str) -> None:
+    """One replica with the pods of its roles, and with the labels that its affinity is about."""
+    launcher = {"spec": {"containers": [{"name": "main", "image": "app"}]}}
+    workload = one(kind, {field: {"Launcher": {"template": launcher}, "Worker": {"replicas": 4, "template": TEMPLATE}}})
+    assert [(pods.name, pods.count) for pods in workload.pod_sets] == [("launcher", 1), ("worker", 4)]
+    labels = workload.pod_sets[1].template.labels
+    assert {"training.kubeflow.org/job-name": "w", "training.kubeflow.org/job-role": "worker"}.items() <= labels.items()
+
+
 def test_a_leader_worker_set_has_groups() -> None:
     """A leader and its workers; without a template of its own, the leader is like a worker."""
     leader = {"spec": {"containers": [{"name": "main", "image": "app"}]}}
@@ -182,7 +192,11 @@ def test_our_examples_are_read(path: Path) -> None:
         (b"a: &a [*a]", "the alias in line 1 stands for nothing before it"),
         (b"[" * 500, "more than 200 levels in line 1"),
         (b"[1]: 2", "file is neither JSON nor YAML"),
-        (b"kind: Service\nmetadata: {name: s}", "file has no workloads"),
+        (
+            b"kind: RayCluster\nmetadata: {name: s}",
+            "file has no workloads of a kind that is known here (RayCluster is not); write one: CronJob",
+        ),
+        (b"kind: Service\nmetadata: {name: s}", "describe its pods instead, such as --devices 16 --replicas 4"),
         (b"apiVersion: v1", "file has no workloads"),
         (b"kind: Job\n---\nkind: Pod", "file has 2 workloads; write one"),
         (b"kind: List\nitems: 5", "file is no object and no list of objects: Expected `array | null`, got `int`"),
@@ -247,6 +261,7 @@ def some_workload(dice: Random) -> dict[str, Any]:
         "CronJob": {"jobTemplate": {"spec": job}},
         "JobSet": {"replicatedJobs": jobs},
         "LeaderWorkerSet": {"replicas": 2, "leaderWorkerTemplate": group},
+        "MPIJob": {"mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}},
         "StatefulSet": {"template": template, "replicas": 2, "selector": {}, "volumeClaimTemplates": claims},
         "Deployment": {"template": template, "replicas": 2, "selector": {"matchLabels": {"app": "web"}}},
     }

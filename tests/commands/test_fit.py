@@ -68,7 +68,7 @@ def test_a_size(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[s
     """The exit code is 0 if all that were asked for fit."""
     answer = " ".join(fit(capsys, *arguments, "--from", dump, code=code).split())
     assert says in answer
-    assert "1 pod with Neuron waits already" in answer
+    assert "1 pod with Neuron is Pending already" in answer
 
 
 def test_a_file(dump: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
