@@ -38,34 +38,33 @@ function draw(now) {
   say(byId("more-waiting"), more(left, AT_ONCE));
 }
 
-/** Return a row; its first member is the one that is explained, if possible one that was tried. */
+/** Return what a row shows; its `lead` is explained: the first that was tried, if there is one. */
 function entry({key, members}) {
-  const tried = members.find((member) => member.message) ?? members[0];
-  const all = [tried, ...members.filter((member) => member !== tried)];
-  return {key, members: all, created: members[0].pod.created, lacks: lack(tried), cause: tried.cause, ...naming(members)};
+  const lead = members.find((member) => member.message) ?? members[0];
+  return {key, members, lead, lacks: lack(lead), cause: lead.cause, created: members[0].pod.created, ...naming(members)};
+}
+
+/** Return what the row of a member shows in its group's, which says already what the lead lacks. */
+function entryInGroup(member, lead) {
+  const {pod, cause} = member, lacks = lack(member), differs = lacks !== lack(lead);
+  return {key: podName(pod), members: [member], lead: member, lacks: differs && lacks, cause: differs && cause,
+    created: pod.created, name: pod.name, asks: pod.asks !== lead.pod.asks && pod.asks};
 }
 
 function row(item, old) {
-  const {members, created, lacks} = item, [{pod}] = members;
-  const head = cells(item, item.cause, lacks, Object.assign(element("span", {class: "age"}), {created}));
+  const {members, lead, created} = item, {pod} = lead;
+  const head = cells(item, item.cause, item.lacks, Object.assign(element("span", {class: "age"}), {created}));
   if (!pod.name) return element("li", {class: "row"}, head);
-  const details = old?.firstElementChild
-    ?? element("details", {}, element("summary", {class: "row"}), element("div", {class: "why"}),
-      element("ol", {class: "rows", "aria-label": "Members"}));
-  const [summary, , group] = details.children;
+  const li = old ?? element("li", {}, element("details", {}, element("summary", {class: "row"}),
+    element("div", {class: "why"}), element("ol", {class: "rows", "aria-label": "Members"})));
+  const details = li.firstElementChild, [summary, , group] = details.children;
   summary.replaceChildren(...head);
   details.pod = {namespace: pod.namespace, pod: pod.name};
   if (!old) details.addEventListener("toggle", () => details.open && explain(details));
   else if (details.open) explain(details);
-  const others = members.length > 1 ? members.map((member) => entryOfMember(member, lacks)) : [];
-  reconcile(group, others, (other) => other.key, row);
-  return old ?? element("li", {}, details);
-}
-
-/** Return the row of a member in its group's, which has said already what most lack. */
-function entryOfMember(member, said) {
-  const {key, ...item} = entry({key: podName(member.pod), members: [member]});
-  return {key, ...item, name: member.pod.name, ...(item.lacks === said ? {lacks: "", cause: "", asks: ""} : {asks: member.pod.asks})};
+  const inner = members.length > 1 ? members.map((member) => entryInGroup(member, lead)) : [];
+  reconcile(group, inner, (member) => member.key, row);
+  return li;
 }
 
 async function explain(details) {
