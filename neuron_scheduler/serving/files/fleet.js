@@ -114,7 +114,8 @@ function card(machine, old) {
   node.classList.toggle("trouble", /[ud]/.test(machine.cores) || BROKEN.includes(machine.withheld));
   summary.replaceChildren(
     element("span", {class: "name"}, machine.title),
-    element("span", {class: "type"}, [machine.instanceType, machine.zone].map((text) => element("span", {}, text))),
+    element("span", {class: "type"}, element("span", {}, machine.instanceType), " ",
+      element("span", {}, machine.zone)),
     picture(machine),
     element("span", {}, free(machine)[0]), element("span", {class: "type"}, free(machine)[1] ?? ""),
     element("span", {class: "badges"}, words.map((word) => element("span", {class: "badge"}, word))));

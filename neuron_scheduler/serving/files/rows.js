@@ -26,13 +26,13 @@ const CAUSES = {
 /** Return what a pod lacks: the figures in its message, else the reasons there, else the words for its cause. */
 export function lack({cause, message}) {
   if (!message) return CAUSES[cause] ?? "";
-  const [group, counts, evictions = ""] = message.split(/0\/\d+ nodes are available: /);
+  const [group, counts] = message.split(/0\/\d+ nodes are available: ([^]*)/);
   if (counts === undefined) return short(message);
-  const reasons = counts.replace(/ preemption: $/, "");
-  const figures = [reasons, evictions].flatMap((text) => /\. [A-Z][a-z ]+: (.*)$/.exec(text)?.[1] ?? []);
+  const reasons = counts.replace(/ preemption: .*?(?= Unknown ids: |$)/, "");
+  const figures = /\. [A-Z][a-z ]+: (.*)$/.exec(reasons)?.[1];
   const others = reasons.replace(/\.$/, "").split(", ").filter((reason) => !reason.endsWith(SELECTOR));
-  const rest = figures.length ? figures.join(" ") : others.length ? `${others.join(", ")}.` : reasons;
-  return short([group.replace(/[^.]*: $/, "").trim(), titled(rest)].filter(Boolean).join(" "));
+  const lacks = figures ?? (others.length ? `${others.join(", ")}.` : reasons);
+  return short([group.replace(/[^.]*: $/, "").trim(), titled(lacks)].filter(Boolean).join(" "));
 }
 
 /** Return the items in rows, in the order of their first ones: those with equal keys are one row. */
