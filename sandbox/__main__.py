@@ -1,19 +1,20 @@
 """
 `python -m sandbox` (`make demo`): the real scheduler process at work on a simulated fleet, with a picture.
 
-Runs the embedded API server, the scheduler in a pod of its Deployment, which is a process here, and the stage. Needs no
-cluster, and ends by itself without `--serve`.
+Runs the embedded API server, the scheduler in the pods of its Deployment, which are processes here, and the stage. It
+needs no cluster, and ends by itself without `--serve`.
 """
 
 import argparse
 import errno
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -103,13 +104,14 @@ async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, argum
     from sandbox.demo.stage import Stage
 
     stage = Stage(server)
-    for installed in (installation.account(), installation.deployment()):
+    for installed in installation.objects():
         server.create(installed)
-    async with _interruptible():
+    async with _interruptible(partial(installation.place_other_pods, server), pods.forward):
         await stage.play()
         if arguments.export:
             stage.export(arguments.export)
         if arguments.serve:
+            pods.ends_with_a_scheduler = False
             with TemporaryDirectory(prefix="neuron-scheduler-demo-") as folder:
                 kubeconfig = Path(folder) / "kubeconfig"
                 kubeconfig.write_text(installation.kubeconfig(server.url))
@@ -118,8 +120,12 @@ async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, argum
 
 
 @asynccontextmanager
-async def _interruptible() -> AsyncIterator[None]:
-    """End the block without an error at SIGINT and SIGTERM; errors of the block leave it in an ExceptionGroup."""
+async def _interruptible(*beside: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """
+    End the block, and what runs beside it, without an error at SIGINT and SIGTERM.
+
+    Errors leave it in an ExceptionGroup.
+    """
 
     async def cancel_on_signal() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -128,6 +134,8 @@ async def _interruptible() -> AsyncIterator[None]:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(cancel_on_signal)
+        for task in beside:
+            tasks.start_soon(task)
         yield
         tasks.cancel_scope.cancel()
 

@@ -66,6 +66,18 @@ def running(pod: Object, address: str, now: datetime, *, is_ready: bool = True) 
     return pod
 
 
+def crashed(pod: Object, exit_code: int, now: datetime) -> Object:
+    """Return a copy of a pod whose containers have ended by themselves and wait for another start."""
+    pod, moment = copy.deepcopy(pod), metadata.timestamp(now)
+    kinds = {"Ready": False, "ContainersReady": False}
+    _set_conditions(pod["status"], kinds, moment, reason="ContainersNotReady")
+    last = _terminated(pod, exit_code, now)
+    for status in pod["status"].get("containerStatuses") or []:
+        status |= {"lastState": last, "restartCount": status["restartCount"] + 1}
+    _set_containers(pod, {"waiting": {"reason": "CrashLoopBackOff"}}, is_ready=False)
+    return pod
+
+
 def ended(pod: Object, exit_code: int, now: datetime) -> Object:
     """Return a copy of a pod whose containers have ended for good."""
     pod, moment = copy.deepcopy(pod), metadata.timestamp(now)
@@ -94,6 +106,8 @@ def _set_conditions(status: dict[str, Any], kinds: dict[str, bool], moment: str,
 
 def _set_containers(pod: Object, state: dict[str, Any], *, is_ready: bool) -> None:
     status = pod["status"]
+    before = {one["name"]: one for one in status.get("containerStatuses") or []}
+    none = {"restartCount": 0, "lastState": {}}
     status["containerStatuses"] = [
         {
             "name": container["name"],
@@ -102,8 +116,7 @@ def _set_containers(pod: Object, state: dict[str, Any], *, is_ready: bool) -> No
             "containerID": f"simulated://{pod['metadata']['uid']}-{container['name']}",
             "ready": is_ready,
             "started": "running" in state,
-            "restartCount": 0,
-            "lastState": {},
+            **{field: before.get(container["name"], none)[field] for field in none},
             "state": state,
         }
         for container in pod["spec"]["containers"]

@@ -145,6 +145,8 @@ class ApiServer:
             return web.Response(text="ok")
         if request.path in _REVIEWS:
             return await self._review(request)
+        if request.path == "/openapi/v2":  # kubectl asks for it about kinds that it does not find in version 3
+            return web.Response(content_type=discovery.OPENAPI_2)
         document = discovery.documents().get(request.path.rstrip("/"))
         if document is None:
             return await self._rest.answer(request)

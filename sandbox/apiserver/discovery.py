@@ -20,6 +20,13 @@ VERSION: Final[Mapping[str, str]] = {
     "gitVersion": f"{RELEASE}+sandbox",
     "platform": "sandbox",
 }
+_SCALE: Final = {
+    "subresource": "scale",
+    "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+    "verbs": ["get", "patch", "update"],
+}
+OPENAPI_2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""Of a document that is empty in protobuf: it describes no kind."""
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -71,6 +78,7 @@ def _shown(resource: Resource) -> dict[str, Any]:
         "singularResource": resource.kind.lower(),
         "verbs": list(VERBS),
         "shortNames": [resource.short_name] if resource.short_name else [],
+        "subresources": [_SCALE] if "scale" in resource.subresources else [],
         "categories": ["all"] if resource.generation or resource.kind == "Pod" else [],
     }
 

@@ -69,9 +69,9 @@ class Resource:
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
 
-def _with_status(group: str, kind: str, short_name: str) -> Resource:
-    """Return a namespaced resource with a generation and a status."""
-    return Resource(kind=kind, group=group, short_name=short_name, subresources=("status",), generation=True)
+def _with_status(group: str, kind: str, short_name: str, *more: str) -> Resource:
+    """Return a namespaced resource with a generation, a status, and more subresources."""
+    return Resource(kind=kind, group=group, short_name=short_name, subresources=("status", *more), generation=True)
 
 
 PODS: Final = Resource(
@@ -126,8 +126,8 @@ PRIORITY_CLASSES: Final = Resource(
     kind="PriorityClass", plural="priorityclasses", group="scheduling.k8s.io", namespaced=False, short_name="pc"
 )
 BUDGETS: Final = _with_status("policy", "PodDisruptionBudget", "pdb")
-DEPLOYMENTS: Final = _with_status("apps", "Deployment", "deploy")
-REPLICA_SETS: Final = _with_status("apps", "ReplicaSet", "rs")
+DEPLOYMENTS: Final = _with_status("apps", "Deployment", "deploy", "scale")
+REPLICA_SETS: Final = _with_status("apps", "ReplicaSet", "rs", "scale")
 JOBS: Final = _with_status("batch", "Job", "")
 
 _RBAC: Final = "rbac.authorization.k8s.io"

@@ -14,7 +14,7 @@ import attrs
 import msgspec
 from aiohttp import web
 
-from sandbox.apiserver import listing, logs, table, watch
+from sandbox.apiserver import listing, logs, patch, table, watch, workloads
 from sandbox.apiserver.registry import Registry
 from sandbox.apiserver.resources import NAMESPACES, PODS, Resource, find
 from sandbox.apiserver.status import bad_request, method_not_allowed, no_such_path, success, unsupported_media_type
@@ -155,7 +155,9 @@ class Rest:
                 return json_response(success(code=201), status=201)
             case "GET", "log":
                 return await self._log(request, target)
-            case _, "binding" | "log":
+            case "GET" | "PUT" | "PATCH", "scale":
+                return await self._scale(request, target)
+            case _, "binding" | "log" | "scale":
                 raise method_not_allowed()
         if request.method == "GET" and _flag(request, "watch"):
             return await self._watch(request, target)
@@ -208,6 +210,16 @@ class Rest:
         place = target.resource, target.space, target.name, await decoded(request)
         obj = self.registry.patch(*place, media_type=request.content_type, subresource=target.subresource)
         return json_response(self.registry.view(target.resource, obj))
+
+    async def _scale(self, request: web.Request, target: Target) -> web.Response:
+        place = target.resource, target.space, target.name
+        scale = workloads.scale_of(self.registry.get(*place))
+        if request.method != "GET":
+            body = await decoded(request)
+            scale = body if request.method == "PUT" else patch.patched(scale, body, request.content_type)
+            change = {"spec": {"replicas": (scale.get("spec") or {}).get("replicas", 0)}}
+            scale = workloads.scale_of(self.registry.patch(*place, change, media_type=patch.MERGE))
+        return json_response(scale)
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         options = await _delete_options(request)

@@ -56,6 +56,19 @@ def prepare_create(resource: Resource, obj: Object) -> None:
         spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault(CONTROLLER_UID, meta["uid"])
 
 
+def scale_of(obj: Object) -> Object:
+    """Return the subresource `scale` of an object with replicas."""
+    meta, labels = obj["metadata"], (obj["spec"].get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")},
+        "spec": {"replicas": obj["spec"]["replicas"]},
+        "status": {"replicas": (obj.get("status") or {}).get("replicas", 0), "selector": selector},
+    }
+
+
 def validate(resource: Resource, obj: Object) -> Iterator[FieldError]:
     """Yield what is wrong with the object."""
     spec, template = obj["spec"], obj["spec"]["template"]

@@ -1,50 +1,73 @@
 """
-What the demo installs before its story, as if somebody had applied it: the scheduler's Deployment and its account.
+What the demo installs before its story, as if somebody had applied it: the objects of `manifests/`.
 
-Name, labels and container are those of `manifests/`.
+With one replica, and an image that is this checkout. Pods without Neuron get their node from `place_other_pods`.
 """
 
 import json
-from typing import Any, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
-from sandbox.apiserver.store import Object
-from sandbox.demo.workload import SCHEDULER_NAME
+import yaml
+
+from sandbox.apiserver.resources import PODS
+from sandbox.apiserver.status import StatusError
+from sandbox.apiserver.store import Expired, Object
+from sandbox.fleet import CORE, DEVICE
+from sandbox.server import ApiServer
 
 IMAGE: Final = "neuron-scheduler"
 NAMESPACE: Final = "kube-system"
-NAME: Final = "my-scheduler"
 NODE: Final = "cpu-a"
-"""Where the scheduler runs: nobody schedules pods of the default scheduler here."""
+"""Where all pods without Neuron run."""
 TOKEN: Final = "demo"  # noqa: S105 - nothing is behind it but the simulated fleet
 """The bearer token that the embedded server accepts for the names of pods on the page; its holder may do everything."""
+_MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
+_CONFIG: Final = "neuron-scheduler-config"
 
 
-def deployment() -> Object:
-    """Return the Deployment of one scheduler with leader election."""
-    labels = {"app.kubernetes.io/component": "scheduler", "app.kubernetes.io/name": "neuron-scheduler"}
-    container: dict[str, Any] = {
-        "name": "neuron-scheduler",
-        "image": f"{IMAGE}:demo",
-        "args": ["run", f"--scheduler-name={SCHEDULER_NAME}", "--leader-elect=true", "-v=2"],
-        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-        "ports": [{"name": "http", "containerPort": 10251}],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": dict(labels)},
-            "template": {"metadata": {"labels": dict(labels)}, "spec": {"nodeName": NODE, "containers": [container]}},
-        },
-    }
+def objects() -> Iterator[Object]:
+    """Yield what `kubectl apply -k` makes of `manifests/lease-watch` and `manifests/my-scheduler`."""
+    settings = (_MANIFESTS / "my-scheduler" / "config.yaml").read_text()
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": settings}}
+    installed: list[Object] = [config | {"metadata": {"name": _CONFIG, "namespace": NAMESPACE}}]
+    for file in (*sorted((_MANIFESTS / "base").glob("*.yaml")), _MANIFESTS / "lease-watch" / "policy.yaml"):
+        installed += [item for item in yaml.safe_load_all(file.read_text()) if item["kind"] != "Kustomization"]
+    for item in installed:
+        item["metadata"].setdefault("labels", {})["app.kubernetes.io/name"] = "neuron-scheduler"
+        if item["kind"] == "Deployment":
+            item["spec"]["replicas"] = 1
+            item["spec"]["template"]["spec"]["containers"][0]["image"] = f"{IMAGE}:demo"
+        yield item
 
 
-def account() -> Object:
-    """Return the ServiceAccount of the scheduler's pods. In a cluster, each namespace has one of this name."""
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
+async def place_other_pods(server: ApiServer) -> None:
+    """Bind the pods without Neuron that the default scheduler would place, without end."""
+    store = server.store
+    while True:
+        version = store.version
+        for pod in store.objects(PODS.storage):
+            _place(server, pod)
+        try:
+            async for change in store.follow(PODS.storage, version):
+                if change.type != "DELETED":
+                    _place(server, change.object)
+        except Expired:
+            continue  # it fell behind
+
+
+def _place(server: ApiServer, pod: Object) -> None:
+    meta, spec = pod["metadata"], pod["spec"]
+    limits = {name for container in spec["containers"] for name in container["resources"].get("limits") or {}}
+    if spec["schedulerName"] != "default-scheduler" or spec.get("nodeName") or limits & {DEVICE, CORE}:
+        return
+    binding = {"metadata": {"name": meta["name"], "uid": meta["uid"]}, "target": {"kind": "Node", "name": NODE}}
+    try:
+        server.registry.bind(meta["namespace"], meta["name"], binding)
+    except StatusError as error:
+        if error.code not in {404, 409}:  # it has changed meanwhile, or is gated
+            raise
 
 
 def kubeconfig(url: str) -> str:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ _COLOURS: Final = (
     "#a2d2ff", "#e5989b", "#b5e48c", "#ffafcc", "#d4a373", "#9bf6ff", "#fdffb6",
 )  # fmt: skip
 _REMOTE_FONT: Final = re.compile(r"@font-face \{[^}]*\}\s*")
-WIDTH: Final = 92  # columns of the exported screen
+WIDTH: Final = 130  # columns of the exported screen: five machines
 _PANEL: Final = 26  # columns of a machine: three and their gaps fit into 80
 _STACK: Final = 3  # flat machines above each other are about as high as one torus
 _LINK: Final = "grey50"
@@ -96,16 +97,25 @@ def fleet(occupancy: Occupancy, legend: Legend) -> RenderableType:
 
 
 def outcomes(rows: Sequence[Outcome], legend: Legend) -> RenderableType:
-    """Return a table of pods."""
+    """Return a table of pods; neighbours with the same refusal are one row."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("", "pod", "asks for", "node", "gets"):
         table.add_column(heading, no_wrap=heading != "gets", overflow="fold")
-    for row in rows:
-        if row.node:
+    for refusal, alike in groupby(rows, lambda row: row.refusal):
+        first, *others = alike
+        if refusal:
+            pods = f"{first.pod} to {others[-1].pod}" if others else first.pod
+            table.add_row("", pods, first.asked, "", Text(refusal, style="yellow"))
+            continue
+        for row in (first, *others):
             table.add_row(legend.mark(row.pod), row.pod, row.asked, row.node, Text(row.got, style="green"))
-        else:
-            table.add_row("", row.pod, row.asked, "", Text(row.refusal, style="yellow"))
     return table
+
+
+def key(rows: Sequence[Outcome], legend: Legend) -> RenderableType:
+    """Return the letters of the placed pods, with what each has got."""
+    marked = [Text.assemble(legend.mark(row.pod), f" {row.pod} ", (row.got, "green")) for row in rows if row.node]
+    return Columns(marked, padding=(0, 2))
 
 
 def act(number: int, title: str, text: str) -> RenderableType:

@@ -58,7 +58,7 @@ class Stage:
         """
         for node in workload.nodes():
             self._server.create(node)
-        self._console.print(f"\nAn API server at {self._server.url}, six simulated nodes, the real scheduler.")
+        self._console.print(f"\nAn API server at {self._server.url}, simulated nodes, the real scheduler.")
         for number, act in enumerate(ACTS, start=1):
             await self._play(number, act)
         self._console.print("", self._summary(), sep="\n")
@@ -67,15 +67,18 @@ class Stage:
     def export(self, path: str) -> None:
         """Write the last screen, fleet and outcomes, as SVG."""
         drawn = picture.fleet(occupancy.read(self._server.store), self._legend)
-        rows = picture.outcomes(list(self._outcomes.values()), self._legend)
-        picture.export(path, Group(drawn, Text(), rows, Text(), self._summary()))
+        rows = list(self._outcomes.values())
+        pending = picture.outcomes([row for row in rows if not row.node], self._legend)
+        picture.export(
+            path, Group(drawn, Text(), picture.key(rows, self._legend), Text(), pending, Text(), self._summary())
+        )
         self._console.print(f"Written: {path}")
 
     async def serve(self, kubeconfig: Path, page: str) -> None:
         """Make room, print the page's address and commands for kubectl, then draw the fleet when it changes."""
         await self._make_room()
         self._console.print(
-            f"\nThe story's pods are deleted, but for {workload.KEPT}, which waits."
+            f"\nThe demo's pods are gone, except {workload.KEPT}, which is still pending."
             f"\nThe server and the scheduler keep running. The fleet in your browser: {page} (for the names of"
             f" pods, enter the token {installation.TOKEN} there).\nIn another terminal, in this folder:\n",
             soft_wrap=True,
@@ -84,7 +87,7 @@ class Stage:
             self._console.print(f"  {command}", style="bold", soft_wrap=True)
         self._console.print(
             f"\nWithout the variable, each kubectl needs --server={self._server.url}. Pods need schedulerName:"
-            f" {workload.SCHEDULER_NAME}.\nContainers are simulated, but for those of the scheduler's own image."
+            f" {workload.SCHEDULER_NAME}.\nAll containers are simulated except the scheduler's."
             " Ctrl-C ends everything.\n",
             soft_wrap=True,
         )
@@ -187,7 +190,7 @@ class Stage:
         binds = sum(method == "POST" and path.endswith("/binding") for method, path in self._server.requests)
         return Text(
             f"All checks passed: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them still "
-            f"exist, {waiting} other pods are refused. Every set is a legal block, and no core is used twice.",
+            f"exist, {waiting} others are pending. Every set is a legal block, and no core is used twice.",
             style="bold green",
         )
 

@@ -32,7 +32,7 @@ NODES: Final = (
 )
 
 # UltraServers, by name: how many of their four nodes there are.
-ULTRASERVERS: Final = {"whole": 4, "broken": 2}
+ULTRASERVERS: Final = {"us-a": 4, "us-b": 2}
 
 
 class DemoError(Exception):
@@ -163,16 +163,16 @@ ACTS: Final[Sequence[Act]] = (
         text="A single pod cuts the broken UltraServer, so that a job of four gets the other. The job's rival, whose"
         " pods come in turns with it, holds nothing.",
         creates=(
-            PodPlan(name="one-16", devices=16, on="trn2.48xlarge"),
+            PodPlan(name="one-16", devices=16, on="trn2u.48xlarge"),
             *(
-                PodPlan(name=f"{job}-{rank}", devices=16, on="trn2.48xlarge", group=4)
+                PodPlan(name=f"{job}-{rank}", devices=16, on="trn2u.48xlarge", group=4)
                 for rank in range(4)
                 for job in ("train", "rival")
             ),
         ),
         wants={
-            "one-16": Placed(on="broken-0"),
-            **{f"train-{rank}": Placed(on=f"whole-{rank}") for rank in range(4)},
+            "one-16": Placed(on="us-b-0"),
+            **{f"train-{rank}": Placed(on=f"us-a-{rank}") for rank in range(4)},
             **{f"rival-{rank}": Waits("Group default/rival needs room for 4 pods at once") for rank in range(4)},
         },
     ),
@@ -188,7 +188,7 @@ def late_nodes() -> list[Object]:
     """Return the nodes that join in the course of the story; with them every example finds its instance type."""
     places = {f"{server}-{place}": (server, place) for server, size in ULTRASERVERS.items() for place in range(size)}
     labels = {name: {SERVER_ID: server, NODE_ID: str(place)} for name, (server, place) in places.items()}
-    joining = [fleet.node(name, "trn2.48xlarge", labels=words) for name, words in labels.items()]
+    joining = [fleet.node(name, "trn2u.48xlarge", labels=words) for name, words in labels.items()]
     return [*joining, fleet.node("trn3-a", "trn3.48xlarge")]
 
 

@@ -32,7 +32,7 @@ async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
     assert "All checks passed: 25 pods were placed by 25 Bindings" in text
     svg = picture.read_text()
     assert svg.startswith("<svg")
-    for words in ("trn1-a", "inf2.48xlarge", "ring-3b", "16&#160;devices", "refused"):
+    for words in ("trn1-a", "inf2.48xlarge", "ring-3b", "16&#160;devices", "pending"):
         assert words in svg, words
 
 

@@ -10,6 +10,7 @@ from sandbox import fleet
 from sandbox.apiserver.logs import SIMULATED
 from sandbox.server import ApiServer
 from tests.support.kubectl import KUBECTL, Kubectl, lines
+from tests.support.kustomize import ROOT
 from tests.support.patience import PATIENCE
 from tests.support.sandbox_api import pod
 
@@ -46,6 +47,21 @@ async def test_apply(kubectl: Kubectl) -> None:
     assert await kubectl("create", "-f", "-", stdin=pod("r")) == "pod/r created\n"
     node = fleet.node("inf2-a", "inf2.48xlarge")
     assert await kubectl(*apply, stdin=node) == "node/inf2-a created\n"
+
+
+async def test_scale_lists_and_kinds_that_are_not_served(kubectl: Kubectl) -> None:
+    """Kubectl says what it says of a real server."""
+    await kubectl("apply", "-f", str(ROOT / "manifests" / "examples" / "deployment.yaml"))
+    name = "deployment.apps/one-device-each-on-inf2"
+    assert await kubectl("scale", "--replicas=3", name) == f"{name} scaled\n"
+    assert await kubectl("scale", "--current-replicas=3", "--replicas=2", name) == f"{name} scaled\n"
+    assert await kubectl("get", name, "-o", "jsonpath={.spec.replicas}") == "2"
+    some = {"apiVersion": "v1", "kind": "List", "items": [pod("p")]}
+    assert await kubectl("apply", "-f", "-", stdin=some) == "pod/p created\n"
+    unknown = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "x"}}
+    assert 'no matches for kind "Foo" in version "example.com/v1"' in await kubectl(
+        "apply", "-f", "-", stdin=unknown, code=1
+    )
 
 
 async def test_get_prints_tables(kubectl: Kubectl) -> None:
