@@ -15,12 +15,14 @@ import pytest
 
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.server import ControlPlane, run_control_plane
-from tests.end_to_end.fence import in_force, leading, not_in_force
+from tests.end_to_end.fence import fenced, in_force, leading, not_in_force
 from tests.end_to_end.process import ROOT, until
 from tests.end_to_end.workload import PODS, condition_of, events_of, placed
+from tests.support.documented_commands import reader_shell, run_by
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
-WATCH, ALL = "manifests/lease-watch", "manifests/"
+DEPLOYMENT = "/apis/apps/v1/namespaces/kube-system/deployments/my-scheduler"
+WATCH, ALL = "manifests/lease-watch", "manifests/my-scheduler"
 STALE = "neuron_scheduler_stale_fence_refusals_total"
 
 
@@ -53,9 +55,11 @@ async def removed(plane: ControlPlane) -> None:
     await until(lambda: not_in_force(plane))
 
 
-async def test_a_server_that_lost_the_watch_is_recognised(fenced_plane: ControlPlane) -> None:
-    """Without lease-watch, a new leader's Bindings are refused: log, Event, condition and metric show the cause."""
+async def test_a_server_that_lost_the_watch(fenced_plane: ControlPlane, tmp_path: Path) -> None:
+    """Without lease-watch a new leader's Bindings are refused, and all say why; the runbook's steps end that."""
     plane = fenced_plane
+    renounce, restore = run_by("tests/end_to_end/test_reinstall.py::test_a_server_that_lost_the_watch")
+    shell = reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig"), road="my-scheduler")
     # The Lease has a holder when the watch ends, who then loses his rights, and after a while the Lease.
     async with leading(plane, killed=True):
         await kubectl(plane, "delete", WATCH)
@@ -76,7 +80,17 @@ async def test_a_server_that_lost_the_watch_is_recognised(fenced_plane: ControlP
         assert condition_of(pod)["reason"] == "SchedulerError"
         await scheduler.until(lambda metrics: metrics[STALE] >= 2)
         assert len(scheduler.lines_with("Bindings are refused by mistake")) == 1
+        await kubectl(plane, "apply", WATCH)
+        await create_pod(plane.admin, pod_manifest("still-refused", neuron=1))
+        await scheduler.until(lambda metrics: metrics[STALE] >= 4)
+        await shell.run(renounce)
+        await placed(plane.admin, "refused")
+        await placed(plane.admin, "still-refused")
     await plane.components["kube-apiserver"].stop()
     await plane.components["kube-apiserver"].start()
+    await shell.run(restore)
+    assert (await plane.admin.get(DEPLOYMENT))["spec"]["replicas"] == 2
     async with leading(plane):  # a new one: while the server restarts the old one may lose its Lease
-        await placed(plane.admin, "refused")
+        await create_pod(plane.admin, pod_manifest("fenced", neuron=1))
+        await until(lambda: fenced(plane, "fenced", "another"))
+        await placed(plane.admin, "fenced")

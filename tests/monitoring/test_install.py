@@ -16,6 +16,7 @@ from tests.monitoring.engine import RULES
 from tests.support.documented_commands import reader_shell, run_by
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ADDRESS = "https://git.example/neuron-scheduler"
 RULE = "/apis/monitoring.coreos.com/v1/namespaces/kube-system/prometheusrules/neuron-scheduler"
 LEASE = {"metadata": {"name": "my-scheduler", "namespace": "kube-system"}, "spec": {"holderIdentity": "one"}}
 
@@ -72,14 +73,16 @@ async def test_the_documented_commands(control_plane: ControlPlane, cluster_api:
     blocks = run_by("tests/monitoring/test_install.py::test_the_documented_commands")
     async with prometheus_operator(cluster_api):
         outputs = [
-            await shell.run(block, replaced={"POD": "waits"}, code=int("why" in block.text))  # 1: the pod waits
+            await shell.run(
+                block, replaced={"POD": "waits", "URL": ADDRESS}, code=int("why" in block.text)
+            )  # 1: the pod waits
             for block in blocks
         ]
         rule = await cluster_api.get(RULE)
-    look, waits, fence, install = outputs
+    look, waits, install = outputs
     for name in ("configmap/neuron-scheduler-dashboard", "podmonitor", "prometheusrule"):
         assert name in install
     assert "my-scheduler" in look
     assert "Invalid count" in waits
-    assert "neuron-scheduler-lease-watch" in fence
-    assert rule["spec"] == yaml.safe_load(RULES.read_text())["spec"]
+    linked = RULES.read_text().replace("runbook_url: docs/", f"runbook_url: {ADDRESS}/docs/")
+    assert rule["spec"] == yaml.safe_load(linked)["spec"]
