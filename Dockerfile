@@ -3,7 +3,8 @@
 # The first stage makes a virtual environment from the hash-locked requirements and the wheel of this source, lists its
 # packages (SBOM, CycloneDX) and collects their licences. The second stage has only these. It runs as an unprivileged
 # user and needs no writable root.
-ARG BASE=python:3.13-slim-trixie
+# `docker buildx imagetools inspect python:3.13-slim-trixie` prints the digest of a newer base.
+ARG BASE=python:3.13-slim-trixie@sha256:bb2988715db2cf7ace7b53f38f3cffbef7c7046a656bee66245eb0ed386e2e81
 
 FROM ${BASE} AS build
 WORKDIR /source
@@ -40,10 +41,11 @@ CMD ["run"]
 # After everything that takes time, because a commit changes them. An argument that is not given leaves its label empty.
 ARG BASE
 ARG SOURCE
+ARG VERSION
 ARG REVISION
 LABEL org.opencontainers.image.title="neuron-scheduler" \
     org.opencontainers.image.description="A topology-aware Kubernetes scheduler for AWS Inferentia and Trainium devices" \
-    org.opencontainers.image.version="0.1.0" \
+    org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.licenses="MIT-0" \
     org.opencontainers.image.base.name="${BASE}" \
     org.opencontainers.image.source="${SOURCE}" \

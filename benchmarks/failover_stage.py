@@ -41,7 +41,7 @@ async def run_cluster() -> AsyncIterator[ControlPlane]:
     """Run a control plane with nodes and the manifests until the block is left."""
     async with run_control_plane() as plane:
         admin = plane.kubeconfig(plane.folder / "admin.kubeconfig")
-        for folder in ("manifests/lease-watch", "manifests/"):
+        for folder in ("manifests/lease-watch", "manifests/my-scheduler"):
             command = [str(KUBECTL), "apply", "-k", folder, f"--kubeconfig={admin}"]
             await anyio.run_process(command, cwd=ROOT, stderr=subprocess.STDOUT)
         await rights.grant(plane.admin)

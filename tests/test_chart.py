@@ -64,8 +64,8 @@ def without_helms_own(chart: Mapping[str, Object]) -> dict[str, Object]:
     Return the objects of the chart without what only Helm needs.
 
     The labels of every chart; the annotation that keeps the lease-watch, a kustomization of its own, in the cluster;
-    and the checksum in the pods' annotations, with which an upgrade restarts them where a user of kustomize runs
-    `kubectl rollout restart`.
+    and the checksum in the pods' annotations, with which an upgrade restarts them, where kustomize has the hash in the
+    ConfigMap's name.
     """
     items = deepcopy(dict(chart))
     for name, item in items.items():
@@ -105,9 +105,9 @@ def config_map(items: Mapping[str, Object]) -> Object:
 
 
 ROADS = {
-    "custom": (".", [], {}),
+    "custom": ("my-scheduler", [], {}),
     "default": ("default-scheduler", [], {"customScheduler__enabled": False, "defaultScheduler__enabled": True}),
-    "both": (".", ["extender"], {"defaultScheduler__enabled": True}),
+    "both": ("my-scheduler", ["extender"], {"defaultScheduler__enabled": True}),
 }
 FOR_KUBE_SCHEDULER = {"kops": "kops", "extenderTls": "extender-tls"}
 COMPONENTS = {
@@ -170,7 +170,7 @@ def test_the_chart_and_the_kustomization_are_the_same_objects(
     ]
     kustomization = customized(folder, tmp_path, *components)
     if chosen.get("capacityRequests"):
-        config = tmp_path / "manifests" / "config.yaml"  # the second step of the component
+        config = kustomization / folder / "config.yaml"  # the second step of the component
         config.write_text(config.read_text().replace("# capacityRequests: {}", "capacityRequests: {}"))
     expected = rendered(kustomization) | rendered("manifests/lease-watch")
     flags = values(**{f"scheduler__{name}": value for name, value in switches.items()}, components=chosen)

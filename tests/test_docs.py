@@ -15,13 +15,15 @@ from neuron_scheduler.settings.setting import flag
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide
+from tests.support.kustomize import YOURS
 
 ROOT = Path(__file__).parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 MAP = ROOT / "neuron_scheduler" / "README.md"
 FOLDERS = ("docs/**", "tests", "benchmarks")
 PAGES = sorted([ROOT / "README.md", CONTRIBUTING, MAP, *(page for at in FOLDERS for page in ROOT.glob(f"{at}/*.md"))])
-MANIFESTS = sorted(ROOT.glob("manifests/**/*.yaml"))
+YOUR_MANIFESTS = {ROOT / "manifests" / name for name in YOURS}
+MANIFESTS = sorted({*ROOT.glob("manifests/**/*.yaml")} - YOUR_MANIFESTS)
 TEXTS = [*PAGES, *MANIFESTS]
 PLAIN_MANIFESTS = [path for path in MANIFESTS if path.parent.name != "templates"]  # tests/test_chart.py has the chart's
 README = (ROOT / "README.md").read_text()
@@ -31,6 +33,9 @@ OTHERS = {
     "--memory",
     "--pods",
     "--small",  # of tests.simulation
+    "--always",  # of git describe, like the next two
+    "--dirty",
+    "--tags",
     "--find",  # of tests.mutants, like the next
     "--list",
     "--build-arg",  # of docker, like the next seven
@@ -46,6 +51,7 @@ OTHERS = {
     "--reset-then-reuse-values",
     "--reuse-values",
     "--set",
+    "--set-string",
     "--take-ownership",
     "--all",
     "--all-namespaces",
@@ -166,7 +172,8 @@ def is_there(name: str) -> bool:
     """Return whether a path exists; a part in capital letters stands for any name."""
     base = ROOT / "manifests" if name.startswith("components/") else ROOT
     placeholder = "*" in name or re.search(r"/(test_)?[A-Z]+(?=[/.])", name) is not None
-    return placeholder or (base / name).exists() or (base / f"{name}.py").exists()
+    is_yours = base / name in YOUR_MANIFESTS
+    return placeholder or is_yours or (base / name).exists() or (base / f"{name}.py").exists()
 
 
 def test_the_files_exist() -> None:

@@ -45,7 +45,7 @@ def make(environment: Path, *arguments: str) -> str:
 )
 def test_the_commands_of_a_clone(environment: Path, tmp_path: Path, program: str, named: str) -> None:
     """`.venv/bin/neuron-scheduler`, and `kubectl neuron`, run the package of the clone with its Python, anywhere."""
-    command = [environment / "bin" / program, "--version"]
+    command = [str(environment / "bin" / program), "--version"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert shown.stdout == f"{named} {__version__}\n"
 

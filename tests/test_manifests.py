@@ -74,7 +74,7 @@ PLUGIN_BINDING = {
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, Object]:
     """Return the rendered objects of the kustomization by `Kind/name`."""
-    return kustomize.rendered("manifests/")
+    return kustomize.rendered("manifests/my-scheduler")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ async def plane() -> AsyncIterator[ControlPlane]:
     """
     async with run_control_plane(users=[NODE]) as plane:
         kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
-        for folder in ("manifests/lease-watch", "manifests/"):
+        for folder in ("manifests/lease-watch", "manifests/my-scheduler"):
             await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, "--kubeconfig", kubeconfig)
         for item in (PLUGIN_ROLE, PLUGIN_BINDING, NODE_ROLE_BINDING):
             await plane.admin.apply(item)
@@ -191,12 +191,42 @@ def pod_template(rendered: dict[str, Object]) -> tuple[Object, Object, Object]:
     return template["metadata"], template["spec"], container
 
 
-def test_the_image_is_this_version(rendered: dict[str, Object]) -> None:
-    """Image tag, package and project agree on the version."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    _, _, container = pod_template(rendered)
-    assert container["image"] == f"neuron-scheduler:{__version__}"
-    assert project["version"] == __version__
+def test_the_version() -> None:
+    """Package and project agree on it; image tags are the person's who builds."""
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
+
+
+def test_your_own_kustomization(rendered: dict[str, Object], tmp_path: Path) -> None:
+    """With all that the example has, it sets image and lists, and changed settings restart the replicas."""
+    folder = kustomize.copied(tmp_path)
+    example = (folder / "kustomization.example.yaml").read_text()
+    used = re.sub(r"^# (?!With |write )", "", example[example.index("apiVersion:") :], flags=re.MULTILINE)
+    (folder / "kustomization.yaml").write_text(used)
+    settings = (folder / "my-scheduler" / "config.yaml").read_text()
+    templates = list[Object]()
+    for verbosity in (2, 4):
+        (folder / "config.yaml").write_text(settings.replace("verbosity: 2", f"verbosity: {verbosity}"))
+        items = kustomize.by_name(kubectl("kustomize", folder))
+        (config,) = (item for name, item in items.items() if name.startswith(f"ConfigMap/{CONFIG}-"))
+        assert f"verbosity: {verbosity}" in config["data"]["config.yaml"]
+        _, spec, container = pod_template(items)
+        assert spec["volumes"][0]["configMap"]["name"] == config["metadata"]["name"]
+        assert container["image"] == "REGISTRY/neuron-scheduler:TAG"
+        templates.append(items["Deployment/my-scheduler"]["spec"]["template"])
+    assert templates[0] != templates[1]
+    assert items.keys() - {f"ConfigMap/{config['metadata']['name']}"} == rendered.keys() - {f"ConfigMap/{CONFIG}"}
+    lists = [items[f"ValidatingAdmissionPolicy/neuron-scheduler-{name}"] for name in ("name", "allocations")]
+    assert ["another-scheduler" in item["spec"]["variables"][0]["expression"] for item in lists] == [True, True]
+
+
+async def test_a_second_apply_changes_nothing(plane: ControlPlane) -> None:
+    """Kubectl says so of all objects, except for a disruption budget."""
+    flags = ("--kubeconfig", plane.folder / "kubeconfig")
+    for folder in ("manifests/lease-watch", "manifests/my-scheduler"):
+        lines = (await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, *flags)).splitlines()
+        assert {line for line in lines if not line.endswith(" unchanged")} <= {
+            "poddisruptionbudget.policy/neuron-scheduler configured"
+        }
 
 
 def config_of(rendered: dict[str, Object], folder: Path) -> Config:
@@ -248,14 +278,14 @@ def test_the_metrics_are_open_to_scrapers_only(rendered: dict[str, Object], tmp_
     assert policy["podSelector"]["matchLabels"].items() <= metadata["labels"].items()
     assert policy["policyTypes"] == ["Ingress"]
     (rule,) = policy["ingress"]
-    assert rule["ports"] == [{"port": config.port}, {"port": config.secure_port}]
+    assert rule["ports"] == [{"port": port, "protocol": "TCP"} for port in (config.port, config.secure_port)]
     assert all(peer.keys() == {"namespaceSelector"} and peer["namespaceSelector"] for peer in rule["from"])
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the manifests with the component for secure metrics, added as in the README."""
-    return kustomize.customized(".", tmp_path_factory.mktemp("secured"), "secure-metrics")
+    return kustomize.customized("my-scheduler", tmp_path_factory.mktemp("secured"), "secure-metrics")
 
 
 def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Path) -> None:
@@ -336,7 +366,7 @@ def test_the_trn3_example_fits_both_descriptions_of_trn3(examples: dict[str, Obj
 
 @pytest.mark.control_plane
 @pytest.mark.parametrize(
-    "source", [("-k", "manifests/lease-watch"), ("-k", "manifests/"), ("-f", "manifests/examples/")]
+    "source", [("-k", "manifests/lease-watch"), ("-k", "manifests/my-scheduler"), ("-f", "manifests/examples/")]
 )
 async def test_the_server_accepts_everything(plane: ControlPlane, source: tuple[str, str]) -> None:
     """A server-side dry run of the user's own command finds no unknown field and no bad value."""
@@ -598,12 +628,12 @@ async def customized(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Calla
     added = set[str]()
 
     async def apply(*components: str) -> None:
-        folder = kustomize.customized(".", tmp_path, *components)
+        folder = kustomize.customized("my-scheduler", tmp_path, *components)
         await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, *flags)
         added.update(components)
 
     yield apply
-    await anyio.to_thread.run_sync(kubectl, "apply", "-k", "manifests/", *flags)
+    await anyio.to_thread.run_sync(kubectl, "apply", "-k", "manifests/my-scheduler", *flags)
     if "set-scheduler" in added:
         policy = ROOT / "manifests/components/set-scheduler/policy.yaml"
         await anyio.to_thread.run_sync(kubectl, "delete", "--ignore-not-found", "-f", policy, *flags)

@@ -34,15 +34,15 @@ PLUGIN_SCORE, STEP = 100, 10  # MaxNodeScore; MaxNodeScore / MaxExtenderPriority
 
 
 @pytest.fixture(scope="module")
-def road() -> dict[str, Object]:
-    """Return the objects of manifests/default-scheduler."""
-    return rendered(FOLDER)
+def road(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Object]:
+    """Return the objects of manifests/ with this road."""
+    return rendered(customized("default-scheduler", tmp_path_factory.mktemp("road")))
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Object]:
     """Return the objects of manifests/ with the component `extender`."""
-    return rendered(customized(".", tmp_path_factory.mktemp("both"), "extender"))
+    return rendered(customized("my-scheduler", tmp_path_factory.mktemp("both"), "extender"))
 
 
 def configuration(name: str) -> Object:
@@ -63,7 +63,7 @@ def entry(name: str = "scheduler-config") -> Object:
 
 def test_everything_else_is_shared(road: dict[str, Object]) -> None:
     """Apart from Service and Deployment the objects are those of manifests/, and only what has to differs."""
-    custom = rendered("manifests/")
+    custom = rendered("manifests/my-scheduler")
     assert road.keys() - custom.keys() == {DEPLOYMENT, SERVICE}
     assert custom.keys() - road.keys() == {BOTH_ROADS}
     assert {name for name in road.keys() & custom.keys() if road[name] != custom[name]} == {
@@ -103,7 +103,11 @@ def test_the_container_has_one_name_on_both_roads(road: dict[str, Object], both:
 
 @pytest.mark.parametrize(
     ("where", "queue", "components"),
-    [("default-scheduler", False, ()), (".", True, ("extender",)), (".", True, ("extender", "extender-tls"))],
+    [
+        ("default-scheduler", False, ()),
+        ("my-scheduler", True, ("extender",)),
+        ("my-scheduler", True, ("extender", "extender-tls")),
+    ],
 )
 def test_the_process_accepts_its_arguments(
     tmp_path: Path, *, where: str, queue: bool, components: tuple[str, ...]
@@ -145,7 +149,9 @@ def test_the_service_selects_the_pods(road: dict[str, Object], both: dict[str, O
         assert service["selector"] == template["metadata"]["labels"]
         assert not service["selector"].items() <= AWS_LABELS.items(), "it does not find the pods of AWS's extension"
         assert service["ports"] == [{"name": "http", "port": PORT, "targetPort": "extender"}]
-        assert items["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"][-1] == {"ports": [{"port": PORT}]}
+        assert items["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"][-1] == {
+            "ports": [{"port": PORT, "protocol": "TCP"}]
+        }
 
 
 def test_the_names_of_schedulers(road: dict[str, Object], both: dict[str, Object]) -> None:
@@ -156,7 +162,7 @@ def test_the_names_of_schedulers(road: dict[str, Object], both: dict[str, Object
     assert lists[1][0]["expression"] == "['my-scheduler', 'default-scheduler']"
 
 
-@pytest.mark.parametrize(("where", "name"), [("default-scheduler", DEPLOYMENT), (".", BOTH_ROADS)])
+@pytest.mark.parametrize(("where", "name"), [("default-scheduler", DEPLOYMENT), ("my-scheduler", BOTH_ROADS)])
 def test_the_variant_for_kops(tmp_path: Path, where: str, name: str) -> None:
     """The node port is the one in the configuration, and the pods may run on nodes of the control plane only."""
     components = ["kops"] if where == "default-scheduler" else ["extender", "kops"]
@@ -175,10 +181,10 @@ def test_the_variant_for_kops(tmp_path: Path, where: str, name: str) -> None:
     assert "hostNetwork" not in spec
 
 
-@pytest.mark.parametrize(("where", "name"), [("default-scheduler", DEPLOYMENT), (".", BOTH_ROADS)])
+@pytest.mark.parametrize(("where", "name"), [("default-scheduler", DEPLOYMENT), ("my-scheduler", BOTH_ROADS)])
 def test_the_variant_with_tls(tmp_path: Path, where: str, name: str) -> None:
     """Its files are in the Secret that is mounted, which the process may read; also beside secure metrics."""
-    components = ["extender"] * (where == ".") + ["extender-tls", "secure-metrics"]
+    components = ["extender"] * (where == "my-scheduler") + ["extender-tls", "secure-metrics"]
     spec = rendered(customized(where, tmp_path, *components))[name]["spec"]
     mounts = {mount["name"]: mount["mountPath"] for mount in container(spec)["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in spec["template"]["spec"]["volumes"]}
@@ -261,8 +267,8 @@ async def applied(plane: ControlPlane, folder: Path, *flags: str) -> str:
     [
         ("default-scheduler", ()),
         ("default-scheduler", ("kops", "extender-tls", "secure-metrics")),
-        (".", ("extender",)),
-        (".", ("extender", "kops", "extender-tls", "secure-metrics")),
+        ("my-scheduler", ("extender",)),
+        ("my-scheduler", ("extender", "kops", "extender-tls", "secure-metrics")),
     ],
 )
 @pytest.mark.parametrize("flags", [(), ("--server-side",)])
@@ -284,7 +290,7 @@ AWS_LABELS = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/c
 async def test_the_commands_of_the_page(plane: ControlPlane, tmp_path: Path) -> None:
     """Those of docs/default-scheduler.md that need no image, beginning with AWS's Service in the cluster."""
     replace, install, address, look, example, remove = run_by(f"{THIS}::test_the_commands_of_the_page")
-    shell = reader_shell(tmp_path, plane.folder / "kubeconfig")
+    shell = reader_shell(tmp_path, plane.folder / "kubeconfig", road="default-scheduler")
     service = f"{NAMESPACE}/services/k8s-neuron-scheduler"
     instance = {"app.kubernetes.io/instance": "neuron-helm-chart"}
     await plane.admin.patch(service, {"spec": {"selector": AWS_LABELS | instance}})

@@ -30,9 +30,9 @@ async def test_what_was_asked_for_is_gone(tmp_path: Path) -> None:
     (commands,) = run_by("tests/end_to_end/test_capacity_requests_off.py::test_what_was_asked_for_is_gone")
     async with run_control_plane(with_controller_manager=True) as plane:
         await kubectl(plane, "apply", "-k", "manifests/lease-watch")
-        await kubectl(plane, "apply", "-k", str(customized(".", tmp_path / "asking", "capacity-requests")))
+        await kubectl(plane, "apply", "-k", str(customized("my-scheduler", tmp_path / "asking", "capacity-requests")))
         await plane.admin.post(PLACEHOLDERS, manifest(NAME, asked(), "registry.example/pause"))
-        await reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig")).run(commands)
+        await reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig"), road="my-scheduler").run(commands)
         kinds = "namespaces,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,roles,pods"
         left = await kubectl(plane, "get", kinds, "--all-namespaces", "--output=name")
         assert [name for name in left.splitlines() if "capacity" in name] == []

@@ -99,8 +99,8 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
-    """Yield a cluster with Neuron nodes and nothing else."""
+async def cluster(plane: ControlPlane, tmp_path: Path, road: str = "my-scheduler") -> AsyncIterator[Site]:
+    """Yield a cluster with Neuron nodes and nothing else, and a reader who has chosen a road."""
     api = plane.admin
     kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
     await cleared(api, kubeconfig)
@@ -110,7 +110,7 @@ async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
         await api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
     for folder in ("shell", "pods"):
         (tmp_path / folder).mkdir()
-    shell = reader_shell(tmp_path / "shell", kubeconfig)
+    shell = reader_shell(tmp_path / "shell", kubeconfig, road=road)
     write_manifests(shell.folder)
     configuration = json.loads((plane.folder / "scheduler.yaml").read_text())
     port = int(configuration["extenders"][0]["urlPrefix"].rpartition(":")[2])
@@ -129,7 +129,7 @@ async def cleared(api: RestClient, kubeconfig: Path) -> None:
     """
     items = [
         *aws_release.everything(),
-        *await kustomized("manifests"),
+        *await kustomized("manifests/my-scheduler"),
         *await kustomized("manifests/default-scheduler"),
     ]
     delete = [str(require("kubectl")), f"--kubeconfig={kubeconfig}", "delete", "--ignore-not-found", "--wait=false"]
@@ -242,7 +242,7 @@ async def test_over_and_back_with_the_default_scheduler(fenced_plane: ControlPla
     off, install, clean, uninstall, on_again = run_by(
         f"{THIS}::{test_over_and_back_with_the_default_scheduler.__name__}"
     )
-    async with cluster(fenced_plane, tmp_path) as site:
+    async with cluster(fenced_plane, tmp_path, "default-scheduler") as site:
         site.kubelet.belief = Belief.PODS  # it has no right to write the maps
         await site.run(AWS_INSTALL_DEFAULT)
         extension = "kubectl rollout status --namespace kube-system --timeout=60s deployment/k8s-neuron-scheduler"

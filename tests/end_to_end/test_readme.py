@@ -5,6 +5,7 @@ Deployments are rolled out by the real controllers and by simulated kubelets. Th
 the token and the configuration that its pods have.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.support.documented_commands import Shell, reader_shell, run_by
 
 THIS = "tests/end_to_end/test_readme.py"
 SYSTEM = "/namespaces/kube-system"
-CONFIG = f"/api/v1{SYSTEM}/configmaps/neuron-scheduler-config"
+CONFIGS = f"/api/v1{SYSTEM}/configmaps"
 DEPLOYMENT = f"/apis/apps/v1{SYSTEM}/deployments/my-scheduler"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 OURS = {"labelSelector": "app.kubernetes.io/name=neuron-scheduler"}
@@ -75,7 +76,8 @@ async def active(plane: ControlPlane, folder: Path) -> AsyncIterator[SchedulerPr
     token = await plane.token_for("kube-system", "neuron-scheduler")
     kubeconfig = plane.kubeconfig(folder / "account.kubeconfig", token=token)
     config = folder / "config.yaml"
-    config.write_text((await plane.admin.get(CONFIG))["data"]["config.yaml"])
+    mounted = pod["spec"]["volumes"][0]["configMap"]["name"]
+    config.write_text((await plane.admin.get(f"{CONFIGS}/{mounted}"))["data"]["config.yaml"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POD_NAME", pod["metadata"]["name"])
         async with run_scheduler(kubeconfig, f"--config={config}") as scheduler:
@@ -91,6 +93,42 @@ async def images(plane: ControlPlane) -> set[str]:
     return {pod["spec"]["containers"][0]["image"] for pod in present}
 
 
+async def image_of(plane: ControlPlane, shell: Shell) -> str:
+    """Return the image of all these pods: its tag is the revision of the reader's clone."""
+    (image,) = await images(plane)
+    tag = await shell.output("git describe --tags --always --dirty")
+    assert image == f"registry.example/neuron-scheduler:{tag.strip()}"
+    assert "dirty" not in tag
+    return image
+
+
+async def rolled_out(shell: Shell, deployment: str = "my-scheduler") -> None:
+    """Return when the Deployment is rolled out, and no pod of an earlier template is left."""
+    await shell.output(f"kubectl rollout status --namespace kube-system --timeout=60s deployment/{deployment}")
+
+
+async def committed(shell: Shell) -> None:
+    """Pull a new revision."""
+    await shell.output("git -c user.name=a -c user.email=a@example.com commit --quiet --allow-empty --message=next")
+
+
+async def configured(shell: Shell) -> None:
+    """Change a setting as the kustomization's comments say, and apply it."""
+    folder = shell.folder / "manifests"
+    settings = (folder / "my-scheduler" / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(settings.replace("verbosity: 2", "verbosity: 4"))
+    kustomization = folder / "kustomization.yaml"
+    begin, end = "# configMapGenerator:", "# With other schedulers"
+    before, lines, after = re.split(f"({begin}.*)(?={end})", kustomization.read_text(), flags=re.DOTALL)
+    kustomization.write_text(before + re.sub(r"^# ", "", lines, flags=re.MULTILINE) + after)
+    await shell.output("kubectl apply -k manifests/")
+
+
+async def revision_is_clean(shell: Shell) -> bool:
+    """Return whether no step has changed a tracked file, or left a file that git sees."""
+    return not await shell.output("git status --porcelain")
+
+
 async def left(plane: ControlPlane) -> set[str]:
     """Return which of our admission policies are there."""
     policies: list[Object] = (await plane.admin.get(POLICIES, **OURS))["items"]
@@ -98,8 +136,8 @@ async def left(plane: ControlPlane) -> set[str]:
 
 
 async def test_with_kubectl(cluster: ControlPlane, shell: Shell, tmp_path: Path) -> None:
-    """The example pod gets its devices, the new version is rolled out, and only the keeper of the Lease stays."""
-    check, install, verify, upgrade, remove = run_by(f"{THIS}::test_with_kubectl")
+    """The example pod gets its devices; a new revision and changed settings are rolled out; only lease-watch stays."""
+    check, install, verify, remove = run_by(f"{THIS}::test_with_kubectl")
     await shell.run(check)
     await shell.run(install, replaced=REGISTRY)
     async with active(cluster, tmp_path) as scheduler:
@@ -110,15 +148,22 @@ async def test_with_kubectl(cluster: ControlPlane, shell: Shell, tmp_path: Path)
         assert "0,1,2,3" in next(line for line in output.splitlines() if "AWS_NEURON_IDS" in line)
         (event,) = await events_of(cluster.admin, "four-devices-on-trn1", "Scheduled")
         assert event["note"].endswith("to trn1-a (devices 0-3)")
-        assert await images(cluster) == {"registry.example/neuron-scheduler:0.1.0"}
-        kustomization = shell.folder / "manifests" / "kustomization.yaml"
-        kustomization.write_text(kustomization.read_text().replace("newTag: 0.1.0", "newTag: 0.1.1"))
-        assert "successfully rolled out" in await shell.run(upgrade)
-        assert await images(cluster) == {"registry.example/neuron-scheduler:0.1.1"}
+        first = await image_of(cluster, shell)
+        await committed(shell)
+        await shell.run(install, replaced=REGISTRY)
+        await rolled_out(shell)
+        assert await image_of(cluster, shell) != first
+        before = (await cluster.admin.get(DEPLOYMENT))["metadata"]["generation"]
+        await configured(shell)
+        await rolled_out(shell)
+        after = (await cluster.admin.get(DEPLOYMENT))["metadata"]["generation"]
+        assert after == before + 1
         assert scheduler.lines_with("E1") == []
+    assert await revision_is_clean(shell)
     await shell.run(remove)
     assert (await cluster.admin.request("GET", DEPLOYMENT))[0] == 404
     assert await left(cluster) == {"neuron-scheduler-lease-watch"}
+    assert (await cluster.admin.get(f"/api/v1{SYSTEM}/configmaps", **OURS))["items"] == []
 
 
 async def test_a_namespace_that_may_scrape(cluster: ControlPlane, shell: Shell) -> None:
@@ -140,26 +185,36 @@ async def extender_is_installed(plane: ControlPlane) -> None:
 
 async def test_the_extender_with_kubectl(cluster: ControlPlane, shell: Shell) -> None:
     """The extender of the default scheduler is rolled out."""
-    (install,) = run_by(f"{THIS}::test_the_extender_with_kubectl")
-    assert "successfully rolled out" in await shell.run(install)
+    _, install, _, _ = run_by(f"{THIS}::test_with_kubectl")
+    (choose,) = run_by(f"{THIS}::test_the_extender_with_kubectl")
+    await shell.run(choose)
+    await shell.run(install, replaced=REGISTRY)
+    await rolled_out(shell, "k8s-neuron-scheduler")
     await extender_is_installed(cluster)
 
 
 async def test_the_extender_with_helm(cluster: ControlPlane, shell: Shell) -> None:
     """The same objects from the chart, with the values of AWS's command."""
     (install,) = run_by(f"{THIS}::test_the_extender_with_helm")
-    assert "successfully rolled out" in await shell.run(install, replaced=REGISTRY)
+    await shell.run(install, replaced=REGISTRY)
+    await rolled_out(shell, "k8s-neuron-scheduler")
     await extender_is_installed(cluster)
 
 
 async def test_with_helm(cluster: ControlPlane, shell: Shell, tmp_path: Path) -> None:
-    """A release is installed, upgraded, rolled back and removed, and only the keeper of the Lease stays."""
-    install, upgrade, back, remove = run_by(f"{THIS}::test_with_helm")
+    """A release is installed, upgraded to another revision, rolled back and removed; only lease-watch stays."""
+    install, back, remove = run_by(f"{THIS}::test_with_helm")
     await shell.run(install, replaced=REGISTRY)
     async with active(cluster, tmp_path):
-        assert "successfully rolled out" in await shell.run(upgrade)
-        assert await images(cluster) == {"registry.example/neuron-scheduler:0.1.0"}
+        await rolled_out(shell)
+        first = await image_of(cluster, shell)
+        await committed(shell)
+        await shell.run(install, replaced=REGISTRY)
+        await rolled_out(shell)
+        assert await image_of(cluster, shell) != first
         await shell.run(back)
+        await rolled_out(shell)
+        assert await images(cluster) == {first}
     await shell.run(remove)
     assert (await cluster.admin.request("GET", DEPLOYMENT))[0] == 404
     assert await left(cluster) == {"neuron-scheduler-lease-watch"}

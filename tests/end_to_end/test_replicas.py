@@ -40,7 +40,7 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
     """Run a control plane on which `kubectl apply -k manifests/` has taken effect."""
     async with run_control_plane() as plane:
         kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
-        command = [str(KUBECTL), "apply", "-k", "manifests/", f"--kubeconfig={kubeconfig}"]
+        command = [str(KUBECTL), "apply", "-k", "manifests/my-scheduler", f"--kubeconfig={kubeconfig}"]
         await anyio.run_process(command, cwd=ROOT, stderr=subprocess.STDOUT)
         await until(lambda: in_force(plane))
         yield plane

@@ -45,7 +45,8 @@ def test_what_runs_and_its_ports() -> None:
 
 
 def test_what_is_installed_is_locked() -> None:
-    """Every installation names hashes, or takes the wheel that was just built."""
+    """Every installation names hashes, or takes the wheel that was just built; the base is named by its digest."""
+    assert re.search(r"^BASE=python:\S+@sha256:[0-9a-f]{64}$", texts("ARG")[0])
     installations = [part for text in texts("RUN") for part in text.split("&&") if " install" in part]
     assert len(installations) == 3
     assert [part for part in installations if "--require-hashes" not in part and "--no-index" not in part] == []
@@ -58,9 +59,10 @@ def test_the_labels() -> None:
     labels = dict(word.removeprefix("org.opencontainers.image.").split("=", 1) for word in shlex.split(text))
     assert labels == {
         "title": project["name"],
-        **{key: project[key] for key in ("description", "version")},
+        "description": project["description"],
         "licenses": project["license"],
         "base.name": "${BASE}",
         "source": "${SOURCE}",
+        "version": "${VERSION}",
         "revision": "${REVISION}",
     }

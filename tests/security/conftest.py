@@ -67,7 +67,7 @@ async def installed(audit_log: Path) -> AsyncIterator[ControlPlane]:
     """Run an API server on which the manifests are applied as a user does it, with the two tenants."""
     async with run_control_plane(users=[TENANT, OWNER], api_server_flags=audit_flags(audit_log)) as plane:
         kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
-        for folder in ("manifests/lease-watch", "manifests/"):
+        for folder in ("manifests/lease-watch", "manifests/my-scheduler"):
             await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, "--kubeconfig", kubeconfig)
         await rights.grant(plane.admin)
         await plane.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})

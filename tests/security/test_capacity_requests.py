@@ -42,7 +42,7 @@ async def plane(installed: ControlPlane, tmp_path_factory: pytest.TempPathFactor
     """Apply the component as a user does, also with those that refuse foreign scheduler names and answer questions."""
     folder = tmp_path_factory.mktemp("capacity")
     kubeconfig = installed.kubeconfig(folder / "kubeconfig")
-    with_component = customized(".", folder, "capacity-requests", "require-scheduler", "questions")
+    with_component = customized("my-scheduler", folder, "capacity-requests", "require-scheduler", "questions")
     await anyio.to_thread.run_sync(kubectl, "apply", "-k", with_component, "--kubeconfig", kubeconfig)
 
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
@@ -62,7 +62,7 @@ async def plane(installed: ControlPlane, tmp_path_factory: pytest.TempPathFactor
         components = Path("manifests/components")
         for added in (("-k", components / "capacity-requests" / "objects"), ("-f", components / "questions/rbac.yaml")):
             await anyio.to_thread.run_sync(kubectl, "delete", *added, "--wait=false", "--kubeconfig", kubeconfig)
-        await anyio.to_thread.run_sync(kubectl, "apply", "-k", "manifests/", "--kubeconfig", kubeconfig)
+        await anyio.to_thread.run_sync(kubectl, "apply", "-k", "manifests/my-scheduler", "--kubeconfig", kubeconfig)
         await until(only_the_usual_rights)
         namespace = await installed.admin.get(f"/api/v1/namespaces/{NAMESPACE}")
         ended = namespace | {"spec": {"finalizers": []}}  # as a controller says, which does not run here

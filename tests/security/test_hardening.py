@@ -14,7 +14,7 @@ from tests.support import kustomize
 
 pytestmark = pytest.mark.control_plane  # the server, or kubectl without one
 
-ROADS = {"custom": (".", []), "default": ("default-scheduler", []), "both": (".", ["extender"])}
+ROADS = {"custom": ("my-scheduler", []), "default": ("default-scheduler", []), "both": ("my-scheduler", ["extender"])}
 EVERYWHERE = ("require-scheduler", "secure-metrics", "questions")
 WITH_KUBE_SCHEDULER = ("kops", "extender-tls")
 RESTRICTED = "restricted"

@@ -177,9 +177,9 @@ def roles(items: Mapping[str, Object]) -> tuple[set[str], set[Right]]:
     ("road", "components"),
     [
         (road, components)
-        for road in (".", "default-scheduler")
+        for road in ("my-scheduler", "default-scheduler")
         for components in ((), ("questions",), ("secure-metrics",), ("questions", "secure-metrics"))
-        if road == "." or "questions" not in components  # the component is for the Deployment my-scheduler
+        if road == "my-scheduler" or "questions" not in components  # the component is for the Deployment my-scheduler
     ],
 )
 def test_every_way_to_install_grants_the_same(road: str, components: tuple[str, ...], tmp_path: Path) -> None:

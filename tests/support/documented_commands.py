@@ -25,6 +25,7 @@ import anyio
 import attrs
 
 from tests.control_plane.binaries import require
+from tests.support.kustomize import copied, customized
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("docs", "tests", "benchmarks")
@@ -129,9 +130,12 @@ class Shell:
         text = block.text
         for placeholder, value in (replaced or {}).items():
             text = re.sub(rf"\b{re.escape(placeholder)}\b", value, text)
-        command = ["bash", "-euo", "pipefail", "-c", text]
-        ended, output = await self._run(command)
-        assert ended == code, f"{block}: exit code {ended}\n{text}\n{output}"
+        return await self.output(text, code=code, named=f"{block}: ")
+
+    async def output(self, text: str, *, code: int = 0, named: str = "") -> str:
+        """Run commands of the test's own, and return what they printed. Raises as `run` does."""
+        ended, output = await self._run(["bash", "-euo", "pipefail", "-c", text])
+        assert ended == code, f"{named}exit code {ended}\n{text}\n{output}"
         return output
 
     async def _run(self, command: list[str]) -> tuple[int, str]:
@@ -158,13 +162,14 @@ class Shell:
                     os.killpg(process.pid, signal.SIGKILL)
 
 
-def reader_shell(folder: Path, kubeconfig: Path) -> Shell:
+def reader_shell(folder: Path, kubeconfig: Path, *, road: str = "") -> Shell:
     """
     Return a shell for blocks.
 
     Args:
         folder: an empty folder; the copy of the repository and the programs will be in it.
         kubeconfig: how kubectl, helm and `neuron-scheduler` reach the API server.
+        road: for a reader who has a kustomization of this road, as README's install step leaves it.
 
     Raises:
         MissingBinaryError: kubectl or helm is not built; only tests with the mark `control_plane` may ask for them.
@@ -177,7 +182,14 @@ def reader_shell(folder: Path, kubeconfig: Path) -> Shell:
     ours.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m neuron_scheduler "$@"\n')
     ours.chmod(0o755)
     copy.mkdir()
-    shutil.copytree(ROOT / "manifests", copy / "manifests")
+    if road:
+        customized(road, copy)
+    else:
+        copied(copy)
+    shutil.copy(ROOT / ".gitignore", copy)
+    for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message=a revision")):
+        author = ("-c", "user.name=a reader", "-c", "user.email=reader@example.com")
+        subprocess.run(["git", *author, *words], cwd=copy, check=True)
     environment = {
         "HOME": str(folder),  # also the place of helm's caches
         "KUBECONFIG": str(kubeconfig),

@@ -146,7 +146,7 @@ async def test_without_rights(bare: ControlPlane) -> None:
 async def installed(plane: ControlPlane) -> None:
     """Install the scheduler as documented, and make its Deployment and Lease look as if it ran."""
     kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
-    for folder in ("manifests/lease-watch", "manifests/"):
+    for folder in ("manifests/lease-watch", "manifests/my-scheduler"):
         await anyio.to_thread.run_sync(kubectl, kubeconfig, "apply", "-k", folder)
     status = {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 2}
     await plane.admin.patch(f"{DEPLOYMENTS}/my-scheduler/status", {"status": status})

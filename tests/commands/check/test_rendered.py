@@ -44,11 +44,11 @@ def of_kind(objects: dict[str, Any], kind: str) -> Specs:
 @pytest.mark.parametrize(
     ("road", "components", "names"),
     [
-        (".", (), ("my-scheduler",)),
-        (".", ("require-scheduler",), ("my-scheduler",)),
-        (".", ("secure-metrics",), ("my-scheduler",)),
-        (".", ("capacity-requests",), ("my-scheduler",)),
-        (".", ("extender",), ("my-scheduler", "default-scheduler")),
+        ("my-scheduler", (), ("my-scheduler",)),
+        ("my-scheduler", ("require-scheduler",), ("my-scheduler",)),
+        ("my-scheduler", ("secure-metrics",), ("my-scheduler",)),
+        ("my-scheduler", ("capacity-requests",), ("my-scheduler",)),
+        ("my-scheduler", ("extender",), ("my-scheduler", "default-scheduler")),
         ("default-scheduler", (), ("default-scheduler",)),
         ("default-scheduler", ("kops", "extender-tls"), ("default-scheduler",)),
     ],

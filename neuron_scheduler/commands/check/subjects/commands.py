@@ -10,9 +10,10 @@ from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snap
 
 CHART: Final = "manifests/chart"
 KEEPER: Final = "kubectl apply -k manifests/lease-watch"
-INSTALL: Final = f"{KEEPER} && kubectl apply -k manifests/"
-WRITERS: Final = "`writers` in manifests/base/admission_annotations.yaml (Helm: allocationWriters)"
-NAMES: Final = "`names` in manifests/base/admission_pods.yaml (Helm: otherSchedulerNames)"
+APPLY: Final = "kubectl apply -k manifests/"
+INSTALL: Final = f"{KEEPER} && {APPLY}"
+WRITERS: Final = "`writers`, by a patch in manifests/kustomization.yaml (Helm: allocationWriters)"
+NAMES: Final = "`names`, by a patch in manifests/kustomization.yaml (Helm: otherSchedulerNames)"
 
 
 def apply(snapshot: Snapshot) -> str:
@@ -20,8 +21,7 @@ def apply(snapshot: Snapshot) -> str:
     if helm is not None:
         words = ("helm", "upgrade", helm.release, CHART, "--namespace", helm.release_namespace)
         return shlex.join((*words, "--reset-then-reuse-values"))  # this version's chart may have values of its own
-    only_extender = bool(snapshot.ours) and all(d.mode == "extender" for d in snapshot.ours)
-    return f"kubectl apply -k manifests/{'default-scheduler' if only_extender else ''}"
+    return APPLY
 
 
 def removal(deployment: SeenWorkload) -> str:

@@ -62,13 +62,13 @@ def codes(findings: Any) -> set[str]:
     [
         ((), "kubectl apply -k manifests/"),
         ((deployment(),), "kubectl apply -k manifests/"),
-        ((EXTENDING,), "kubectl apply -k manifests/default-scheduler"),
+        ((EXTENDING,), "kubectl apply -k manifests/"),
         ((BOTH,), "kubectl apply -k manifests/"),
     ],
     ids=["not installed", "own scheduler", "default scheduler", "both"],
 )
 def test_what_restores_our_objects(installed: Any, command: str) -> None:
-    """It depends on the road."""
+    """The kustomization of the person who installs says which road it is."""
     assert commands.apply(sick(deployments=installed)) == command
 
 
