@@ -162,6 +162,11 @@ class Pod:
     rank: int = 0
 
     @property
+    def refused_because(self) -> str:
+        """The message of its condition, while it is pending; empty if nothing has been said."""
+        return self.scheduled.message if self.scheduled is not None and self.scheduled.status == "False" else ""
+
+    @property
     def key(self) -> str:
         """`namespace/name`, as kube-scheduler logs it."""
         return f"{self.namespace}/{self.name}"

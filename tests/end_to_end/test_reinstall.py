@@ -5,6 +5,7 @@ Its own control plane: after the last policy with a Lease as parameter is delete
 they were then, until it is restarted (kubernetes/kubernetes#130887).
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -43,6 +44,14 @@ async def kubectl(plane: ControlPlane, verb: str, folder: str) -> None:
     await anyio.run_process(command, cwd=ROOT, stderr=subprocess.STDOUT)
 
 
+async def found_by_check(plane: ControlPlane) -> set[str]:
+    """Return the codes of the findings of `neuron-scheduler check`."""
+    kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
+    command = [sys.executable, "-m", "neuron_scheduler", "check", f"--kubeconfig={kubeconfig}", "-o", "json"]
+    report = json.loads((await anyio.run_process(command, cwd=ROOT, check=False)).stdout)
+    return {finding["code"] for finding in report["findings"]}
+
+
 async def installed(plane: ControlPlane) -> None:
     """Install the scheduler, and return when its policies are in force."""
     await kubectl(plane, "apply", ALL)
@@ -78,6 +87,7 @@ async def test_a_server_that_lost_the_watch(fenced_plane: ControlPlane, tmp_path
             f"{PODS}/refused", lambda pod: "130887" in condition_of(pod).get("message", "")
         )
         assert condition_of(pod)["reason"] == "SchedulerError"
+        assert "fence-stale" in await found_by_check(plane)
         await scheduler.until(lambda metrics: metrics[STALE] >= 2)
         assert len(scheduler.lines_with("Bindings are refused by mistake")) == 1
         await kubectl(plane, "apply", WATCH)

@@ -10,9 +10,9 @@ from typing import Final
 
 from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import OUR_LABEL
+from neuron_scheduler.commands.check.subjects.known import LEADER, OUR_LABEL, STALE_FENCE
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
-from neuron_scheduler.model.wording import count_text
+from neuron_scheduler.model.wording import count_text, list_of
 
 LOGS: Final = "kubectl logs --namespace {} deployment/{} --all-pods"
 PODS: Final = f"kubectl describe pods --namespace {{}} --selector {OUR_LABEL}"
@@ -24,16 +24,41 @@ def of_installation(snapshot: Snapshot) -> Iterator[Finding]:
             "installation-unknown", "Deployments, ours and those of other schedulers, are", snapshot.deployments
         )
     elif not snapshot.ours:
+        inherited = [deployment.key for deployment in snapshot.in_the_way]
+        if inherited:
+            advice = (
+                f"First remove Deployment {list_of(inherited)}, which has our name: docs/migrating.md has all steps"
+            )
+        else:
+            advice = "The README also has the ways with Helm and with the default scheduler"
         yield note(
             "not-installed",
             "neuron-scheduler is not installed",
-            advice="The README also has the ways with Helm and with the default scheduler",
-            command=commands.INSTALL,
+            advice=advice,
+            command="" if inherited else commands.INSTALL,
         )
     for deployment in snapshot.ours:
         yield from _state(snapshot, deployment)
     if snapshot.ours:
         yield from _lease(snapshot)
+        yield from _fence(snapshot)
+
+
+def _fence(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield that Bindings are refused by mistake; nobody but a pod that was refused can tell."""
+    refused = [pod.key for pod in snapshot.pods if not pod.node_name and STALE_FENCE in pod.refused_because]
+    if refused:
+        namespace, deployment = snapshot.ours[0].namespace, snapshot.ours[0].name
+        yield error(
+            "fence-stale",
+            f"The API server refuses every Binding, because its policy {LEADER} {STALE_FENCE}"
+            f" {snapshot.namespace}/{snapshot.lease_name}",
+            advice="Restart kube-apiserver. If you cannot, as on EKS, lift the fence and run one replica until the"
+            " control plane has been renewed (docs/runbook.md, stale fence)",
+            command=f"kubectl delete validatingadmissionpolicybinding {LEADER}"
+            f" && kubectl scale --namespace {namespace} deployment/{deployment} --replicas=1",
+            objects=sorted(refused),
+        )
 
 
 def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ EXTENDER: Final = "k8s-neuron-scheduler"
 """Deployment on the road with the default scheduler, AWS's and ours."""
 
 LEADER: Final = "neuron-scheduler-leader"
+STALE_FENCE: Final = "sees an old state of Lease"
+"""In the condition of a pod whose Binding was refused by mistake."""
 ALLOCATIONS: Final = "neuron-scheduler-allocations"
 NODE_NAME: Final = "neuron-scheduler-node-name"
 NAME: Final = "neuron-scheduler-name"

@@ -139,8 +139,8 @@ def of_plugin(snapshot: Snapshot) -> Iterator[Finding]:
     if not snapshot.daemon_sets and len(built_in) < len(found):
         yield warning(
             "device-plugin-missing",
-            "No DaemonSet is known to be AWS's Neuron device plugin",
-            advice=f"Install it; if yours has other names, compare its account with {commands.WRITERS}",
+            "No Neuron device plugin was found",
+            advice=f"Install it, or add your plugin's ServiceAccount to {commands.WRITERS}",
         )
     if not isinstance(snapshot.policies, Unread):  # else `policies` says so
         yield from _writes(writers_of(snapshot), {f"{each.namespace}/{each.account}" for each in snapshot.daemon_sets})

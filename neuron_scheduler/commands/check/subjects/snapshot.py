@@ -7,7 +7,7 @@ from typing import Any, Final, Never
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commands.check.subjects.known import CAPACITY, OUR_NAME, username
+from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, CAPACITY, EXTENDER, OUR_NAME, username
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
@@ -176,6 +176,15 @@ class Snapshot:
     @cached_property
     def foreign(self) -> tuple[SeenWorkload, ...]:
         return tuple(d for d in self.deployments if d.replicas and not d.mode)
+
+    @property
+    def in_the_way(self) -> tuple[SeenWorkload, ...]:
+        """Deployments of others that have our names, or serve them: an installation would fail, or fight them."""
+        names = {*self.scheduler_names, AWS_SCHEDULER, EXTENDER}
+        served = (
+            (d, {*d.serves} if isinstance(d.serves, tuple) and d.replicas else set[str]()) for d in self.deployments
+        )
+        return tuple(d for d, of_it in served if not d.mode and {d.name, *of_it} & names)
 
     @property
     def account(self) -> str:

@@ -13,9 +13,10 @@ from neuron_scheduler.commands.check.report import SUBJECTS
 from neuron_scheduler.commands.check.subjects import snapshot as seen
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Finding, Severity
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, AUTO_MODE, KEEPER, LEADER, NODE_NAME
-from neuron_scheduler.commands.check.subjects.snapshot import Lease, Snapshot, Unread
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.kube.writes.binder import STALE
 from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from tests.support.builders import node, pod
@@ -95,6 +96,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "another-namespace": sick(deployments=(deployment(), deployment(namespace="elsewhere"))),
     "lease-unknown": sick(lease=FORBIDDEN),
     "lease-not-held": sick(lease=None),
+    "fence-stale": with_pod(ours("c", devices=1, scheduled=PodCondition("False", "SchedulerError", STALE))),
     "lease-held-by-another": sick(lease=Lease("somebody-else_0a1b", 15, 1.0)),
     # policies
     "policies-unknown": sick(policies=FORBIDDEN),
@@ -195,6 +197,18 @@ def codes_in(path: Path) -> set[str]:
             case ast.Call(ast.Name(maker), [ast.Constant(code), *_]) if maker in makers:
                 known.add(str(code))
     return known
+
+
+@pytest.mark.parametrize(
+    "other", [foreign("my-scheduler", replicas=0), extension(), foreign("second", serves=("my-scheduler",))]
+)
+def test_nothing_is_to_be_installed_beside_another_scheduler_of_our_name(other: SeenWorkload) -> None:
+    """The command would fail half way, or make a second scheduler."""
+    found = {finding.code: finding for finding in findings(attrs.evolve(BEFORE, deployments=(other,)))}
+    assert (found["not-installed"].command, other.key in found["not-installed"].advice) == ("", True)
+    assert not any("apply" in finding.command for finding in found.values())
+    harmless = findings(attrs.evolve(BEFORE, deployments=(foreign("volcano", serves=("volcano",)),)))
+    assert any("apply -k manifests/" in finding.command for finding in harmless)
 
 
 def test_what_cannot_be_read_is_never_fine() -> None:
