@@ -143,9 +143,7 @@ def waiting_now(sources: AnswerSources, question: Question) -> Steps:
 
 
 def _line(sources: AnswerSources, queued: QueuedPod) -> WaitingEntry:
-    condition = queued.pod.scheduled
-    message = condition.message if condition is not None and condition.status == "False" else ""
-    return WaitingEntry(summary_of(queued.pod), sources.queue.cause_of(queued).value, message)
+    return WaitingEntry(summary_of(queued.pod), sources.queue.cause_of(queued).value, queued.pod.refused_because)
 
 
 def decisions(sources: AnswerSources, question: Question) -> Steps:

@@ -24,18 +24,13 @@ def of_installation(snapshot: Snapshot) -> Iterator[Finding]:
             "installation-unknown", "Deployments, ours and those of other schedulers, are", snapshot.deployments
         )
     elif not snapshot.ours:
-        inherited = [deployment.key for deployment in snapshot.in_the_way]
-        if inherited:
-            advice = (
-                f"First remove Deployment {list_of(inherited)}, which has our name: docs/migrating.md has all steps"
-            )
-        else:
-            advice = "The README also has the ways with Helm and with the default scheduler"
+        others = list_of([deployment.key for deployment in snapshot.in_the_way])
+        ways = "The README also has the ways with Helm and with the default scheduler"
         yield note(
             "not-installed",
             "neuron-scheduler is not installed",
-            advice=advice,
-            command="" if inherited else commands.INSTALL,
+            advice=f"First remove {others}, which has our name: docs/migrating.md has all steps" if others else ways,
+            command="" if others else commands.INSTALL,
         )
     for deployment in snapshot.ours:
         yield from _state(snapshot, deployment)
