@@ -1,5 +1,5 @@
 """
-README.md: a reader installs, verifies, upgrades and removes the scheduler with the commands as they are written.
+README.md and docs/eks.md: a reader installs, verifies, upgrades and removes the scheduler as they are written.
 
 Deployments are rolled out by the real controllers and by simulated kubelets. The scheduler itself is one process with
 the token and the configuration that its pods have.
@@ -164,6 +164,17 @@ async def test_with_kubectl(cluster: ControlPlane, shell: Shell, tmp_path: Path)
     assert (await cluster.admin.request("GET", DEPLOYMENT))[0] == 404
     assert await left(cluster) == {"neuron-scheduler-lease-watch"}
     assert (await cluster.admin.get(f"/api/v1{SYSTEM}/configmaps", **OURS))["items"] == []
+
+
+async def test_on_eks(cluster: ControlPlane, shell: Shell, tmp_path: Path) -> None:
+    """The steps of docs/eks.md end with a first pod that has its devices, and with nothing that needs action."""
+    check, install, first_pod = run_by(f"{THIS}::test_on_eks")
+    await shell.run(check)
+    assert 'deployment "my-scheduler" successfully rolled out' in await shell.run(install, replaced=REGISTRY)
+    async with active(cluster, tmp_path):
+        output = await shell.run(first_pod)
+        assert "0,1,2,3" in next(line for line in output.splitlines() if "AWS_NEURON_IDS" in line)
+        assert "Nothing needs action." in output
 
 
 async def test_a_namespace_that_may_scrape(cluster: ControlPlane, shell: Shell) -> None:
