@@ -133,6 +133,6 @@ def _asks(workload: Replicated) -> str:
 def _notes(templates: Sequence[Pod]) -> Iterator[str]:
     gates = sorted({gate for template in templates for gate in template.gates})
     if gates:
-        yield f"The pods wait for their scheduling gates ({', '.join(gates)}) first; they are not considered."
+        yield f"The pods' scheduling gates ({', '.join(gates)}) must be removed first; they are not considered."
     if any(template.priority > 0 for template in templates):
         yield "Evictions of pods of lower priority are not considered."

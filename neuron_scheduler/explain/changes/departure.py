@@ -31,9 +31,7 @@ _MOST_ASKED: Final = 64
 """Nodes about which the filters are asked."""
 _ABOVE_ALL: Final = 1 << 32
 """More than any priority."""
-_CUT_OFF: Final = Note(
-    "The search for pods whose end would do was cut off; fewer pods may do, or those of another node."
-)
+_CUT_OFF: Final = Note("The search for pods to delete was cut off; fewer pods may do, or those of another node.")
 
 
 @attrs.frozen
@@ -122,11 +120,11 @@ def _sentences(pod: Pod, node_info: NodeInfo, live: Sequence[Pod], ending: Seque
     name = node_info.node.name
     are = "is" if len(ending) == 1 else "are"
     if not live:
-        yield f"Wait: {_names_text(node_info, ending)} {are} ending on {name}, and then the pod goes there."
+        yield f"Wait: {_names_text(node_info, ending)} {are} Terminating on {name}, and then the pod goes there."
         return
-    yield f"End or evict {_names_text(node_info, live)} on {name}: the pod then goes there."
+    yield f"Delete or evict {_names_text(node_info, live)} on {name}: the pod then goes there."
     if ending:
-        yield f"{_names_text(node_info, ending)} {are} ending already."
+        yield f"{_names_text(node_info, ending)} {are} Terminating already."
     higher = [other for other in live if other.priority > pod.priority]
     if higher:
         have = "has" if len(higher) == 1 else "have"

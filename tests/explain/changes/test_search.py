@@ -105,8 +105,8 @@ def test_a_pod_that_has_to_go() -> None:
         LeavingPod("default", "holder", 3, 40.0, "16 Neuron devices", ("web",), violates=True, evictable=True),
     )
     assert departure.sentence == (
-        "End or evict default/holder on n: the pod then goes there. A controller may start another pod in place of one "
-        "that ends."
+        "Delete or evict default/holder on n: the pod then goes there. A controller may start another pod in place of"
+        " one that ends."
     )
     assert departure.command == "kubectl delete pod --namespace default holder"
     assert notes == ()
@@ -117,7 +117,7 @@ def test_a_pod_that_is_ending() -> None:
     ending = [pod(f"p{i}", on="a", devices=8, ids=range(8 * i, 8 * i + 8), terminating=True) for i in (0, 1)]
     found, _ = answer([trn1("a"), trn1("b")], [*ending, whole("holder", "b")], pod(devices=16))
     departure = found[ChangeKind.DEPARTURE]
-    assert departure.sentence == "Wait: default/p0 and default/p1 are ending on a, and then the pod goes there."
+    assert departure.sentence == "Wait: default/p0 and default/p1 are Terminating on a, and then the pod goes there."
     assert (departure.command, departure.node_name) == ("", "a")
 
 
@@ -150,7 +150,7 @@ def test_unknown_ids() -> None:
     """A pod with unknown ids blocks the node; it is named as such."""
     found, _ = answer([trn1()], [pod("lost", on="n", devices=1)], pod(devices=4))
     assert found[ChangeKind.DEPARTURE].sentence == (
-        "End or evict default/lost (its Neuron ids are unknown) on n: the pod then goes there."
+        "Delete or evict default/lost (its Neuron ids are unknown) on n: the pod then goes there."
     )
 
 
@@ -267,7 +267,7 @@ def test_a_pod_of_a_higher_priority_goes_last() -> None:
     assert [each.name for each in found[ChangeKind.DEPARTURE].pods] == ["low-0", "low-1"]
     found, _ = answer([trn1("a")], [vip], pending)
     assert found[ChangeKind.DEPARTURE].sentence == (
-        "End or evict default/vip on a: the pod then goes there. default/vip has a higher priority than this pod."
+        "Delete or evict default/vip on a: the pod then goes there. default/vip has a higher priority than this pod."
     )
 
 
@@ -305,7 +305,7 @@ def test_autoscalers_do_not_see_every_pod() -> None:
     assert not found[ChangeKind.NEW_NODE].autoscalers
     found, _ = answer([trn1()], [whole(terminating=True)], pod(devices=8, priority=9, nominated_node_name="n"))
     assert not found[ChangeKind.NEW_NODE].autoscalers
-    assert found[ChangeKind.DEPARTURE].sentence.startswith("Wait: default/holder is ending on n")
+    assert found[ChangeKind.DEPARTURE].sentence.startswith("Wait: default/holder is Terminating on n")
 
 
 def test_no_single_change() -> None:
