@@ -289,6 +289,7 @@ async def test_members_and_a_controllers_pods_are_one_row(tab: Tab, scheduler: F
         ["ml/train", lacks, "8 \u00d7 8 Neuron devices"]
     ]
     assert await tab.evaluate("document.querySelector('#waiting-count').innerText") == "11"
+    assert await tab.evaluate("document.querySelectorAll('#waiting ol li').length") == 0, "they may be a thousand"
     await tab.evaluate("document.querySelector('#waiting summary').click()")
     await tab.until("document.querySelector('#waiting .why h3')")
     inner = [row[:-1] for row in await tab.evaluate(rows % "#waiting details[open] ol li")]

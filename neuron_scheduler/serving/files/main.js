@@ -71,7 +71,7 @@ function lost(error) {
       authorise("");
       again = true;
       say(byId("token-error"), `The token was refused: ${error.message}`);
-    } else state("bad", `The scheduler does not show this without a token: ${error.message}`);
+    } else state("bad", "The scheduler does not show this without a token: enter one under Names.");
     return;
   }
   const seen = since ? ` What you see is from ${new Date(since * 1000).toLocaleTimeString([], {hour12: false})}.` : "";

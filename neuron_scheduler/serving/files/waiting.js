@@ -29,7 +29,7 @@ export function show(waiting, now, changed) {
 }
 
 function draw(now) {
-  const rows = grouped(answer.pods, keyOf).map(entry), some = rows.slice(0, shown), left = rows.length - some.length;
+  const rows = grouped(answer.pods, keyOf), some = rows.slice(0, shown).map(entry), left = rows.length - some.length;
   for (const id of ["waiting-count", "waiting-there"]) say(byId(id), Math.max(answer.total, answer.pods.length));
   reconcile(byId("waiting"), some, (item) => item.key, row);
   for (const node of byId("waiting").querySelectorAll(".age")) say(node, age(node.created, now));
@@ -52,19 +52,25 @@ function entryInGroup(member, lead) {
 }
 
 function row(item, old) {
-  const {members, lead, created} = item, {pod} = lead;
-  const head = cells(item, item.cause, item.lacks, Object.assign(element("span", {class: "age"}), {created}));
+  const {created, lead: {pod}} = item, since = age(created, Date.now() / 1000);
+  const head = cells(item, item.cause, item.lacks, Object.assign(element("span", {class: "age"}, since), {created}));
   if (!pod.name) return element("li", {class: "row"}, head);
   const li = old ?? element("li", {}, element("details", {}, element("summary", {class: "row"}),
     element("div", {class: "why"}), element("ol", {class: "rows", "aria-label": "Members"})));
-  const details = li.firstElementChild, [summary, , group] = details.children;
-  summary.replaceChildren(...head);
-  details.pod = {namespace: pod.namespace, pod: pod.name};
-  if (!old) details.addEventListener("toggle", () => details.open && explain(details));
-  else if (details.open) explain(details);
-  const inner = members.length > 1 ? members.map((member) => entryInGroup(member, lead)) : [];
-  reconcile(group, inner, (member) => member.key, row);
+  const details = li.firstElementChild;
+  details.firstElementChild.replaceChildren(...head);
+  Object.assign(details, {item, pod: {namespace: pod.namespace, pod: pod.name}});
+  if (!old) details.addEventListener("toggle", () => fill(details));
+  else fill(details);
   return li;
+}
+
+/** Fill a row that is open: the explanation, and the members if there are several; they are many elements. */
+function fill(details) {
+  const {members, lead} = details.item;
+  if (details.open) explain(details);
+  const inner = details.open && members.length > 1 ? members.map((member) => entryInGroup(member, lead)) : [];
+  reconcile(details.lastElementChild, inner, (member) => member.key, row);
 }
 
 async function explain(details) {
