@@ -165,7 +165,7 @@ class Groups(Oracle):
         # those that were refused when enough of the group were bound may say so
         elif 0 < bound < least and self._ready[uid_of(pod)] >= self._enough_at.get(name, 0.0):
             half_bound = max(self._half_bound_at[name], 0.0)
-            if now - half_bound > DUE and reason != "SchedulerError" and f"group {name}" not in message:
+            if now - half_bound > DUE and reason != "SchedulerError" and f"group {name}".lower() not in message.lower():
                 yield f"{bound} of {least} of its group are bound"
 
 
