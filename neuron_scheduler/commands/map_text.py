@@ -319,11 +319,11 @@ class MapText:
         return (self.paragraphs.bold(line) for line in self.paragraphs.wrap(text, rest=_GAP))
 
 
-def _from_free_to_full(machine: MachinePicture) -> tuple[int, int, bool]:
-    """Return the order of machines: the largest free block, then most free; of the rest, full ones are the last."""
+def _from_free_to_full(machine: MachinePicture) -> tuple[int, int, bool, str, str]:
+    """Return the order: the largest free block, then most free; of the rest full ones last, and equal ones together."""
     free = machine.free_devices if "device" in machine.units else machine.cores.count(CoreState.FREE)
     free = 0 if machine.withheld else free
-    return -max(machine.free_blocks, default=0), -free, not any(oddities(machine))
+    return -max(machine.free_blocks, default=0), -free, not any(oddities(machine)), machine.withheld, machine.cores
 
 
 def group_machines(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:

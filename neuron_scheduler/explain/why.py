@@ -122,7 +122,9 @@ def _of_pending_pod(
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, ALONE, *more))
     elif isinstance(result, Decision):
-        message = f"{pod.key} fits now: it would be assigned to {result.node_name}{ids_text(result.ids, pod)}."
+        is_ours = not _is_for_default_scheduler(pod, profile)
+        where = "it would be assigned to" if is_ours else f"{profile.scheduler_name} would assign it to"
+        message = f"{pod.key} fits now: {where} {result.node_name}{ids_text(result.ids, pod)}."
         answer = Explanation(summary_of(pod), Verdict.FITS, message, nodes=nodes, groups=groups, notes=notes)
         answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
     else:
@@ -134,6 +136,11 @@ def _of_pending_pod(
     if unserved_text(pod, profile):
         return _of_unserved_pod(answer, pod, profile)
     return _with_gates(answer, pod) if pod.gates else answer
+
+
+def _is_for_default_scheduler(pod: Pod, profile: Profile) -> bool:
+    """Return whether the default scheduler decides the pod, and not the profile that explains it."""
+    return pod.scheduler_name == DEFAULT_SCHEDULER and profile.scheduler_name not in ("", DEFAULT_SCHEDULER)
 
 
 def unserved_text(pod: Pod, profile: Profile) -> str:
@@ -265,7 +272,7 @@ def summary_of(pod: Pod) -> PodSummary:
 
 def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
     """Yield what a reader must know to read the answer about a pending pod."""
-    if pod.scheduler_name == DEFAULT_SCHEDULER and profile.scheduler_name not in ("", DEFAULT_SCHEDULER):
+    if _is_for_default_scheduler(pod, profile):
         yield (
             f"The pod's schedulerName is {DEFAULT_SCHEDULER}, so another scheduler decides it. This is what"
             f" {profile.scheduler_name} would decide."

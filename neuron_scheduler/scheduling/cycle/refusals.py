@@ -134,11 +134,15 @@ def cause_among(meant: NodeSet, pod: Pod, refusals: Sequence[Refusal]) -> Cause:
     """
     Return why a pod is pending, in one word for the metrics (`neuron_scheduler_pods_waiting`).
 
-    Only the nodes that it means count (`nodes_meant`). If its rules leave none of the nodes, they are the cause.
+    Only the nodes that it means count (`nodes_meant`). If its rules leave none of the nodes, they are the cause. Those
+    that are too small even when they are empty count only if there are no others.
     """
     if refusals and not meant:
         return Cause.AFFINITY
-    return cause_of(pod, [refusal for refusal in refusals if refusal.nodes & meant] or refusals)
+    among = [refusal for refusal in refusals if refusal.nodes & meant]
+    too_small = [refusal for refusal in among if refusal.plugin == node_resources_fit.NAME and refusal.unresolvable]
+    others = nodes_not_refused(meant, too_small)
+    return cause_of(pod, [refusal for refusal in among if refusal.nodes & others] or too_small or refusals)
 
 
 def cause_of(pod: Pod, refusals: Iterable[Refusal]) -> Cause:

@@ -78,6 +78,13 @@ def holder(on: str, *ids: int) -> Pod:
         pytest.param(
             [*CPU_NODES, node("a", TRN1, cpu=10)], [], pod(devices=1, cpu=11), Cause.RESOURCES, id="cpu beside Neuron"
         ),
+        pytest.param(
+            [node("a", TRN1, cpu=10), node("b", TRN1, cpu=10)],
+            [holder("a", *range(16))],
+            pod(devices=1, cpu=11),
+            Cause.RESOURCES,
+            id="too much cpu, where no devices are free either",
+        ),
         pytest.param([node("a", cpu=10, pods=1)], [pod("p", on="a")], pod(cpu=1), Cause.RESOURCES, id="too many pods"),
         pytest.param(
             [*CPU_NODES, node("a", TRN1, unschedulable=True)], [], pod(devices=1), Cause.TAINTS, id="cordoned"
