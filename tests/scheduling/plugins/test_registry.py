@@ -1,6 +1,9 @@
 """The registry orders the plugins' steps, and a step that names no plugin is an error at import."""
 
+import ast
+import sys
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
@@ -15,6 +18,16 @@ from neuron_scheduler.scheduling.plugins.registry import (
     filters_of,
     pre_filters_of,
 )
+
+EVENTS_OF = {
+    **dict.fromkeys(("labels", "label_postings", "domains", "integer_postings", "totals"), ClusterEvent.NODE_LABELS),
+    **dict.fromkeys(("nodes_with_labels", "nodes_with_any_label", "instance_type"), ClusterEvent.NODE_LABELS),
+    **dict.fromkeys(("taints", "unschedulable"), ClusterEvent.NODE_TAINTS),
+    **dict.fromkeys(("allocatable", "capacity"), ClusterEvent.NODE_ALLOCATABLE),
+    "neuron_fault": ClusterEvent.NODE_HEALTH,
+    "declared_features": ClusterEvent.NODE_FEATURES,
+}
+"""What may change what a filter has read: a field of a node, an index by labels, a function of static_volumes."""
 
 
 def _step(*, before: str | None = None) -> Filter:
@@ -74,3 +87,27 @@ def test_every_plugin_file_is_registered() -> None:
     preferring = [plugin for plugin in made if plugin.preference]
     assert {plugin.name for plugin in refusing} == {plugin.name for plugin in PLUGINS}
     assert {plugin.preference.name for plugin in preferring} == set(PREFERENCES)
+
+
+def _read_by(module: str) -> set[str]:
+    """Return the fields of nodes, methods of the view and functions that a module uses."""
+    path = sys.modules[module].__file__
+    assert path is not None
+    tree, names = ast.parse(Path(path).read_text()), set[str]()
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Attribute) and ast.unparse(part.value).split(".")[-1] in {"node", "view"}:
+            names.add(part.attr)
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name):
+            names.add(part.func.id)
+    return names
+
+
+def test_a_filter_is_concerned_by_changes_of_what_it_reads() -> None:
+    """Else a pod that it refused would sleep when a node gets the label that it lacks."""
+    missing = [
+        (plugin.name, name)
+        for plugin in PLUGINS
+        for name in sorted({name for step in plugin.filters for name in _read_by(step.refuse.__module__)})
+        if name in EVENTS_OF and EVENTS_OF[name] not in plugin.events
+    ]
+    assert missing == []
