@@ -1,0 +1,113 @@
+"""
+docs/runbook.md: what it says to do helps, tried in the state that the alert means.
+
+`test_reinstall.py` has the stale fence, `test_unknown_outcomes.py` Bindings in doubt, `test_rejected_pods.py` nodes
+that reject pods, `test_replicas.py` a leader that is gone.
+"""
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from tests.control_plane.objects import bind, create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.rest import Object
+from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.end_to_end.fence import in_force, leading
+from tests.end_to_end.process import ACQUIRED, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.workload import PODS, placed, refused
+from tests.support.documented_commands import Shell, reader_shell, run_by
+
+THIS = "tests/end_to_end/test_runbook.py"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler"
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+async def installed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[ControlPlane, Shell]]:
+    """Run a control plane with a node and the installation, and yield it with a shell of its administrator."""
+    async with run_control_plane() as plane:
+        folder = tmp_path_factory.mktemp("reader")
+        shell = reader_shell(folder, plane.kubeconfig(folder / "kubeconfig"), road="my-scheduler")
+        for each in ("manifests/lease-watch", "manifests/"):
+            await shell.output(f"kubectl apply -k {each}")
+        await until(lambda: in_force(plane))
+        await create_node(plane.admin, node_manifest("inf2", "inf2.24xlarge"))
+        yield plane, shell
+
+
+async def is_ready(scheduler: SchedulerProcess) -> bool:
+    return (await scheduler.get("/readyz"))[0] == 200
+
+
+async def gauge(scheduler: SchedulerProcess, name: str, value: float) -> None:
+    """Return when a metric has a value."""
+    await scheduler.until(lambda metrics: metrics[name] == value)
+
+
+async def elsewhere(plane: ControlPlane, name: str, annotations: dict[str, str] | None = None) -> Object:
+    """Return a pod of two devices that another scheduler has bound."""
+    pod = await create_pod(plane.admin, pod_manifest(name, scheduler_name="another", neuron=2))
+    await bind(plane.admin, pod, "inf2", annotations)
+    return pod
+
+
+async def test_rights_that_are_missing(installed: tuple[ControlPlane, Shell]) -> None:
+    """Not ready: without its rights a replica ends, and says which; the manifests bring them back."""
+    plane, shell = installed
+    (restore,) = run_by(f"{THIS}::{test_rights_that_are_missing.__name__}")
+    await plane.admin.delete(f"{RBAC}/clusterrolebindings/neuron-scheduler")
+    token = await plane.token_for("kube-system", "neuron-scheduler")
+    kubeconfig = plane.kubeconfig(plane.folder / "without-rights", token=token)
+    async with run_scheduler(kubeconfig) as scheduler:
+        await scheduler.line("does not allow this process to")
+    await shell.run(restore)
+    async with leading(plane) as scheduler:
+        await until(partial(is_ready, scheduler))
+
+
+async def test_unknown_holders_and_cores_of_two_pods(installed: tuple[ControlPlane, Shell]) -> None:
+    """A pod with unknown ids keeps the node from others until it ends; of two with the same ids the last one goes."""
+    plane, shell = installed
+    async with leading(plane) as scheduler:
+        await elsewhere(plane, "unknown")
+        await gauge(scheduler, "neuron_scheduler_unknown_holders", 1)
+        await refused(plane.admin, "pair", neuron=2)
+        await shell.output("kubectl delete pod unknown --grace-period=0 --force")
+        await placed(plane.admin, "pair")
+        await gauge(scheduler, "neuron_scheduler_unknown_holders", 0)
+        ids = (await plane.admin.get(f"{PODS}/pair"))["metadata"]["annotations"]["AWS_NEURON_IDS"]
+    # Only an administrator who removes the policy can do what it forbids.
+    await shell.output("kubectl delete validatingadmissionpolicybinding neuron-scheduler-allocations")
+    async with leading(plane) as scheduler:
+        await until(partial(doubled, plane, ids))
+        await gauge(scheduler, "neuron_scheduler_conflicting_cores", 4)
+        await shell.output("kubectl delete pod doubled --grace-period=0 --force")
+        await gauge(scheduler, "neuron_scheduler_conflicting_cores", 0)
+        await shell.output("kubectl delete pod pair --grace-period=0 --force && kubectl apply -k manifests/")
+
+
+async def doubled(plane: ControlPlane, ids: str) -> bool:
+    """Return whether a pod with these ids could be created: the API server learns of a policy's end a bit later."""
+    pod = pod_manifest("doubled", scheduler_name="another", neuron=2, annotations={"AWS_NEURON_IDS": ids})
+    status, created = await plane.admin.request("POST", PODS, pod)
+    if status == 201:
+        await bind(plane.admin, created, "inf2")
+    return status == 201
+
+
+async def test_another_program_with_the_lease(installed: tuple[ControlPlane, Shell]) -> None:
+    """No leader: as long as another program renews the Lease, no replica leads; when that one is gone, one does."""
+    plane, _ = installed
+    lease = {"holderIdentity": "another", "leaseDurationSeconds": 15, "renewTime": "2099-01-01T00:00:00.000000Z"}
+    manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "my-scheduler"}}
+    await plane.admin.request("DELETE", LEASE)
+    await plane.admin.post(LEASE.rpartition("/")[0], manifest | {"spec": lease})
+    token = await plane.token_for("kube-system", "neuron-scheduler")
+    async with run_scheduler(plane.kubeconfig(plane.folder / "waiting", token=token)) as scheduler:
+        await scheduler.line("another")
+        assert scheduler.lines_with(ACQUIRED) == []
+        await scheduler.line(ACQUIRED)  # nobody has renewed the Lease for its duration
+        assert await scheduler.stop() == 0
