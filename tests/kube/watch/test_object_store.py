@@ -41,7 +41,8 @@ class Log:
         self.calls.append(f"deleted {old.uid}")
 
     def on_malformed(self, malformed: Malformed) -> None:
-        """Add a malformed object."""
+        """Add a malformed object; another one of its name is gone before."""
+        assert self.bad.get(malformed.key, malformed).uid == malformed.uid
         self.bad[malformed.key] = malformed
         self.calls.append(f"malformed {malformed.uid}")
 
