@@ -41,8 +41,7 @@ class Log:
         self.calls.append(f"deleted {old.uid}")
 
     def on_malformed(self, malformed: Malformed) -> None:
-        """Add a malformed object; another one of its name is gone before."""
-        assert self.bad.get(malformed.key, malformed).uid == malformed.uid
+        """Add a malformed object."""
         self.bad[malformed.key] = malformed
         self.calls.append(f"malformed {malformed.uid}")
 
@@ -89,6 +88,10 @@ LIVES: dict[str, tuple[list[Decoded[Pod] | str], list[str]]] = {
     "the last good state belongs to its own uid only": (
         [seen("u1"), broken("u2")],
         ["added u1", "deleted u1", "malformed u2"],
+    ),
+    "a malformed pod is gone with its uid": (
+        [broken("u1"), broken("u2"), "d/a"],
+        ["malformed u1", "no longer malformed u1", "malformed u2", "no longer malformed u2"],
     ),
     "a malformed pod that becomes bound holds something": (
         [broken(), broken(node="n1"), seen(node_name="n1")],
