@@ -29,6 +29,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason, refusals_among
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
+from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, has_none_cheaper, victims_on
@@ -189,7 +190,7 @@ def search(
     incoming = Incoming(pod, profile, DisruptionAllowance(budgets))
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
-        yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile))
+        yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile.without(BY_PLACED_PODS)))
         names = _with_room(cluster, pod, profile, below, comparison)
         yield
         for name in names:

@@ -11,7 +11,7 @@ is cheaper than what is known from other nodes, the filters confirm it; where th
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache, reduce
 from math import inf
 from operator import or_
@@ -32,6 +32,7 @@ from neuron_scheduler.neuron.topology import legal_sets
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusals_on
+from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
@@ -93,21 +94,27 @@ class ByCounting:
 
 @attrs.define(eq=False)
 class ByFilters:
-    """A trial that asks the filters."""
+    """
+    A trial that asks the filters.
+
+    Attributes:
+        keepers: uids of pods that keep the incoming pod away; None if it is the filters that say so.
+    """
 
     cluster: Cluster
     slot: Slot
     pod: Pod
     profile: Profile
     node_info: NodeInfo
+    keepers: Collection[str] | None = None
 
     def refusals(self) -> list[Refusal]:
         """Return why the node, as it is on trial, refuses the incoming pod."""
-        with self.cluster.row_replaced(self.slot, self.node_info):
+        with self._with_row(self.node_info):
             return refusals_on(self.cluster, self.slot, self.pod, self.profile)
 
     def fits(self) -> bool:
-        return not self.refusals()
+        return self.node_info.pod_infos.keys().isdisjoint(self.keepers or ()) and not self.refusals()
 
     def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
         """
@@ -117,16 +124,22 @@ class ByFilters:
         """
         whole, left = self.cluster.view.row(self.slot), set[str]()
         with ExitStack() as kept:
-            kept.enter_context(self.cluster.row_replaced(self.slot, self.node_info))
+            kept.enter_context(self._with_row(self.node_info))
             for other in others:
+                if self.keepers is not None and other.uid in self.keepers:
+                    left.add(other.uid)
+                    continue
                 beside = with_pod(self.cluster.view.row(self.slot), whole.pod_infos[other.uid])
                 with ExitStack() as tried:
-                    tried.enter_context(self.cluster.row_replaced(self.slot, beside))
+                    tried.enter_context(self._with_row(beside))
                     if refusals_on(self.cluster, self.slot, self.pod, self.profile):
                         left.add(other.uid)
                     else:
                         kept.enter_context(tried.pop_all())
         return left
+
+    def _with_row(self, node_info: NodeInfo) -> AbstractContextManager[None]:
+        return self.cluster.row_replaced(self.slot, node_info, with_terms=self.keepers is None)
 
 
 @attrs.frozen
@@ -212,18 +225,36 @@ def victims_on(
         return []  # it would be compared with all other pods again for each that might stay
 
     def by_filters(gone: Sequence[Pod]) -> ByFilters:
-        return ByFilters(cluster, slot, pod, incoming.profile, _without(node_info, gone))
+        return ByFilters(cluster, slot, pod, profile, _without(node_info, gone), keepers)
 
     lower = incoming.leavers(node_info)
     victims = _by_counting(node_info, incoming, lower, below, limit)
     if victims is None and limit is not None:
         return None
-    if victims is not None and by_filters(victims.pods).fits():
+    profile, keepers, kept_away = _keepers(cluster, slot, incoming, lower)
+    if victims is not None and not kept_away and by_filters(victims.pods).fits():
         return victims
-    refusals = by_filters(lower).refusals()
+    refusals = by_filters(lower).refusals() or kept_away
     if refusals:
         return refusals
     return _DryRun(incoming, lower, by_filters).cheapest(_forced_groups(node_info, pod, lower), limit)
+
+
+def _keepers(
+    cluster: Cluster, slot: Slot, incoming: Incoming, lower: Sequence[Pod]
+) -> tuple[Profile, set[str], list[Refusal]]:
+    """
+    Return whose terms keep a pod away from a node: uids of lower pods, and the refusal if those of other pods do.
+
+    That needs one question, however many pods may stay: the profile that is returned does not ask it again.
+    """
+    profile = incoming.profile.without(inter_pod_affinity.BY_PLACED_PODS)
+    if profile is incoming.profile:
+        return profile, set(), []
+    with cluster.row_replaced(slot, cluster.view.row(slot).with_nominated(incoming.pod.priority)):
+        found, others_do = inter_pod_affinity.keepers(cluster.view, slot, incoming.pod, lower)
+    kept_away = Refusal(inter_pod_affinity.NAME, inter_pod_affinity.KEPT_AWAY, 1 << slot)
+    return profile, found, [kept_away] if others_do else []
 
 
 def has_none_cheaper(priority: int, cost: Cost) -> bool:

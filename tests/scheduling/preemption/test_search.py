@@ -11,6 +11,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.tables import affinity_terms
 from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
@@ -57,9 +58,11 @@ def budget(app: str, allowed: int, name: str = "pdb", **keywords: object) -> Dis
     return DisruptionBudget(name, "default", name, selector, allowed, **keywords)  # type: ignore[arg-type]  # as given
 
 
-def terms(count: int) -> tuple[PodAffinityTerm, ...]:
+def terms(count: int, prefix: str = "x") -> tuple[PodAffinityTerm, ...]:
     """Return so many different terms, each about all pods of a node."""
-    absent = [LabelSelector((Requirement(f"x{number}", Operator.DOES_NOT_EXIST, ()),)) for number in range(count)]
+    absent = [
+        LabelSelector((Requirement(f"{prefix}{number}", Operator.DOES_NOT_EXIST, ()),)) for number in range(count)
+    ]
     return tuple(PodAffinityTerm(HOSTNAME_LABEL, selector, frozenset({"default"})) for selector in absent)
 
 
@@ -475,3 +478,30 @@ def test_a_search_compares_each_pod_a_few_times(pods: int) -> None:
         found = victims(cluster, pod(cpu=10, priority=9, anti_affinity=terms(4)))
     assert len(found) == 1 + pods
     assert max(compared[other.name] for other in lower) <= 4 * 10
+
+
+@pytest.mark.parametrize("pods", [25, 50])
+def test_a_search_asks_each_term_once(pods: int) -> None:
+    """However many pods may stay: those whose terms keep the pod away are found once, and no term is moved."""
+    nodes = [node(name, cpu=1000, labels={HOSTNAME_LABEL: name}, pods=1000) for name in "nm"]
+    lower = [pod(f"p{n}", on="n", cpu=10, priority=1, anti_affinity=terms(4, f"p{n}-")) for n in range(pods)]
+    lower += [pod(f"q{n}", on="n", cpu=10, priority=1) for n in range(pods)]
+    others = [pod(f"other{n}", on="m", cpu=10, priority=10, anti_affinity=terms(4, f"o{n}-")) for n in range(pods)]
+    cluster, pending = cluster_of(nodes, lower + others), pod(cpu=10, priority=9)
+    refused, compared, matches = refusal(cluster, pending), Counter[PodAffinityTerm](), affinity_terms._matches
+    cluster.put_pod(
+        pod("changed", on="m", anti_affinity=terms(1, "changed"))
+    )  # nothing is known of an earlier question
+
+    def counting(term: PodAffinityTerm, *asked: Any) -> bool:
+        compared[term] += 1
+        return matches(term, *asked)
+
+    with (
+        mock.patch.object(affinity_terms, "_matches", counting),
+        mock.patch.object(affinity_terms.TermTable, "replace", side_effect=AssertionError),
+    ):
+        found = run(search(cluster, pending, PROFILE, refused=refused, budgets=()))
+    assert isinstance(found, Preemption)
+    assert {victim.name for victim in found.victims.pods} == {f"p{n}" for n in range(pods)}
+    assert set(compared.values()) == {1}
