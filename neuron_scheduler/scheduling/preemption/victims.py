@@ -10,12 +10,12 @@ The dry run is made by counting resources and cores, which takes a hundredth of 
 is cheaper than what is known from other nodes, the filters confirm it; where they refuse it, they make the dry run.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache, reduce
 from math import inf
 from operator import or_
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import attrs
 
@@ -38,6 +38,8 @@ from neuron_scheduler.scheduling.preemption.disruption_allowance import Disrupti
 
 _TO_POSITIVE = 1 << 31
 """Added to every priority, so that a few pods of negative priority are cheaper than many."""
+_AT_ONCE: Final = 64
+"""Pods that are put back on trial in one step."""
 Cost = tuple[float, ...]
 """What candidates are compared by, the smaller the better; more victims never cost less."""
 
@@ -121,6 +123,7 @@ class ByFilters:
         Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest.
 
         The row stays replaced meanwhile: each pod is a change of the counts by one, and not by all that are gone.
+        Those that were put back stay on trial.
         """
         whole, left = self.cluster.view.row(self.slot), set[str]()
         with ExitStack() as kept:
@@ -136,6 +139,7 @@ class ByFilters:
                         left.add(other.uid)
                     else:
                         kept.enter_context(tried.pop_all())
+                        self.node_info = beside
         return left
 
     def _with_row(self, node_info: NodeInfo) -> AbstractContextManager[None]:
@@ -212,9 +216,11 @@ class Incoming:
 
 def victims_on(
     cluster: Cluster, slot: Slot, incoming: Incoming, *, below: int, limit: Cost | None = None
-) -> Victims | list[Refusal] | None:
+) -> Generator[None, None, Victims | list[Refusal] | None]:
     """
     Return the cheapest pods that must leave a node for a pod, or the refusals that remain if all lower pods left.
+
+    It yields when other tasks may run; it must not be continued once the node's row or slot is another one.
 
     None if the victims cost the limit or more. It is known that the pod fits if all pods of a priority under `below`
     leave, as far as the node alone decides. So blocks that need a pod of a higher priority to leave are looked at only
@@ -228,7 +234,7 @@ def victims_on(
         return ByFilters(cluster, slot, pod, profile, _without(node_info, gone), keepers)
 
     lower = incoming.leavers(node_info)
-    victims = _by_counting(node_info, incoming, lower, below, limit)
+    victims = yield from _by_counting(node_info, incoming, lower, below, limit)
     if victims is None and limit is not None:
         return None
     profile, keepers, kept_away = _keepers(cluster, slot, incoming, lower)
@@ -237,7 +243,7 @@ def victims_on(
     refusals = by_filters(lower).refusals() or kept_away
     if refusals:
         return refusals
-    return _DryRun(incoming, lower, by_filters).cheapest(_forced_groups(node_info, pod, lower), limit)
+    return (yield from _DryRun(incoming, lower, by_filters).cheapest(_forced_groups(node_info, pod, lower), limit))
 
 
 def _keepers(
@@ -265,16 +271,16 @@ def has_none_cheaper(priority: int, cost: Cost) -> bool:
 
 def _by_counting(
     node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
-) -> Victims | None:
+) -> Generator[None, None, Victims | None]:
     """Return the cheapest victims by counting; None if they cost the limit or more."""
     dry_run = _dry_run_by_counting(node_info, incoming, lower)
     groups = _forced_groups(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
-    victims = dry_run.cheapest(groups, limit)
+    victims = yield from dry_run.cheapest(groups, limit)
     best = limit if victims is None else incoming.cost(victims)
     if not lower or lower[0].priority < below or (best is not None and has_none_cheaper(below, best)):
         return victims
     more = [group for group in _forced_groups(node_info, incoming.pod, lower) if group and group[0].priority >= below]
-    return dry_run.cheapest(more, best) or victims
+    return (yield from dry_run.cheapest(more, best)) or victims
 
 
 def _dry_run_by_counting(node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod]) -> "_DryRun":
@@ -298,7 +304,7 @@ class _DryRun:
     lower: Sequence[Pod]
     trial: Callable[[Sequence[Pod]], NodeTrial]
 
-    def cheapest(self, forced: Iterable[tuple[Pod, ...]], limit: Cost | None) -> Victims | None:
+    def cheapest(self, forced: Iterable[tuple[Pod, ...]], limit: Cost | None) -> Generator[None, None, Victims | None]:
         """
         Return the cheapest victims if one of these groups has to leave; others may have to leave with it.
 
@@ -309,13 +315,13 @@ class _DryRun:
         for group in sorted(map(self._victims, forced), key=cost_of):
             if limit is not None and cost_of(group) >= limit:
                 break  # more victims never cost less
-            victims = self._with(group)
+            victims = yield from self._with(group)
             cost = cost_of(victims)
             if limit is None or cost < limit:
                 best, limit = victims, cost
         return best
 
-    def _with(self, group: Victims) -> Victims:
+    def _with(self, group: Victims) -> Generator[None, None, Victims]:
         """
         Return the victims if a group must leave: the group alone, or more where something other than cores is scarce.
 
@@ -326,9 +332,14 @@ class _DryRun:
         must = {pod.uid for pod in group.pods}
         remaining = [pod for pod in self.lower if pod.uid not in must]
         orders = self.incoming.reprieves(self.lower, group.pods, remaining)
-        tries = [must | self.trial(self.lower).without_reprieve(order) for order in orders]
-        victims = (self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries)
-        return min(victims, key=self.incoming.cost)
+        tries = list[Victims]()
+        for order in orders:
+            trial, gone = self.trial(self.lower), set(must)
+            for first in range(0, len(order), _AT_ONCE):
+                gone |= trial.without_reprieve(order[first : first + _AT_ONCE])
+                yield
+            tries.append(self._victims(tuple(pod for pod in self.lower if pod.uid in gone)))
+        return min(tries, key=self.incoming.cost)
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return the pods as victims, with the violations that they cause if no other pod leaves."""
