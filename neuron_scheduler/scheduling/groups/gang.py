@@ -68,13 +68,14 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     if key is None or keys:
         raise ChangedError
     group, members = cluster.groups.group(key), cluster.groups.members(key)
-    nodes, elsewhere = {uid: cluster.node_of(uid) for uid in members}, cluster.groups.members_elsewhere(key)
+    kept = set[str]()
+    if cluster.has_nominations:
+        kept = {uid for uid in (*members, *(pod.uid for pod in waiting)) if cluster.nomination(uid)}
+    elsewhere = cluster.groups.members_elsewhere(key)
     if not group.topology:  # a domain is a preference of those that ask for Neuron
-        elsewhere = frozenset(uid for uid, pod in members.items() if pod.neuron is None or cluster.nomination(uid))
-    ordered = sorted(
-        waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -neuron_total_of(pod), pod.rank, pod.created)
-    )
-    placed = {uid: name for uid, name in nodes.items() if name is not None}
+        elsewhere = frozenset([uid for uid, pod in members.items() if pod.neuron is None or uid in kept])
+    ordered = sorted(waiting, key=lambda pod: (pod.uid not in kept, -neuron_total_of(pod), pod.rank, pod.created))
+    placed = {uid: name for uid in members if (name := cluster.node_of(uid)) is not None}
     return Gang(group, tuple(ordered), placed, elsewhere)
 
 

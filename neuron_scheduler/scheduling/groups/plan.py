@@ -148,6 +148,7 @@ class _Planner:
 
     def run(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         lacking = complaint_about(self.cluster, self.gang) or (yield from self._reason_not_to_begin())
+        yield
         if lacking is not None:
             return GroupRefusal(0, lacking)
         enough = (yield from self._place_enough()) or (yield from self._search())
@@ -255,6 +256,7 @@ class _Planner:
         if few or not inside:
             yield ANYWHERE  # the trial itself costs less than to count the room
             return
+        yield None
         fixed = fixed_domains(self.cluster, gang)
         asking = any(pod.neuron is not None for pod in inside)
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
@@ -314,12 +316,15 @@ class _Planner:
 
     def _home(self) -> Region | None:
         """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
-        required, placed = self.gang.group.topology, dict(self.gang.placed)
+        required = self.gang.group.topology
+        if not required:
+            return ANYWHERE
+        placed = dict(self.gang.placed)
         placed |= {taken.pod.uid: taken.decision.node_name for taken in self.trial.pods}
         now = attrs.evolve(self.gang, placed=placed)
-        domain = fixed_domains(self.cluster, now).get(required) if required else None
+        domain = fixed_domains(self.cluster, now).get(required)
         if domain is None:
-            return None if required else ANYWHERE
+            return None
         return Region((required, domain)) if domain else NOWHERE
 
     def _place(self, pods: Sequence[Pod], region: Region, needed: int = 0) -> Generator[None, None, Sequence[Pod]]:
@@ -388,6 +393,7 @@ class _Planner:
         taken = {taken.pod.uid for taken in self.trial.pods}
         home, reasons = self._home() or NOWHERE, dict[_Kind, FitError]()
         others = yield from self._place([pod for pod in self.gang.waiting if pod.uid not in taken], home)
+        yield
         for pod in others:
             kind = self.kinds[pod.uid]
             if kind not in reasons:

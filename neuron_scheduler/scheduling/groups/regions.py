@@ -309,7 +309,7 @@ def fixed_domains(cluster: Cluster, gang: Gang) -> Mapping[str, str]:
     A node without the label fixes nothing, as for a pod affinity: it may have lost the label since.
     """
     names = [name for uid, name in gang.placed.items() if uid not in gang.unconstrained]
-    if not gang.group.topology:  # the members with kept space will be there
+    if not gang.group.topology and cluster.has_nominations:  # the members with kept space will be there
         kept = [cluster.nomination(pod.uid) for pod in gang.waiting if pod.neuron is not None]
         names += [nomination[0] for nomination in kept if nomination is not None]
     rows = [row for row in map(cluster.node, names) if row is not None]
