@@ -17,7 +17,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on, select_node
-from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, complaint_about, gang_of
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, gang_of
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.contract import Preference
 from neuron_scheduler.steps import run
@@ -138,12 +138,10 @@ def play(seed: int) -> str:
     assert isinstance(found, GroupRefusal)
     check_untouched(world, cluster, dice)
     assert found.reason.plugins
-    if complaint_about(cluster, gang) is not None:  # also of members beyond the count
-        assert not (world.missing and possible(world, world.missing))
-        return "refused"
+    needed = max(world.missing, 1)  # a complaint is about members beyond the count, too
     try:
-        assert not possible(world, world.missing), "missed"
-        assert found.fitting < world.missing
+        assert not possible(world, needed), "missed"
+        assert found.fitting < needed
         assert possible(world, found.fitting)
         assert found.fitting or not possible(attrs.evolve(world, waiting=gang.waiting[:1]), 1)
     except UndecidedError:
