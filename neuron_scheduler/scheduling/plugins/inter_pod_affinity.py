@@ -17,7 +17,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Refusal
+from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginName, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("InterPodAffinity")
@@ -46,10 +46,17 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def filter_by_placed_pods(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    return (Refusal(NAME, KEPT_AWAY, among & _kept_away(view, pod)),)
+
+
+def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
+    return less(among, _kept_away(view, pod))
+
+
+def _kept_away(view: View, pod: Pod) -> NodeSet:
     if not view.has_terms(TermKind.ANTI_AFFINITY):
-        return NONE_REFUSED
-    kept_away = _union(totals for _, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod))
-    return (Refusal(NAME, KEPT_AWAY, among & kept_away),)
+        return NO_NODES
+    return _union(totals for _, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod))
 
 
 def keepers(view: View, slot: Slot, pod: Pod, leavers: Iterable[Pod]) -> tuple[set[str], bool]:
@@ -153,7 +160,7 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
         yield weight * number, less(among, nodes)
 
 
-BY_PLACED_PODS: Final = Filter(filter_by_placed_pods)
+BY_PLACED_PODS: Final = Filter(filter_by_placed_pods, agreeable_nodes)
 PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, reads=(PodField.AFFINITY, PodField.ANTI_AFFINITY)), BY_PLACED_PODS),
