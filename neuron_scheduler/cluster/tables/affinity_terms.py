@@ -23,7 +23,7 @@ MOST_OF_A_NAMESPACE = 5000
 """
 Different terms that the bound pods of one namespace may have; further ones are ignored.
 
-A pod's decision looks at each term that matches it: so many terms take 50 to 100 ms, in any namespace.
+A pod's decision looks at each term that matches it: so many terms take 10 ms (the first time 20), in any namespace.
 """
 
 _WORTH_APPLYING = 16  # so many changes are applied one by one even if few pods have the term
