@@ -30,7 +30,6 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, N
 from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
 from neuron_scheduler.scheduling.groups.gang import (
-    TOPOLOGY,
     Gang,
     GroupPlan,
     GroupRefusal,
@@ -58,6 +57,7 @@ from neuron_scheduler.scheduling.plugins import super_blocks
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Preference, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
+from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
 
 OUTSIDE: Final = "node(s) were outside of the group's domain"
 EVICTS_NOBODY: Final = "preemption: a group evicts no pods."
@@ -176,7 +176,7 @@ class _Planner:
             text += f", beside {others} that started groups of the namespace await" if others else ""
         exist = f"{len(gang.waiting)} of {group.expected} members of group {group.key} exist, and all must have room:"
         nodes = self.cluster.view.node_count
-        return FitError(nodes, plugins=frozenset({TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)
+        return FitError(nodes, plugins=frozenset({GROUP_TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)
 
     def _awaited_by_others(self) -> Generator[None, None, int]:
         """Return how many members will come of the namespace's other groups that have begun."""
@@ -413,7 +413,8 @@ class _Planner:
             return (yield from self._add_the_others())
         reason = yield from self._reason(pod, region)
         yield from _undo(self.trial, 0)
-        return GroupRefusal(fitting_at_once, reason)
+        may_move = self._home() is None and GROUP_TOPOLOGY in reason.plugins
+        return GroupRefusal(fitting_at_once, reason, waits_for_next=len({*self.kinds.values()}) == 1 and not may_move)
 
     def _roomiest_region(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
@@ -437,7 +438,7 @@ class _Planner:
         with self.cluster.without_nomination(pod.uid):
             fits = nodes_that_fit(self.cluster, pod, self.profile.steps_for(pod), self.cluster.view.live)
         outside = less(fits, among)
-        refused = (Refusal(TOPOLOGY, OUTSIDE, outside),) if outside else ()
+        refused = (Refusal(GROUP_TOPOLOGY, OUTSIDE, outside),) if outside else ()
         no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
         return attrs.evolve(fit_error(self.cluster, pod, self.profile, no_node), preemption=EVICTS_NOBODY)
 

@@ -258,7 +258,7 @@ def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int
         here, pair = nodes_in(rooms.view, within), pairs.get(domain.value, within)
         if all(here & nodes for nodes in rooms.each):
             of_it = within if less(nodes_in(rooms.view, pair), here) else pair
-            yield Region(within, (of_it,), wanted) if key in ULTRASERVER_SIZES else Region(within)
+            yield Region(within, (of_it,), wanted) if wanted and key in ULTRASERVER_SIZES else Region(within)
             found += 1
             if found == MOST_DOMAINS:
                 return

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.node import ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
@@ -19,7 +20,7 @@ from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.steps import run
-from tests.support.builders import pod
+from tests.support.builders import node, pod
 from tests.support.queueing import FIT, GONE, apply_events, counts, drain, new_queue, popped
 
 TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
@@ -269,6 +270,21 @@ def test_what_happens_while_a_group_is_tried_is_not_missed() -> None:
     world.queue.note(GONE)
     world.put_back(members, 0.0)
     assert names(world.trial(0.0)) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("any_event", [False, True])
+def test_a_refused_group_sleeps_through_what_cannot_help(any_event: bool) -> None:
+    """Another tenant's pods come and go all the time; each attempt in vain would be followed by a backoff and a pause."""
+    world = Fed()
+    for name in "abc":
+        world.see(name, cpu=2000)
+    for member in world.trial(0.0):
+        world.queue.put_back_refused(member, FIT, 0.0, together=True, any_event=any_event)
+    gone = pod("x", on="n", cpu=9)
+    world.queue.note(GONE, gone, on=NodeInfo(node("n", cpu=1999)))
+    assert (world.queue.pop(100.0) is not None) == any_event
+    world.queue.note(GONE, gone, on=NodeInfo(node("n", cpu=2000)))
+    assert any_event or names(world.trial(100.0)) == {"a", "b", "c"}
 
 
 def test_a_group_misses_nothing_that_happens_while_it_is_put_back() -> None:
