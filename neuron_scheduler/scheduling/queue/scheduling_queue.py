@@ -373,7 +373,10 @@ class SchedulingQueue:
 
     def _leave_group(self, pod: Pod) -> None:
         if pod.group is not None:
-            self.groups.leave(pod.uid, pod.group.key)
+            key = pod.group.key
+            if not self.groups.leave(pod.uid, key):  # nobody is left to look at, and a standby never pops
+                self._looks.pop((key, True), None)
+                self._looks.pop((key, False), None)
 
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
         """Give a pod another try, even if its line gets none."""

@@ -274,7 +274,7 @@ def test_what_happens_while_a_group_is_tried_is_not_missed() -> None:
 
 @pytest.mark.parametrize("any_event", [False, True])
 def test_a_refused_group_sleeps_through_what_cannot_help(any_event: bool) -> None:
-    """Another tenant's pods come and go all the time; each attempt in vain would be followed by a backoff and a pause."""
+    """Another tenant's pods come and go all the time, and an attempt in vain is followed by a backoff and a pause."""
     world = Fed()
     for name in "abc":
         world.see(name, cpu=2000)
@@ -424,6 +424,17 @@ def longest_step_of(count: int) -> int:
     step(world.see, "m0", 3.0, group)
     tried(3.0)
     return longest
+
+
+def test_nothing_is_left_of_a_large_group_that_is_gone() -> None:
+    """A standby, which pops nobody, would keep it until it leads."""
+    world = Fed()
+    large = attrs.evolve(THREE, least=100, expected=100)
+    for number in range(100):
+        world.see(f"m{number}", group=large)
+    for number in range(100):
+        world.lose(f"m{number}")
+    assert world.queue.next_time() is None
 
 
 def test_no_step_looks_at_all_members_of_a_large_group() -> None:
