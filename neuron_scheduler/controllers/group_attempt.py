@@ -18,6 +18,7 @@ from neuron_scheduler.controllers.pod_attempt import PodAttempts
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError, give_back
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
@@ -122,7 +123,7 @@ class GroupAttempts:
             pod, now = member.pod, self.clock()
             if not self.queue.holds(member):
                 continue
-            if not gang.placed:  # one was when space was kept
+            if not (gang.placed and self._takes_it_still(pod)):  # as when space was kept
                 self._keep_nothing(pod)
             self.queue.put_back_refused(
                 member, refused.plugins, now, together=True, any_event=any_event, cause=refused.cause
@@ -134,6 +135,12 @@ class GroupAttempts:
                 pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help
             )
             yield
+
+    def _takes_it_still(self, pod: Pod) -> bool:
+        """Return whether the node whose space is kept for a pod, if any is, would take it."""
+        node_name, _ = self.cluster.nomination(pod.uid) or ("", None)
+        profile = self.attempts.profiles[pod.scheduler_name]
+        return not node_name or isinstance(decide_on(self.cluster, pod, profile, node_name), Decision)
 
     def _keep_nothing(self, pod: Pod) -> None:
         node_name = self.cluster.clear_nomination(pod.uid)

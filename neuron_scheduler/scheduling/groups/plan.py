@@ -394,12 +394,14 @@ class _Planner:
         home, reasons = self._home() or NOWHERE, dict[_Kind, FitError]()
         others = yield from self._place([pod for pod in self.gang.waiting if pod.uid not in taken], home)
         yield
-        for pod in others:
+        for pod in others:  # what comes free in these pauses is theirs
             kind = self.kinds[pod.uid]
-            if kind not in reasons:
+            if kind not in reasons and not (yield from self._place_one(pod, home.within)):
                 reasons[kind] = yield from self._reason(pod, home)
+        taken = {taken.pod.uid for taken in self.trial.pods}
+        left_out = [(pod, reasons[self.kinds[pod.uid]]) for pod in others if pod.uid not in taken]
         self.trial.check()
-        return GroupPlan(tuple(self.trial.pods), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
+        return GroupPlan(tuple(self.trial.pods), tuple(left_out))
 
     def _refuse(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         """Place as many as fit once more, and say why the next one does not."""
