@@ -230,14 +230,14 @@ class Cluster:
             yield
 
     @contextmanager
-    def row_replaced(self, slot: Slot, node_info: NodeInfo) -> Iterator[None]:
-        """Replace one row, in the indexes too, inside the `with` block."""
+    def row_replaced(self, slot: Slot, node_info: NodeInfo, *, with_terms: bool = True) -> Iterator[None]:
+        """Replace one row inside the `with` block, in the indexes too; `with_terms`, also in that of affinity terms."""
         before = self._table.row(slot)
-        self._table.replace(slot, node_info)
+        self._table.replace(slot, node_info, with_terms=with_terms)
         try:
             yield
         finally:
-            self._table.replace(slot, before)
+            self._table.replace(slot, before, with_terms=with_terms)
 
     def row_added(self, node_info: NodeInfo) -> AbstractContextManager[Slot]:
         """

@@ -4,7 +4,7 @@ What can be read of the cluster: node sets, columns and rows, as they are or und
 Plugins read the cluster only through this. Slots and node sets are valid until the next `await` (`tables.nodes`).
 """
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar, cast
 
 import attrs
@@ -224,11 +224,12 @@ class View:
             return Column()
         return table.sums.totals(number_of, table.domains(key), table.of_rows.log, table.slots)
 
-    def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
-        """Yield each term of placed pods that matches a pod, with how many pods have it in each node's domain."""
-        table = self._table
-        for term, pods_with_term in table.terms.matching_terms(kind, pod, self.namespaces.labels(pod.namespace)):
-            yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
+    def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterable[tuple[PodAffinityTerm, Column]]:
+        """Return each term of placed pods that matches a pod, with how many pods have it in each node's domain."""
+        return self._table.terms_of_placed_pods(kind, pod, self.namespaces.labels(pod.namespace))
+
+    def terms_of_placed_pod(self, kind: TermKind, placed: Pod) -> Sequence[PodAffinityTerm]:
+        return self._table.terms.terms_of(kind, placed)
 
     def has_terms(self, *kinds: TermKind) -> bool:
         terms = self._table.terms
@@ -298,7 +299,7 @@ class RecordingView(View):
         )
         return Column()
 
-    def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
+    def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterable[tuple[PodAffinityTerm, Column]]:
         """Record the requests, and leave out the terms whose domains are not ready."""
         table = self._table
         for term, pods_with_term in table.terms.matching_terms(kind, pod, self.namespaces.labels(pod.namespace)):

@@ -18,9 +18,9 @@ from neuron_scheduler.controllers.pod_attempt import PodAttempts
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
-from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError, give_back
-from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, gang_of, held_text
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -64,8 +64,7 @@ class GroupAttempts:
             if isinstance(found, GroupPlan):
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock)
             else:
-                refused = found.fit_error(gang)
-                await run_in_turns(self._put_group_back(members, gang, refused, started), self.clock)
+                await run_in_turns(self._put_group_back(members, gang, found, started), self.clock)
         except ChangedError:
             await run_in_turns(self._retry_group(members), self.clock)
         except Exception as error:  # noqa: BLE001 - it is one group's error
@@ -115,17 +114,20 @@ class GroupAttempts:
         return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
 
     def _put_group_back(
-        self, members: list[QueuedPod], gang: Gang, refused: FitError, started: float
+        self, members: list[QueuedPod], gang: Gang, refusal: GroupRefusal, started: float
     ) -> Generator[None, None, None]:
         """Put a refused group back, as one line, and report why; a group evicts nobody."""
+        refused, any_event = refusal.fit_error(gang), not refusal.waits_for_next
         log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
         for member in members:
             pod, now = member.pod, self.clock()
             if not self.queue.holds(member):
                 continue
-            if not gang.placed:  # one was when space was kept
+            if not (gang.placed and self._takes_it_still(pod)):  # as when space was kept
                 self._keep_nothing(pod)
-            self.queue.put_back_refused(member, refused.plugins, now, together=True, cause=refused.cause)
+            self.queue.put_back_refused(
+                member, refused.plugins, now, together=True, any_event=any_event, cause=refused.cause
+            )
             for listener in self.attempts.listeners:
                 listener(pod, refused)
             self.attempts.metrics.count_attempt("unschedulable", pod.scheduler_name, now - started)
@@ -133,6 +135,12 @@ class GroupAttempts:
                 pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help
             )
             yield
+
+    def _takes_it_still(self, pod: Pod) -> bool:
+        """Return whether the node whose space is kept for a pod, if any is, would take it."""
+        node_name, _ = self.cluster.nomination(pod.uid) or ("", None)
+        profile = self.attempts.profiles[pod.scheduler_name]
+        return not node_name or isinstance(decide_on(self.cluster, pod, profile, node_name), Decision)
 
     def _keep_nothing(self, pod: Pod) -> None:
         node_name = self.cluster.clear_nomination(pod.uid)

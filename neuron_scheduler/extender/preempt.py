@@ -36,7 +36,7 @@ from neuron_scheduler.scheduling.preemption.disruption_allowance import Disrupti
 from neuron_scheduler.scheduling.preemption.one_node import victims_instead
 from neuron_scheduler.scheduling.preemption.search import is_leaving
 from neuron_scheduler.scheduling.preemption.victims import ByFilters, Incoming, Victims, by_importance
-from neuron_scheduler.steps import LONGEST_TURN, run_in_turns
+from neuron_scheduler.steps import LONGEST_TURN, run, run_in_turns
 from neuron_scheduler.telemetry import logs
 
 UNSEEN: Final = 10.0
@@ -229,7 +229,7 @@ class Preempt:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self.clock() + LONGEST_TURN
             here = attrs.evolve(incoming, spared=self._unknown_to_kube_scheduler(node_name))
-            victims = victims_instead(self.cluster, node_name, here, self.beside, uids)
+            victims = run(victims_instead(self.cluster, node_name, here, self.beside, uids))
             if victims is not None and victims.pods:
                 candidates[node_name] = victims
         return candidates

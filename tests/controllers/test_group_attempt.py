@@ -11,8 +11,10 @@ import pytest
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import group_attempt
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, InDoubt, Refused
+from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode
 from neuron_scheduler.scheduling.cycle.trial import Trial
@@ -354,6 +356,18 @@ async def test_a_group_that_falls_apart_before_a_binding_is_sent_is_not_bound() 
         await until(lambda: world.queue.count(Place.BACKOFF) == world.queue.count(Place.GATED) == 1)
     assert (world.tried, world.nodes) == (["m0"], {})
     assert not world.cluster.has_nominations
+
+
+async def test_space_is_kept_only_while_its_member_can_use_it() -> None:
+    """A group that has begun and is refused takes no space from others that none of its members can have."""
+    world, two = jobs_on(2), attrs.evolve(FOUR, least=2, expected=2)
+    world.see("m0", group=two, on="n0", ids=range(16))
+    rival = LabelSelector((Requirement("app", Operator.IN, ("rival",)),))
+    m1 = world.see("m1", group=two, anti_affinity=(PodAffinityTerm(HOSTNAME_LABEL, rival, frozenset({"default"})),))
+    world.cluster.put_pod(pending("rival", on="n1", labels={"app": "rival"}))
+    world.cluster.nominate("n1", Nomination(m1, CoreMask((1 << 32) - 1)))
+    async with running(world):
+        await until(lambda: "m1" in dict(world.reports) and not world.cluster.has_nominations)
 
 
 async def test_a_held_group_keeps_no_space() -> None:

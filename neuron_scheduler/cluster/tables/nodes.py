@@ -10,12 +10,13 @@ Pods whose node does not exist (yet, or any more) are in *headless* rows, which 
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
 import attrs
 
+from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.labels import domain
 from neuron_scheduler.cluster.index.nodeset import (
@@ -33,12 +34,13 @@ from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.index.sums import Sums
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, is_equal_row
 from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
-from neuron_scheduler.cluster.tables.affinity_terms import TermTable
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind, TermTable
 from neuron_scheduler.cluster.tables.demand import Demand
 from neuron_scheduler.cluster.tables.images import ImageTable
 from neuron_scheduler.cluster.tables.pods import PodTable
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _MOST_HOLES = 64  # more than there are nodes
 _MOST_LATECOMERS = 512
@@ -117,6 +119,7 @@ class NodeTable:
     _late: NodeSet = NO_NODES
     _newest: _Age | None = None  # without the latecomers
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
+    _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
 
     def row(self, slot: Slot) -> NodeInfo:
         node_info = self.slots[slot]
@@ -151,6 +154,27 @@ class NodeTable:
         known = key in self.offered.labels
         postings = self.of_nodes.postings(domain(key), self.nodes) if known else Postings()
         return Domains(key, postings, self.nodes, self._relabelings)
+
+    def terms_of_placed_pods(
+        self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
+    ) -> Sequence[tuple[PodAffinityTerm, Column]]:
+        """
+        Return each term that matches a pod, with how many pods have it in each slot's domain.
+
+        The last answer is kept while no term and no label changes: one decision asks several times.
+        """
+        changes = self.terms.changes, self._relabelings.end, len(self.slots)
+        question = pod.namespace, pod.labels, namespace_labels, changes
+        asked, answer = self._last_terms.get(kind, (None, []))
+        if question != asked:
+            domains, answer = dict[str, Domains](), []
+            for term, pods_with_term in self.terms.matching_terms(kind, pod, namespace_labels):
+                key = term.topology_key
+                if key not in domains:
+                    domains[key] = self.domains(key)
+                answer.append((term, pods_with_term.totals(domains[key], len(self.slots))))
+            self._last_terms[kind] = question, answer
+        return answer
 
     def put(self, node_info: NodeInfo) -> None:
         """Add or replace the row of a node, which may have been deleted and created again meanwhile."""
@@ -194,7 +218,7 @@ class NodeTable:
             self._headless[name] = attrs.evolve(node_info, nominations=(), set_aside=None)
         self._keep_order()
 
-    def replace(self, slot: Slot, node_info: NodeInfo | None) -> None:
+    def replace(self, slot: Slot, node_info: NodeInfo | None, *, with_terms: bool = True) -> None:
         old = self.slots[slot]
         self.slots[slot] = node_info
         node = self.nodes[slot] = None if node_info is None else node_info.node
@@ -209,7 +233,7 @@ class NodeTable:
             self.offered.replace(node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
                 self._relabelings.append((slot, node_before), most=_MOST_RELABELINGS)
-        self._move_pods(slot, old, node_info)
+        self._move_pods(slot, old, node_info, with_terms=with_terms)
         if node_info != old:
             self.of_rows.record(slot, old, node_info)
 
@@ -284,13 +308,13 @@ class NodeTable:
         name = new.name if new is not None else old.name if old is not None else ""
         self.images.replace(name, slot, old.images if old else (), new.images if new else ())
 
-    def _move_pods(self, slot: Slot, old: NodeInfo | None, new: NodeInfo | None) -> None:
+    def _move_pods(self, slot: Slot, old: NodeInfo | None, new: NodeInfo | None, *, with_terms: bool) -> None:
         before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS
         if before is after:
             return
         same = old is not None and new is not None and old.machine is new.machine
         for uid in [uid for uid in {**before, **after} if not same or before.get(uid) is not after.get(uid)]:
-            self._move_pod(slot, before.get(uid), after.get(uid))
+            self._move_pod(slot, before.get(uid), after.get(uid), with_terms=with_terms)
             self._recount(before.get(uid), old, after.get(uid), new)
 
     def _recount(
@@ -301,14 +325,15 @@ class NodeTable:
         if before is not None and old is not None:
             self.demand.count(before.pod, old.machine, -1)
 
-    def _move_pod(self, slot: Slot, old: PodInfo | None, new: PodInfo | None) -> None:
+    def _move_pod(self, slot: Slot, old: PodInfo | None, new: PodInfo | None, *, with_terms: bool = True) -> None:
         if old is new:
             return
         if new is not None:
             self.pods.put(new.pod, slot)
         elif old is not None:
             self.pods.remove(old.pod.uid)
-        self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
+        if with_terms:
+            self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
 
     def _keep_order(self) -> None:
         holes = len(self.slots) - len(self.slot_of)

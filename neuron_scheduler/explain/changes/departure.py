@@ -11,7 +11,7 @@ The set is small, but it need not be the smallest: the search is cut off after `
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -56,7 +56,7 @@ class DepartureRules(Incoming):
         return sum(other.requests.get(name, 0) / amount for name, amount in self.pod.requests.items() if amount > 0)
 
 
-def find_departure(refused: RefusedPod) -> Iterator[SearchStep]:
+def find_departure(refused: RefusedPod) -> Generator[SearchStep, None, None]:
     if refused.error.pod_reason:
         return
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
@@ -64,7 +64,7 @@ def find_departure(refused: RefusedPod) -> Iterator[SearchStep]:
     asked_about = 0
     for slot in refused.cluster.view.oldest_first(_helpful_nodes(refused)):
         limit = None if best is None else ending.cost(best[1])
-        found = victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
+        found = yield from victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
         if isinstance(found, Victims) and found.pods:
             best = slot, found
         asked_about += found is not None  # counting alone shows that most nodes have no better pods

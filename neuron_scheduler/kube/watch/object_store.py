@@ -117,7 +117,10 @@ class ObjectStore(Generic[T]):
         known = self._objects.get(malformed.key)
         if known is not None and malformed.uid and known.uid != malformed.uid:
             self._delete(malformed.key, known)
-        if self._malformed.get(malformed.key) != malformed:
+        before = self._malformed.get(malformed.key)
+        if before is not None and before.uid != malformed.uid:
+            self._forget_malformed(malformed.key)
+        if before != malformed:
             self._report(malformed)
 
     def _report(self, malformed: Malformed) -> None:

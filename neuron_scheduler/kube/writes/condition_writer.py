@@ -237,6 +237,8 @@ class ConditionWriter:
             log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
                         tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
         answered = error if isinstance(error, ApiError) else None
+        if answered is None or not answered.is_refusal:
+            entry.written = None  # it may have been: what the status says is not known
         refused = answered is not None and (answered.is_too_large or (answered.is_refusal and answered.status != 409))
         entry.backoff.most = REFUSED_PAUSE if refused else PAUSE
         retry_after = answered.retry_after if answered is not None else None

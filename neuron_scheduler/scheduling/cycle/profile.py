@@ -67,6 +67,7 @@ class Profile:
     _fields: tuple[PodField, ...] = attrs.field(init=False, eq=False, repr=False)
     _left_out: Callable[[Pod], tuple[bool, ...]] = attrs.field(init=False, eq=False, repr=False)
     _steps: dict[tuple[bool, ...], ProfileSteps] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    _others: dict[Filter, "Profile"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @_fields.default
     def _deciding_fields(self) -> tuple[PodField, ...]:
@@ -83,6 +84,14 @@ class Profile:
     def own(self, pod: Pod) -> Pod:
         """Return one of the profile's pods, as it is to be decided."""
         return attrs.evolve(pod, neuron=with_pairs(pod.neuron)) if self.allow_aligned_pairs and pod.neuron else pod
+
+    def without(self, step: Filter) -> "Profile":
+        """Return the profile without a filter, itself if it has no such filter; made once."""
+        if step not in self.filters:
+            return self
+        if step not in self._others:
+            self._others[step] = attrs.evolve(self, filters=tuple(each for each in self.filters if each != step))
+        return self._others[step]
 
     def steps_for(self, pod: Pod) -> ProfileSteps:
         key = self._left_out(pod)

@@ -9,7 +9,13 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, node_unschedulable, taint_toleration
+from neuron_scheduler.scheduling.plugins import (
+    neuron_topology,
+    node_affinity,
+    node_ports,
+    node_unschedulable,
+    taint_toleration,
+)
 
 
 def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
@@ -33,7 +39,9 @@ def _keeps_off(node: Node, pod: Pod) -> bool:
     """Return whether a node refuses a pod, whatever is free on it."""
     if pod.neuron is not None and node.neuron_fault:
         return True
-    return not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node))
+    if not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node)):
+        return True
+    return not node_affinity.fits(node_affinity.selection_of(pod), node)
 
 
 def _is_safe(node_info: NodeInfo, pod: Pod) -> bool:

@@ -67,17 +67,23 @@ class Trial:
 
     def check(self) -> None:
         """Raise ChangedError if a pod is gone, or has another node, or its node would not take it any more."""
-        if not all(map(self._holds, self.pods)):
-            raise ChangedError
+        changed = {name for name, before in self._rows.items() if not self._is_unchanged(name, before)}
+        for taken in self.pods:
+            pod, name = taken.pod, taken.decision.node_name
+            if not self.cluster.is_assumed(pod.uid) or _is_gone(self.cluster, pod):
+                raise ChangedError
+            if name in changed and not self._still_takes(taken):
+                raise ChangedError
 
-    def _holds(self, taken: AssumedPod) -> bool:
-        pod, name = taken.pod, taken.decision.node_name
-        if not self.cluster.is_assumed(pod.uid) or _is_gone(self.cluster, pod):
-            return False
-        before, row = self._rows[name], self.cluster.node(name)
-        if row is None or before is None or (row is before and not row.neuron_usage.double_booked):
+    def _is_unchanged(self, name: str, before: NodeInfo | None) -> bool:
+        row = self.cluster.node(name)
+        return row is before and row is not None and not row.neuron_usage.double_booked
+
+    def _still_takes(self, taken: AssumedPod) -> bool:
+        before, row = self._rows[taken.decision.node_name], self.cluster.node(taken.decision.node_name)
+        if row is None or before is None:
             return row is not None
-        return row.node.labels == before.node.labels and still_takes(row, pod, taken.decision.cores)
+        return row.node.labels == before.node.labels and still_takes(row, taken.pod, taken.decision.cores)
 
     def undo(self, down_to: int = 0) -> None:
         """Take the last ones back until so many are left."""

@@ -16,12 +16,10 @@ from neuron_scheduler.model.wording import count_text, list_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.plugins.contract import PluginName
+from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
 
 MOST_TERM_SETS: Final = 16
 """A job has a template or a few; the loop is busy with one group for as long as its terms are compared."""
-TOPOLOGY: Final = PluginName("PodGroupTopology")
-"""The name under which a group is refused."""
 _LATE: Final = ("training.kubeflow.org/job-role", "worker")
 
 
@@ -68,13 +66,14 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     if key is None or keys:
         raise ChangedError
     group, members = cluster.groups.group(key), cluster.groups.members(key)
-    nodes, elsewhere = {uid: cluster.node_of(uid) for uid in members}, cluster.groups.members_elsewhere(key)
+    kept = set[str]()
+    if cluster.has_nominations:
+        kept = {uid for uid in (*members, *(pod.uid for pod in waiting)) if cluster.nomination(uid)}
+    elsewhere = cluster.groups.members_elsewhere(key)
     if not group.topology:  # a domain is a preference of those that ask for Neuron
-        elsewhere = frozenset(uid for uid, pod in members.items() if pod.neuron is None or cluster.nomination(uid))
-    ordered = sorted(
-        waiting, key=lambda pod: (cluster.nomination(pod.uid) is None, -neuron_total_of(pod), pod.rank, pod.created)
-    )
-    placed = {uid: name for uid, name in nodes.items() if name is not None}
+        elsewhere = frozenset([uid for uid, pod in members.items() if pod.neuron is None or uid in kept])
+    ordered = sorted(waiting, key=lambda pod: (pod.uid not in kept, -neuron_total_of(pod), pod.rank, pod.created))
+    placed = {uid: name for uid in members if (name := cluster.node_of(uid)) is not None}
     return Gang(group, tuple(ordered), placed, elsewhere)
 
 
@@ -104,13 +103,16 @@ class GroupRefusal:
     Attributes:
         fitting: how many of the waiting members fit at once.
         reason: why the next one does not, with the others placed, or what keeps the group itself from any node.
+        waits_for_next: whether only what may let in the next member may help. Else what lets in another one may make
+            room for it, or a domain that has some room gets enough.
     """
 
     fitting: int
     reason: FitError
+    waits_for_next: bool = False
 
     def fit_error(self, gang: Gang) -> FitError:
-        if self.reason.pod_reason and TOPOLOGY in self.reason.plugins:
+        if self.reason.pod_reason and GROUP_TOPOLOGY in self.reason.plugins:
             return self.reason
         name, placed, missing = f"Group {gang.group.key}", len(gang.placed), gang.missing_count
         fit = f"{self.fitting} {'fits' if self.fitting == 1 else 'fit'}"
@@ -138,7 +140,7 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
         )
     if not sentence:
         return None
-    return FitError(cluster.view.node_count, plugins=frozenset({TOPOLOGY}), pod_reason=sentence, cause=Cause.POD)
+    return FitError(cluster.view.node_count, plugins=frozenset({GROUP_TOPOLOGY}), pod_reason=sentence, cause=Cause.POD)
 
 
 def _has_many_terms(pods: Iterable[Pod]) -> bool:

@@ -30,7 +30,6 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, N
 from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
 from neuron_scheduler.scheduling.groups.gang import (
-    TOPOLOGY,
     Gang,
     GroupPlan,
     GroupRefusal,
@@ -58,6 +57,7 @@ from neuron_scheduler.scheduling.plugins import super_blocks
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Preference, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
+from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
 
 OUTSIDE: Final = "node(s) were outside of the group's domain"
 EVICTS_NOBODY: Final = "preemption: a group evicts no pods."
@@ -148,6 +148,7 @@ class _Planner:
 
     def run(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         lacking = complaint_about(self.cluster, self.gang) or (yield from self._reason_not_to_begin())
+        yield
         if lacking is not None:
             return GroupRefusal(0, lacking)
         enough = (yield from self._place_enough()) or (yield from self._search())
@@ -175,7 +176,7 @@ class _Planner:
             text += f", beside {others} that started groups of the namespace await" if others else ""
         exist = f"{len(gang.waiting)} of {group.expected} members of group {group.key} exist, and all must have room:"
         nodes = self.cluster.view.node_count
-        return FitError(nodes, plugins=frozenset({TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)
+        return FitError(nodes, plugins=frozenset({GROUP_TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)
 
     def _awaited_by_others(self) -> Generator[None, None, int]:
         """Return how many members will come of the namespace's other groups that have begun."""
@@ -255,6 +256,7 @@ class _Planner:
         if few or not inside:
             yield ANYWHERE  # the trial itself costs less than to count the room
             return
+        yield None
         fixed = fixed_domains(self.cluster, gang)
         asking = any(pod.neuron is not None for pod in inside)
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
@@ -314,12 +316,15 @@ class _Planner:
 
     def _home(self) -> Region | None:
         """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
-        required, placed = self.gang.group.topology, dict(self.gang.placed)
+        required = self.gang.group.topology
+        if not required:
+            return ANYWHERE
+        placed = dict(self.gang.placed)
         placed |= {taken.pod.uid: taken.decision.node_name for taken in self.trial.pods}
         now = attrs.evolve(self.gang, placed=placed)
-        domain = fixed_domains(self.cluster, now).get(required) if required else None
+        domain = fixed_domains(self.cluster, now).get(required)
         if domain is None:
-            return None if required else ANYWHERE
+            return None
         return Region((required, domain)) if domain else NOWHERE
 
     def _place(self, pods: Sequence[Pod], region: Region, needed: int = 0) -> Generator[None, None, Sequence[Pod]]:
@@ -388,12 +393,15 @@ class _Planner:
         taken = {taken.pod.uid for taken in self.trial.pods}
         home, reasons = self._home() or NOWHERE, dict[_Kind, FitError]()
         others = yield from self._place([pod for pod in self.gang.waiting if pod.uid not in taken], home)
-        for pod in others:
+        yield
+        for pod in others:  # what comes free in these pauses is theirs
             kind = self.kinds[pod.uid]
-            if kind not in reasons:
+            if kind not in reasons and not (yield from self._place_one(pod, home.within)):
                 reasons[kind] = yield from self._reason(pod, home)
+        taken = {taken.pod.uid for taken in self.trial.pods}
+        left_out = [(pod, reasons[self.kinds[pod.uid]]) for pod in others if pod.uid not in taken]
         self.trial.check()
-        return GroupPlan(tuple(self.trial.pods), tuple((pod, reasons[self.kinds[pod.uid]]) for pod in others))
+        return GroupPlan(tuple(self.trial.pods), tuple(left_out))
 
     def _refuse(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         """Place as many as fit once more, and say why the next one does not."""
@@ -407,7 +415,8 @@ class _Planner:
             return (yield from self._add_the_others())
         reason = yield from self._reason(pod, region)
         yield from _undo(self.trial, 0)
-        return GroupRefusal(fitting_at_once, reason)
+        may_move = self._home() is None and GROUP_TOPOLOGY in reason.plugins
+        return GroupRefusal(fitting_at_once, reason, waits_for_next=len({*self.kinds.values()}) == 1 and not may_move)
 
     def _roomiest_region(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
@@ -431,7 +440,7 @@ class _Planner:
         with self.cluster.without_nomination(pod.uid):
             fits = nodes_that_fit(self.cluster, pod, self.profile.steps_for(pod), self.cluster.view.live)
         outside = less(fits, among)
-        refused = (Refusal(TOPOLOGY, OUTSIDE, outside),) if outside else ()
+        refused = (Refusal(GROUP_TOPOLOGY, OUTSIDE, outside),) if outside else ()
         no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
         return attrs.evolve(fit_error(self.cluster, pod, self.profile, no_node), preemption=EVICTS_NOBODY)
 

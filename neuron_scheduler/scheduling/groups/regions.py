@@ -258,7 +258,7 @@ def _first_of(rooms: Rooms, key: str, domains: Iterable[DomainRoom], wanted: int
         here, pair = nodes_in(rooms.view, within), pairs.get(domain.value, within)
         if all(here & nodes for nodes in rooms.each):
             of_it = within if less(nodes_in(rooms.view, pair), here) else pair
-            yield Region(within, (of_it,), wanted) if key in ULTRASERVER_SIZES else Region(within)
+            yield Region(within, (of_it,), wanted) if wanted and key in ULTRASERVER_SIZES else Region(within)
             found += 1
             if found == MOST_DOMAINS:
                 return
@@ -309,7 +309,7 @@ def fixed_domains(cluster: Cluster, gang: Gang) -> Mapping[str, str]:
     A node without the label fixes nothing, as for a pod affinity: it may have lost the label since.
     """
     names = [name for uid, name in gang.placed.items() if uid not in gang.unconstrained]
-    if not gang.group.topology:  # the members with kept space will be there
+    if not gang.group.topology and cluster.has_nominations:  # the members with kept space will be there
         kept = [cluster.nomination(pod.uid) for pod in gang.waiting if pod.neuron is not None]
         names += [nomination[0] for nomination in kept if nomination is not None]
     rows = [row for row in map(cluster.node, names) if row is not None]

@@ -6,9 +6,10 @@ counted per domain of the term's label. Pods that are being deleted count.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.view import View
@@ -17,6 +18,7 @@ from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginName, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("InterPodAffinity")
 NOT_NEAR = "node(s) didn't match pod affinity rules"
@@ -40,20 +42,36 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     if apart:
         crowded = _union(totals for term in apart for totals in matching_totals(view, term))
         refusals.append(Refusal(NAME, NOT_APART, among & crowded))
-        among = less(among, crowded)
-    if view.has_terms(TermKind.ANTI_AFFINITY):
-        kept_away = _union(totals for _, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod))
-        refusals.append(Refusal(NAME, KEPT_AWAY, among & kept_away))
     return refusals
 
 
+def filter_by_placed_pods(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    return (Refusal(NAME, KEPT_AWAY, among & _kept_away(view, pod)),)
+
+
 def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes that neither the pod's terms nor the terms of placed pods exclude."""
-    constraints = pod.constraints
-    if constraints.affinity or constraints.anti_affinity or view.has_terms(TermKind.ANTI_AFFINITY):
-        for refusal in filter_nodes(view, pod, among):
-            among = less(among, refusal.nodes)
-    return among
+    return less(among, _kept_away(view, pod))
+
+
+def _kept_away(view: View, pod: Pod) -> NodeSet:
+    if not view.has_terms(TermKind.ANTI_AFFINITY):
+        return NO_NODES
+    return _union(totals for _, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod))
+
+
+def keepers(view: View, slot: Slot, pod: Pod, leavers: Iterable[Pod]) -> tuple[set[str], bool]:
+    """Return the uids of a node's leavers whose terms keep a pod away from it, and whether other pods' terms do."""
+    carriers = dict[PodAffinityTerm, list[str]]()
+    for other in leavers:
+        for term in view.terms_of_placed_pod(TermKind.ANTI_AFFINITY, other):
+            carriers.setdefault(term, []).append(other.uid)
+    found, others_do = set[str](), False
+    for term, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod):
+        number, uids = totals.value(slot), carriers.get(term, ())
+        if number:
+            found.update(uids)
+            others_do |= number > len(uids)
+    return found, others_do
 
 
 def preferred_weights(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
@@ -142,9 +160,10 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
         yield weight * number, less(among, nodes)
 
 
+BY_PLACED_PODS: Final = Filter(filter_by_placed_pods, agreeable_nodes)
 PLUGIN = Plugin(
     name=NAME,
-    filters=(Filter(filter_nodes, agreeable_nodes),),
+    filters=(Filter(filter_nodes, reads=(PodField.AFFINITY, PodField.ANTI_AFFINITY)), BY_PLACED_PODS),
     events=frozenset(
         {
             ClusterEvent.NODE_ADDED,

@@ -71,7 +71,7 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
-def _selection(pod: Pod) -> Selection:
+def selection_of(pod: Pod) -> Selection:
     return frozenset(pod.constraints.node_selector.items()), pod.constraints.required_terms
 
 
@@ -163,6 +163,6 @@ PLUGIN = Plugin(
         Filter(filter_nodes, fitting_nodes, reads=(PodField.NODE_SELECTOR, PodField.REQUIRED_TERMS)),
     ),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS}),
-    hint=NodeHint(_selection, fits),
+    hint=NodeHint(selection_of, fits),
     cause=Cause.AFFINITY,
 )

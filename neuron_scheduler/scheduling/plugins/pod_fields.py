@@ -29,6 +29,8 @@ class PodField(enum.Enum):
     NODE_SELECTOR = _CONSTRAINTS.node_selector
     REQUIRED_TERMS = _CONSTRAINTS.required_terms
     PREFERRED_TERMS = _CONSTRAINTS.preferred_terms
+    AFFINITY = _CONSTRAINTS.affinity
+    ANTI_AFFINITY = _CONSTRAINTS.anti_affinity
     PREFERRED_AFFINITY = _CONSTRAINTS.preferred_affinity
     PREFERRED_ANTI_AFFINITY = _CONSTRAINTS.preferred_anti_affinity
     SPREAD = _CONSTRAINTS.spread

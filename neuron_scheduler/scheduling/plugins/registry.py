@@ -27,7 +27,7 @@ from neuron_scheduler.scheduling.plugins import (
     volume_zone,
 )
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, PreFilter
+from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, PluginName, PreFilter
 
 _Step = TypeVar("_Step", Filter, PreFilter)
 
@@ -67,8 +67,14 @@ PREFERENCES: Final = {
     plugin.preference.name: plugin.preference for plugin in _PREFERRING if plugin.preference is not None
 }
 """All preferences by name, the most important first."""
+GROUP_TOPOLOGY: Final = PluginName("PodGroupTopology")
+"""The name under which a plan for a group refuses the nodes outside of the group's domain (`scheduling.groups`)."""
+_EVENTS: Final = {
+    GROUP_TOPOLOGY: frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS}),
+    **{plugin.name: plugin.events for plugin in PLUGINS},
+}
 CONCERNED_BY: Final = {
-    event: frozenset(plugin.name for plugin in PLUGINS if event in plugin.events) for event in ClusterEvent
+    event: frozenset(name for name, events in _EVENTS.items() if event in events) for event in ClusterEvent
 }
 """Names of the plugins whose refusals an event may change."""
 LOCAL: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.hint is not None)

@@ -7,7 +7,7 @@ with all filters. Where these refuse what kube-scheduler accepts, whose settings
 block are added to the proposal.
 """
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Generator, Set as AbstractSet
 
 import attrs
 
@@ -24,11 +24,11 @@ from neuron_scheduler.scheduling.preemption.victims import ByFilters, Incoming, 
 
 def victims_instead(
     cluster: Cluster, node_name: str, incoming: Incoming, beside: Profile, proposed: AbstractSet[str]
-) -> Victims | None:
+) -> Generator[None, None, Victims | None]:
     """
     Return the pods that should leave a node in place of those proposed; None if the node cannot be made to fit.
 
-    None also where no pod has to leave: the proposal is out of date.
+    None also where no pod has to leave: the proposal is out of date. The cluster must not change before the end.
 
     Args:
         cluster: as it is now.
@@ -50,10 +50,12 @@ def victims_instead(
             # kube-scheduler knows of a pod there that we do not, such as one for which it has just evicted pods.
             # Cheaper victims would be the ones already evicted for that pod.
             return kept
-        found = victims_on(cluster, slot, incoming, below=pod.priority, limit=None if kept is None else kept.cost)
+        found = yield from victims_on(
+            cluster, slot, incoming, below=pod.priority, limit=None if kept is None else kept.cost
+        )
         if isinstance(found, Victims):
             return found
-        return kept if kept is not None else _with_more(cluster, slot, ours, proposed)
+        return kept if kept is not None else (yield from _with_more(cluster, slot, ours, proposed))
 
 
 def _with_offered_requests(pod: Pod, node: Node) -> Pod:
@@ -62,9 +64,11 @@ def _with_offered_requests(pod: Pod, node: Node) -> Pod:
     return pod if len(requests) == len(pod.requests) else attrs.evolve(pod, requests=requests)
 
 
-def _with_more(cluster: Cluster, slot: Slot, incoming: Incoming, proposed: AbstractSet[str]) -> Victims | None:
+def _with_more(
+    cluster: Cluster, slot: Slot, incoming: Incoming, proposed: AbstractSet[str]
+) -> Generator[None, None, Victims | None]:
     """Return the proposal with the victims that free a block; None if there are none."""
-    more = victims_on(cluster, slot, incoming, below=incoming.pod.priority)
+    more = yield from victims_on(cluster, slot, incoming, below=incoming.pod.priority)
     if not isinstance(more, Victims):
         return None
     return _if_enough(cluster, slot, incoming, proposed | {victim.uid for victim in more.pods})

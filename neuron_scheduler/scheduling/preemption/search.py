@@ -7,7 +7,7 @@ DefaultPreemption: which pods to evict, so that a pod that fits nowhere gets a n
     the cheapest by kube-scheduler's criteria                                (`Comparison`)
 
 Upstream: `plugins/defaultpreemption/default_preemption.go`, `framework/preemption/preemption.go`. The search pauses
-between nodes; its result must be confirmed in the step that acts on it (`nominations`).
+between nodes and within one; its result must be confirmed in the step that acts on it (`nominations`).
 """
 
 from collections import Counter
@@ -29,6 +29,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason, refusals_among
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
+from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, has_none_cheaper, victims_on
@@ -189,14 +190,14 @@ def search(
     incoming = Incoming(pod, profile, DisruptionAllowance(budgets))
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
-        yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile))
+        yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile.without(BY_PLACED_PODS)))
         names = _with_room(cluster, pod, profile, below, comparison)
         yield
         for name in names:
             if comparison.spare is None and comparison.has_plenty and not comparison.has_enough:
                 comparison.spare = yield from _with_spare_pods(cluster, incoming)
             if comparison.wants(name):
-                comparison.add(name, _victims_on(cluster, name, incoming, below=below, limit=comparison.limit))
+                comparison.add(name, (yield from _victims_on(cluster, name, incoming, below, comparison.limit)))
                 yield
         if comparison.is_decided(below):
             break
@@ -294,10 +295,22 @@ def _with_spare_pods(cluster: Cluster, incoming: Incoming) -> Generator[None, No
 
 
 def _victims_on(
-    cluster: Cluster, name: str, incoming: Incoming, *, below: int, limit: Cost | None
-) -> Victims | list[Refusal] | None:
-    slot = cluster.view.slot(name)
-    if slot is None:
-        return []
-    with cluster.without_nomination(incoming.pod.uid):
-        return victims_on(cluster, slot, incoming, below=below, limit=limit)
+    cluster: Cluster, name: str, incoming: Incoming, below: int, limit: Cost | None
+) -> Generator[None, None, Victims | list[Refusal] | None]:
+    """Return the result of a node; one that changes in a pause is looked at again, in one step."""
+    slot, node_info, steps, may_pause = None, None, None, True
+    while True:
+        slot_now = cluster.view.slot(name)
+        if slot_now is None:
+            return []
+        if steps is None or slot_now != slot or cluster.view.row(slot_now) is not node_info:
+            slot, node_info, may_pause = slot_now, cluster.view.row(slot_now), steps is None
+            steps = victims_on(cluster, slot, incoming, below=below, limit=limit)
+        try:
+            with cluster.without_nomination(incoming.pod.uid):
+                next(steps)
+        except StopIteration as end:
+            found: Victims | list[Refusal] | None = end.value
+            return found
+        if may_pause:
+            yield

@@ -10,12 +10,12 @@ The dry run is made by counting resources and cores, which takes a hundredth of 
 is cheaper than what is known from other nodes, the filters confirm it; where they refuse it, they make the dry run.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache, reduce
 from math import inf
 from operator import or_
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import attrs
 
@@ -32,11 +32,14 @@ from neuron_scheduler.neuron.topology import legal_sets
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusals_on
+from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
 _TO_POSITIVE = 1 << 31
 """Added to every priority, so that a few pods of negative priority are cheaper than many."""
+_AT_ONCE: Final = 64
+"""Pods that are put back on trial in one step."""
 Cost = tuple[float, ...]
 """What candidates are compared by, the smaller the better; more victims never cost less."""
 
@@ -93,40 +96,54 @@ class ByCounting:
 
 @attrs.define(eq=False)
 class ByFilters:
-    """A trial that asks the filters."""
+    """
+    A trial that asks the filters.
+
+    Attributes:
+        keepers: uids of pods that keep the incoming pod away; None if it is the filters that say so.
+    """
 
     cluster: Cluster
     slot: Slot
     pod: Pod
     profile: Profile
     node_info: NodeInfo
+    keepers: Collection[str] | None = None
 
     def refusals(self) -> list[Refusal]:
         """Return why the node, as it is on trial, refuses the incoming pod."""
-        with self.cluster.row_replaced(self.slot, self.node_info):
+        with self._with_row(self.node_info):
             return refusals_on(self.cluster, self.slot, self.pod, self.profile)
 
     def fits(self) -> bool:
-        return not self.refusals()
+        return self.node_info.pod_infos.keys().isdisjoint(self.keepers or ()) and not self.refusals()
 
     def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
         """
         Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest.
 
         The row stays replaced meanwhile: each pod is a change of the counts by one, and not by all that are gone.
+        Those that were put back stay on trial.
         """
         whole, left = self.cluster.view.row(self.slot), set[str]()
         with ExitStack() as kept:
-            kept.enter_context(self.cluster.row_replaced(self.slot, self.node_info))
+            kept.enter_context(self._with_row(self.node_info))
             for other in others:
+                if self.keepers is not None and other.uid in self.keepers:
+                    left.add(other.uid)
+                    continue
                 beside = with_pod(self.cluster.view.row(self.slot), whole.pod_infos[other.uid])
                 with ExitStack() as tried:
-                    tried.enter_context(self.cluster.row_replaced(self.slot, beside))
+                    tried.enter_context(self._with_row(beside))
                     if refusals_on(self.cluster, self.slot, self.pod, self.profile):
                         left.add(other.uid)
                     else:
                         kept.enter_context(tried.pop_all())
+                        self.node_info = beside
         return left
+
+    def _with_row(self, node_info: NodeInfo) -> AbstractContextManager[None]:
+        return self.cluster.row_replaced(self.slot, node_info, with_terms=self.keepers is None)
 
 
 @attrs.frozen
@@ -199,9 +216,11 @@ class Incoming:
 
 def victims_on(
     cluster: Cluster, slot: Slot, incoming: Incoming, *, below: int, limit: Cost | None = None
-) -> Victims | list[Refusal] | None:
+) -> Generator[None, None, Victims | list[Refusal] | None]:
     """
     Return the cheapest pods that must leave a node for a pod, or the refusals that remain if all lower pods left.
+
+    It yields when other tasks may run; it must not be continued once the node's row or slot is another one.
 
     None if the victims cost the limit or more. It is known that the pod fits if all pods of a priority under `below`
     leave, as far as the node alone decides. So blocks that need a pod of a higher priority to leave are looked at only
@@ -212,18 +231,36 @@ def victims_on(
         return []  # it would be compared with all other pods again for each that might stay
 
     def by_filters(gone: Sequence[Pod]) -> ByFilters:
-        return ByFilters(cluster, slot, pod, incoming.profile, _without(node_info, gone))
+        return ByFilters(cluster, slot, pod, profile, _without(node_info, gone), keepers)
 
     lower = incoming.leavers(node_info)
-    victims = _by_counting(node_info, incoming, lower, below, limit)
+    victims = yield from _by_counting(node_info, incoming, lower, below, limit)
     if victims is None and limit is not None:
         return None
-    if victims is not None and by_filters(victims.pods).fits():
+    profile, keepers, kept_away = _keepers(cluster, slot, incoming, lower)
+    if victims is not None and not kept_away and by_filters(victims.pods).fits():
         return victims
-    refusals = by_filters(lower).refusals()
+    refusals = by_filters(lower).refusals() or kept_away
     if refusals:
         return refusals
-    return _DryRun(incoming, lower, by_filters).cheapest(_forced_groups(node_info, pod, lower), limit)
+    return (yield from _DryRun(incoming, lower, by_filters).cheapest(_forced_groups(node_info, pod, lower), limit))
+
+
+def _keepers(
+    cluster: Cluster, slot: Slot, incoming: Incoming, lower: Sequence[Pod]
+) -> tuple[Profile, set[str], list[Refusal]]:
+    """
+    Return whose terms keep a pod away from a node: uids of lower pods, and the refusal if those of other pods do.
+
+    That needs one question, however many pods may stay: the profile that is returned does not ask it again.
+    """
+    profile = incoming.profile.without(inter_pod_affinity.BY_PLACED_PODS)
+    if profile is incoming.profile:
+        return profile, set(), []
+    with cluster.row_replaced(slot, cluster.view.row(slot).with_nominated(incoming.pod.priority)):
+        found, others_do = inter_pod_affinity.keepers(cluster.view, slot, incoming.pod, lower)
+    kept_away = Refusal(inter_pod_affinity.NAME, inter_pod_affinity.KEPT_AWAY, 1 << slot)
+    return profile, found, [kept_away] if others_do else []
 
 
 def has_none_cheaper(priority: int, cost: Cost) -> bool:
@@ -234,16 +271,16 @@ def has_none_cheaper(priority: int, cost: Cost) -> bool:
 
 def _by_counting(
     node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
-) -> Victims | None:
+) -> Generator[None, None, Victims | None]:
     """Return the cheapest victims by counting; None if they cost the limit or more."""
     dry_run = _dry_run_by_counting(node_info, incoming, lower)
     groups = _forced_groups(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
-    victims = dry_run.cheapest(groups, limit)
+    victims = yield from dry_run.cheapest(groups, limit)
     best = limit if victims is None else incoming.cost(victims)
     if not lower or lower[0].priority < below or (best is not None and has_none_cheaper(below, best)):
         return victims
     more = [group for group in _forced_groups(node_info, incoming.pod, lower) if group and group[0].priority >= below]
-    return dry_run.cheapest(more, best) or victims
+    return (yield from dry_run.cheapest(more, best)) or victims
 
 
 def _dry_run_by_counting(node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod]) -> "_DryRun":
@@ -267,7 +304,7 @@ class _DryRun:
     lower: Sequence[Pod]
     trial: Callable[[Sequence[Pod]], NodeTrial]
 
-    def cheapest(self, forced: Iterable[tuple[Pod, ...]], limit: Cost | None) -> Victims | None:
+    def cheapest(self, forced: Iterable[tuple[Pod, ...]], limit: Cost | None) -> Generator[None, None, Victims | None]:
         """
         Return the cheapest victims if one of these groups has to leave; others may have to leave with it.
 
@@ -278,13 +315,13 @@ class _DryRun:
         for group in sorted(map(self._victims, forced), key=cost_of):
             if limit is not None and cost_of(group) >= limit:
                 break  # more victims never cost less
-            victims = self._with(group)
+            victims = yield from self._with(group)
             cost = cost_of(victims)
             if limit is None or cost < limit:
                 best, limit = victims, cost
         return best
 
-    def _with(self, group: Victims) -> Victims:
+    def _with(self, group: Victims) -> Generator[None, None, Victims]:
         """
         Return the victims if a group must leave: the group alone, or more where something other than cores is scarce.
 
@@ -295,9 +332,14 @@ class _DryRun:
         must = {pod.uid for pod in group.pods}
         remaining = [pod for pod in self.lower if pod.uid not in must]
         orders = self.incoming.reprieves(self.lower, group.pods, remaining)
-        tries = [must | self.trial(self.lower).without_reprieve(order) for order in orders]
-        victims = (self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries)
-        return min(victims, key=self.incoming.cost)
+        tries = list[Victims]()
+        for order in orders:
+            trial, gone = self.trial(self.lower), set(must)
+            for first in range(0, len(order), _AT_ONCE):
+                gone |= trial.without_reprieve(order[first : first + _AT_ONCE])
+                yield
+            tries.append(self._victims(tuple(pod for pod in self.lower if pod.uid in gone)))
+        return min(tries, key=self.incoming.cost)
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return the pods as victims, with the violations that they cause if no other pod leaves."""

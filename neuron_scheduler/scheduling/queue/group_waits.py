@@ -78,11 +78,13 @@ class GroupWaits:
         complete = group.has_to_wait or 0 < group.expected <= len(self.groups.members(key))
         waiting.not_before = now if complete else min(now + BURST_PAUSE, waiting.since + LONGEST_BURST)
 
-    def leave(self, uid: str, key: GroupKey) -> None:
+    def leave(self, uid: str, key: GroupKey) -> bool:
+        """Take a member out; return whether others of its group wait."""
         pods = self._waiting[key].pods
         del pods[uid]
         if not pods:
             del self._waiting[key]
+        return bool(pods)
 
     def waiting_members(self, key: GroupKey) -> Iterator[QueuedPod]:
         """Yield the members of a group that wait or are in flight, the first first; none that leaves meanwhile."""

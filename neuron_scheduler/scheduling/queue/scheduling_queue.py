@@ -256,6 +256,7 @@ class SchedulingQueue:
         has_nomination: bool = False,
         alone: bool = False,
         together: bool = False,
+        any_event: bool = False,
         cause: Cause = Cause.ERROR,
         against_preemption: frozenset[str] = frozenset(),
     ) -> None:
@@ -265,17 +266,17 @@ class SchedulingQueue:
         Such an event may have come since the pod was popped. A pod that is `held` waits for its release first.
         `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
         their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`. Members that
-        are refused `together` are one line, which any event wakes.
+        are refused `together`, and evict nobody, are one line. `any_event` may help where it is not known what would.
         """
         if not self.holds(queued):
             return
         queued.cause = cause
         self._places.backoff.count_refusal(queued, now)
-        if together:
+        if any_event:
             kind = RefusalKind(scheduler_name=queued.pod.scheduler_name, refused_by=plugins)
         else:
             kind = refusal_kind_of(
-                queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination
+                queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination or together
             )
         self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
         queued.held = held
@@ -372,7 +373,10 @@ class SchedulingQueue:
 
     def _leave_group(self, pod: Pod) -> None:
         if pod.group is not None:
-            self.groups.leave(pod.uid, pod.group.key)
+            key = pod.group.key
+            if not self.groups.leave(pod.uid, key):  # nobody is left to look at, and a standby never pops
+                self._looks.pop((key, True), None)
+                self._looks.pop((key, False), None)
 
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
         """Give a pod another try, even if its line gets none."""

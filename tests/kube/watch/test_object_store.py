@@ -89,6 +89,10 @@ LIVES: dict[str, tuple[list[Decoded[Pod] | str], list[str]]] = {
         [seen("u1"), broken("u2")],
         ["added u1", "deleted u1", "malformed u2"],
     ),
+    "a malformed pod is gone with its uid": (
+        [broken("u1"), broken("u2"), "d/a"],
+        ["malformed u1", "no longer malformed u1", "malformed u2", "no longer malformed u2"],
+    ),
     "a malformed pod that becomes bound holds something": (
         [broken(), broken(node="n1"), seen(node_name="n1")],
         ["malformed u1", "malformed u1", "added u1", "no longer malformed u1"],

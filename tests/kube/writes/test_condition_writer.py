@@ -222,6 +222,20 @@ async def test_back_to_what_was_written_before() -> None:
     assert [seen.json["status"]["conditions"][0]["message"] for seen in server.seen] == ["one", "two", "one"]
 
 
+async def test_back_to_what_was_written_before_a_write_without_an_answer() -> None:
+    """It may have been committed, so nothing is known of what the status says."""
+    clock = Clock()
+    async with writing(PATCHED, reset, PATCHED, clock=clock) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 1, writer)
+        writer.set(POD, reason=SCHEDULER_ERROR, message="two")
+        await pause(writer, clock, 1)
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await written(writer, 2)
+
+    assert server.seen[-1].json["status"]["conditions"][0]["message"] == "one"
+
+
 async def test_nothing_is_waited_for_before_a_bind() -> None:
     """A pod that is about to be bound is forgotten, also during a patch: the version in it makes that harmless."""
     released = anyio.Event()

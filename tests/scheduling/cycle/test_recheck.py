@@ -108,3 +108,14 @@ def test_tolerations_are_the_pods_present_ones() -> None:
     cluster.put_node(attrs.evolve(node_info.node, unschedulable=True, taints=(Taint("t", Effect.NO_SCHEDULE),)))
     assert not takes(cluster, wanted)
     assert takes(cluster, attrs.evolve(wanted, tolerations=(Toleration(exists=True),)))
+
+
+def test_a_node_selector_counts_with_the_nodes_present_labels() -> None:
+    """They may have changed while the pod's victims ended."""
+    wanted = pod("a", devices=2, node_selector={"team": "blue"})
+    cluster = assumed(wanted)
+    node_info = cluster.node("n")
+    assert node_info is not None
+    assert not takes(cluster, wanted)
+    cluster.put_node(attrs.evolve(node_info.node, labels={**node_info.node.labels, "team": "blue"}))
+    assert takes(cluster, wanted)

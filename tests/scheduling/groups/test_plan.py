@@ -17,9 +17,11 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on, select_node
-from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, complaint_about, gang_of
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, gang_of
 from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent, node_events
 from neuron_scheduler.scheduling.plugins.contract import Preference
+from neuron_scheduler.scheduling.queue.events import PendingEvents, refusal_kind_of
 from neuron_scheduler.steps import run
 from tests.support.cluster_invariants import DEFINITIONS, check_indexes, holdings
 from tests.support.oracle import refusals
@@ -138,12 +140,10 @@ def play(seed: int) -> str:
     assert isinstance(found, GroupRefusal)
     check_untouched(world, cluster, dice)
     assert found.reason.plugins
-    if complaint_about(cluster, gang) is not None:  # also of members beyond the count
-        assert not (world.missing and possible(world, world.missing))
-        return "refused"
+    needed = max(world.missing, 1)  # a complaint is about members beyond the count, too
     try:
-        assert not possible(world, world.missing), "missed"
-        assert found.fitting < world.missing
+        assert not possible(world, needed), "missed"
+        assert found.fitting < needed
         assert possible(world, found.fitting)
         assert found.fitting or not possible(attrs.evolve(world, waiting=gang.waiting[:1]), 1)
     except UndecidedError:
@@ -156,6 +156,54 @@ def test_a_plan_is_found_where_there_is_one(part: int) -> None:
     """It is legal, members beyond the count are where they fit, and a refusal has no trace and the right number."""
     counts = Counter(map(play, range(part * 250, part * 250 + 250)))
     assert min(counts["planned"], counts["refused"]) > 80 > 20 * counts["undecided"]
+
+
+def happen(dice: Random, world: World, cluster: Cluster) -> PendingEvents:
+    """Have a pod end, or a node come or become like another one; return the events. Members are left alone."""
+    bound, events = [each for each in world.bound if each.group is None], PendingEvents()
+    members_on = {each.node_name for each in world.bound if each.group is not None}
+    if bound and dice.random() < 0.6:
+        gone = dice.choice(bound)
+        cluster.remove_pod(gone.uid)
+        events.note(ClusterEvent.ASSIGNED_POD_GONE, [gone], cluster.node(gone.node_name))
+        return events
+    old, other = (
+        dice.choice([each for each in world.nodes if each.name not in members_on] or world.nodes),
+        dice.choice(world.nodes),
+    )
+    if dice.random() < 0.5:
+        events.note(ClusterEvent.NODE_ADDED, [], cluster.put_node(attrs.evolve(other, name="new")))
+        return events
+    new = attrs.evolve(old, labels=other.labels, taints=other.taints, unschedulable=other.unschedulable)
+    for event in node_events(old, new):
+        events.note(event, [], cluster.put_node(new))
+    return events
+
+
+@pytest.mark.parametrize("part", range(examples(8)))
+def test_what_lets_a_group_in_wakes_it(part: int) -> None:
+    """A refused group that waits for what lets in the next member misses nothing that lets in the group."""
+    let_in = needless = 0
+    for seed in range(part * 500, part * 500 + 500):
+        dice = Random(seed)
+        world = some_world(dice)
+        cluster = world.cluster()
+        found = run(plan_group(cluster, gang_of(cluster, world.waiting), PROFILE, IndexWarmup()))
+        if isinstance(found, GroupPlan) or not found.waits_for_next:
+            continue
+        kind = refusal_kind_of(world.waiting[0], found.reason.plugins, has_nomination=True)
+        events = happen(dice, world, cluster)
+        wakes = any(events.wake_ups((kind,), cluster.node))
+        again = run(plan_group(cluster, gang_of(cluster, world.waiting), PROFILE, IndexWarmup()))
+        assert wakes or not isinstance(again, GroupPlan), seed
+        let_in += isinstance(again, GroupPlan)
+        needless += not wakes
+    assert min(let_in, needless) > 1
+
+
+def test_leaders_without_neuron_whose_workers_are_to_come() -> None:
+    """No UltraServer has room for them."""
+    assert play(19304) == "refused"
 
 
 def exploding(steps: int) -> Profile:

@@ -1,8 +1,11 @@
 """A plan in whose pauses anything may happen: members and nodes come and go, and others take the space."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
+from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
@@ -12,9 +15,10 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
-from neuron_scheduler.scheduling.cycle.trial import ChangedError
-from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, gang_of
+from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, GroupRefusal, complaint_about, gang_of
 from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.groups.regions import fixed_domains
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -140,3 +144,34 @@ def test_nodes_leave_in_any_one_pause(leaving: int) -> None:
             for taken in () if found is None else found.members:
                 assert cluster.node(taken.decision.node_name)
         pause += 1
+
+
+def test_what_looks_at_all_members_has_a_step_of_its_own() -> None:
+    """A group of thousands is looked at as a whole before its members are placed, and once more at the end."""
+    cluster = cluster_of(node(f"n{i}", "trn1.32xlarge", created=i) for i in range(3))
+    group = PodGroup(GroupKey(Dialect.KUEUE, "default", "train"))
+    members = [pod(f"m{i}", devices=1, group=group) for i in range(40)]
+    for member in members:
+        cluster.groups.put(member)
+    looks, in_steps = list[str](), list[list[str]]()
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def look(*asked: Any) -> Any:
+            looks.append(name)
+            return function(*asked)
+
+        return look
+
+    with (
+        mock.patch(f"{plan_group.__module__}.complaint_about", noted("complaint", complaint_about)),
+        mock.patch(f"{plan_group.__module__}.fixed_domains", noted("regions", fixed_domains)),
+        mock.patch.object(Trial, "place", noted("place", Trial.place)),
+        mock.patch.object(Trial, "check", noted("check", Trial.check)),
+    ):
+        steps = plan_group(cluster, gang_of(cluster, members), PROFILE, IndexWarmup())
+        while next(steps, "end") != "end":
+            in_steps.append([*looks])
+            looks.clear()
+    assert [name for name in looks if name != "check"] == []
+    assert all(len(step) < 2 for step in in_steps)
+    assert [step for step in in_steps if step and step != ["place"]] == [["complaint"], ["regions"]]

@@ -17,6 +17,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.one_node import victims_instead
 from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims
+from neuron_scheduler.steps import run
 from tests.scheduling.preemption.test_search_properties import ASKED, TYPES, some_budgets, some_holders
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -34,7 +35,7 @@ def chosen(
 ) -> Victims | None:
     """Return the victims on node `n` in place of those proposed, by name."""
     incoming = Incoming(pending, WHOLE, DisruptionAllowance(budgets), frozenset(spared))
-    return victims_instead(cluster, "n", incoming, BESIDE, {f"uid-{name}" for name in proposed})
+    return run(victims_instead(cluster, "n", incoming, BESIDE, {f"uid-{name}" for name in proposed}))
 
 
 def names(victims: Victims | None) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 from unittest import mock
 
@@ -11,6 +12,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.tables import affinity_terms
 from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
@@ -25,12 +27,15 @@ from neuron_scheduler.model.selectors import (
     Taint,
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.nominations import confirm, rebuild
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.scheduling.preemption.victims import victims_on
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
+from tests.support.cluster_invariants import DEFINITIONS, check_indexes
 from tests.support.harness import cluster_of, decide, refusal, schedule
 
 PROFILE = default_profile("my-scheduler")
@@ -57,9 +62,11 @@ def budget(app: str, allowed: int, name: str = "pdb", **keywords: object) -> Dis
     return DisruptionBudget(name, "default", name, selector, allowed, **keywords)  # type: ignore[arg-type]  # as given
 
 
-def terms(count: int) -> tuple[PodAffinityTerm, ...]:
+def terms(count: int, prefix: str = "x") -> tuple[PodAffinityTerm, ...]:
     """Return so many different terms, each about all pods of a node."""
-    absent = [LabelSelector((Requirement(f"x{number}", Operator.DOES_NOT_EXIST, ()),)) for number in range(count)]
+    absent = [
+        LabelSelector((Requirement(f"{prefix}{number}", Operator.DOES_NOT_EXIST, ()),)) for number in range(count)
+    ]
     return tuple(PodAffinityTerm(HOSTNAME_LABEL, selector, frozenset({"default"})) for selector in absent)
 
 
@@ -475,3 +482,73 @@ def test_a_search_compares_each_pod_a_few_times(pods: int) -> None:
         found = victims(cluster, pod(cpu=10, priority=9, anti_affinity=terms(4)))
     assert len(found) == 1 + pods
     assert max(compared[other.name] for other in lower) <= 4 * 10
+
+
+@pytest.mark.parametrize("pods", [25, 50])
+def test_a_search_asks_each_term_once(pods: int) -> None:
+    """However many pods may stay: those whose terms keep the pod away are found once, and no term is moved."""
+    nodes = [node(name, cpu=1000, labels={HOSTNAME_LABEL: name}, pods=1000) for name in "nm"]
+    lower = [pod(f"p{n}", on="n", cpu=10, priority=1, anti_affinity=terms(4, f"p{n}-")) for n in range(pods)]
+    lower += [pod(f"q{n}", on="n", cpu=10, priority=1) for n in range(pods)]
+    others = [pod(f"other{n}", on="m", cpu=10, priority=10, anti_affinity=terms(4, f"o{n}-")) for n in range(pods)]
+    cluster, pending = cluster_of(nodes, lower + others), pod(cpu=10, priority=9)
+    refused, compared, matches = refusal(cluster, pending), Counter[PodAffinityTerm](), affinity_terms._matches
+    cluster.put_pod(
+        pod("changed", on="m", anti_affinity=terms(1, "changed"))
+    )  # nothing is known of an earlier question
+
+    def counting(term: PodAffinityTerm, *asked: Any) -> bool:
+        compared[term] += 1
+        return matches(term, *asked)
+
+    with (
+        mock.patch.object(affinity_terms, "_matches", counting),
+        mock.patch.object(affinity_terms.TermTable, "replace", side_effect=AssertionError),
+    ):
+        found = run(search(cluster, pending, PROFILE, refused=refused, budgets=()))
+    assert isinstance(found, Preemption)
+    assert {victim.name for victim in found.victims.pods} == {f"p{n}" for n in range(pods)}
+    assert set(compared.values()) == {1}
+
+
+def cluster_of_many_pods() -> Cluster:
+    """Return a cluster of two nodes: 150 pods of one may be evicted, the other takes no more pods."""
+    nodes = [node(name, cpu=2000, labels={HOSTNAME_LABEL: name}, pods=200 * (name == "n")) for name in "nm"]
+    return cluster_of(nodes, [pod(f"p{number}", on="n", cpu=10, priority=1) for number in range(150)])
+
+
+def test_a_search_pauses_within_a_node() -> None:
+    """In one step a part of the pods is put back on trial, however many a node has."""
+    cluster, pending, asked = cluster_of_many_pods(), pod(cpu=10, priority=9, anti_affinity=terms(1)), list[Slot]()
+    steps, most = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=()), 0
+
+    def counting(there: Cluster, slot: Slot, *rest: Any) -> list[Refusal]:
+        asked.append(slot)
+        return refusals_on(there, slot, *rest)
+
+    with mock.patch("neuron_scheduler.scheduling.preemption.victims.refusals_on", counting):
+        for _ in steps:
+            most = max(most, len(asked))
+            asked.clear()
+    assert 10 < most < 70
+
+
+@pytest.mark.parametrize("name", "nm")
+def test_a_node_that_changes_in_a_pause_is_looked_at_again(name: str) -> None:
+    """A pod has ended, or is on another node: it is no victim, and in all indexes it is where it is now."""
+    pending, pauses = pod(cpu=10, priority=9, anti_affinity=terms(1)), 0
+    for pauses in range(50):
+        cluster = cluster_of_many_pods()
+        steps = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=())
+        if len(list(islice(steps, pauses))) < pauses:
+            break
+        cluster.remove_pod("uid-p7")
+        if name == "m":
+            cluster.put_pod(pod("p7", on="m", cpu=10, priority=1))
+        found = run(steps)
+        check_indexes(cluster, range(DEFINITIONS))
+        assert isinstance(found, Preemption)
+        named = "uid-p7" in {victim.uid for victim in found.victims.pods}
+        assert len(found.victims.pods) == 149 + named
+        assert (confirm(cluster, pending, PROFILE, found) is None) == named
+    assert 5 < pauses < 49

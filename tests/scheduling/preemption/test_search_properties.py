@@ -8,15 +8,15 @@ import pytest
 
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import NeuronRequest
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
-from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import legal_sets, place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.steps import run
 from tests.support.builders import machine, node, pod, request
@@ -159,6 +159,49 @@ def test_without_neuron_the_victims_cost_at_most_those_of_kube_scheduler(seed: i
         assert costs is None or costs <= min(theirs)
         if len(budgets) < 2 and len(amounts) < 2:
             assert costs == cheapest(nodes, bound, pending, budgets)
+
+
+def some_terms(dice: Random) -> tuple[PodAffinityTerm, ...]:
+    """Return up to two anti-affinity terms; one is about a label that few nodes have."""
+    keys, names = (HOSTNAME_LABEL, HOSTNAME_LABEL, ZONE_LABEL, "rack"), frozenset({"default"})
+    return tuple(
+        PodAffinityTerm(dice.choice(keys), dice.choice(SELECTORS), names) for _ in range(dice.choice((0, 0, 1, 2)))
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_pods_leave_whose_terms_keep_the_pod_away(seed: int) -> None:
+    """Without its victims a node takes the pod, beside each of them it does not; else no node takes it at all."""
+    dice = Random(seed)
+    preempted = refused = 0
+    for _ in range(40):
+        nodes = [
+            node(name, created=age, cpu=6000, labels={ZONE_LABEL: f"z{age % 2}", HOSTNAME_LABEL: name, key: "r"})
+            for age, name in enumerate("abc"[: dice.randint(1, 3)])
+            for key in [dice.choice(("rack", "other"))]
+        ]
+        bound = [
+            some_bound_pod(dice, f"{there.name}{n}", there, cpu=1000, anti_affinity=some_terms(dice))
+            for there in nodes
+            for n in range(dice.randint(1, 6))
+        ]
+        labels = {"app": dice.choice("ab")}
+        pending = pod("pending", labels=labels, priority=dice.choice([1, 4, 9]), cpu=1000 * dice.randint(1, 4))
+        result = result_of_search(nodes, bound, pending, ())
+        if isinstance(result, Preemption):
+            gone = [victim.uid for victim in result.victims.pods]
+            stay = [each for each in bound if each.uid not in gone]
+            chosen = (PROFILE, result.node_name)
+            assert isinstance(decide_on(cluster_of(nodes, stay), pending, *chosen), Decision)
+            for victim in result.victims.pods:
+                assert not isinstance(decide_on(cluster_of(nodes, [*stay, victim]), pending, *chosen), Decision)
+            preempted += 1
+        elif result is not None:
+            for there in nodes:
+                stay = [p for p in bound if p.node_name != there.name or p.priority >= pending.priority]
+                assert not isinstance(decide_on(cluster_of(nodes, stay), pending, PROFILE, there.name), Decision)
+            refused += 1
+    assert min(preempted, refused) > 2
 
 
 @pytest.mark.parametrize("instance_type", TYPES)

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.node import ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
@@ -19,7 +20,7 @@ from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.steps import run
-from tests.support.builders import pod
+from tests.support.builders import node, pod
 from tests.support.queueing import FIT, GONE, apply_events, counts, drain, new_queue, popped
 
 TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
@@ -271,6 +272,21 @@ def test_what_happens_while_a_group_is_tried_is_not_missed() -> None:
     assert names(world.trial(0.0)) == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize("any_event", [False, True])
+def test_a_refused_group_sleeps_through_what_cannot_help(any_event: bool) -> None:
+    """Another tenant's pods come and go all the time, and an attempt in vain is followed by a backoff and a pause."""
+    world = Fed()
+    for name in "abc":
+        world.see(name, cpu=2000)
+    for member in world.trial(0.0):
+        world.queue.put_back_refused(member, FIT, 0.0, together=True, any_event=any_event)
+    gone = pod("x", on="n", cpu=9)
+    world.queue.note(GONE, gone, on=NodeInfo(node("n", cpu=1999)))
+    assert (world.queue.pop(100.0) is not None) == any_event
+    world.queue.note(GONE, gone, on=NodeInfo(node("n", cpu=2000)))
+    assert any_event or names(world.trial(100.0)) == {"a", "b", "c"}
+
+
 def test_a_group_misses_nothing_that_happens_while_it_is_put_back() -> None:
     """Also where the popped member is bound by another scheduler in the same moment."""
     world = fed("a", "b", "c", "d")
@@ -408,6 +424,17 @@ def longest_step_of(count: int) -> int:
     step(world.see, "m0", 3.0, group)
     tried(3.0)
     return longest
+
+
+def test_nothing_is_left_of_a_large_group_that_is_gone() -> None:
+    """A standby, which pops nobody, would keep it until it leads."""
+    world = Fed()
+    large = attrs.evolve(THREE, least=100, expected=100)
+    for number in range(100):
+        world.see(f"m{number}", group=large)
+    for number in range(100):
+        world.lose(f"m{number}")
+    assert world.queue.next_time() is None
 
 
 def test_no_step_looks_at_all_members_of_a_large_group() -> None:
