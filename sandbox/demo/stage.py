@@ -23,6 +23,7 @@ from sandbox.server import ApiServer
 
 _EXAMPLES: Final = (
     "get pods --all-namespaces -o wide",
+    "neuron map",
     "logs --namespace kube-system deployment/my-scheduler",
     f"describe pod {workload.KEPT}",
     "apply -f manifests/examples/inf1.yaml",
@@ -83,7 +84,8 @@ class Stage:
             f" pods, enter the token {installation.TOKEN} there).\nIn another terminal, in this folder:\n",
             soft_wrap=True,
         )
-        for command in (f"export KUBECONFIG={kubeconfig}", *(f"kubectl {example}" for example in _EXAMPLES)):
+        variables = f'export KUBECONFIG={kubeconfig} PATH="$PWD/.venv/bin:$PATH"'
+        for command in (variables, *(f"kubectl {example}" for example in _EXAMPLES)):
             self._console.print(f"  {command}", style="bold", soft_wrap=True)
         self._console.print(
             f"\nWithout the variable, each kubectl needs --server={self._server.url}. Pods need schedulerName:"

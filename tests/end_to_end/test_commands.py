@@ -19,6 +19,7 @@ from tests.control_plane.server import ControlPlane
 from tests.end_to_end.process import ROOT, SYNCED, run_scheduler, until
 from tests.end_to_end.test_questions import Users, account_of_ours, bind, fill, users  # noqa: F401 - fixtures
 from tests.end_to_end.test_secure_metrics import allowed
+from tests.support.kubectl import plugins_in
 
 NODES_AND_PODS: Final = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -26,16 +27,6 @@ NODES_AND_PODS: Final = {
     "metadata": {"name": "lists-nodes-and-pods"},
     "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}],
 }
-
-
-def plugins_in(folder: Path) -> Path:
-    """Put the plugin's program, which an installation has, into a folder for PATH."""
-    folder.mkdir()
-    program = folder / "kubectl-neuron"
-    script = "import sys; from neuron_scheduler.__main__ import kubectl; sys.exit(kubectl())"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{script}' \"$@\"\n")
-    program.chmod(0o755)
-    return folder
 
 
 async def run(*command: str | Path, kubeconfig: Path, path: Path | None = None, code: int = 0) -> str:

@@ -1,6 +1,7 @@
 """The laptop road: a demo that serves has room, takes README's examples and AWS's steps, and its scheduler is a pod."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import yaml
 
 from tests.control_plane.binaries import require
 from tests.support.demo import ROOT, Served, read_until, served
-from tests.support.kubectl import KUBECTL, Kubectl, lines
+from tests.support.kubectl import KUBECTL, Kubectl, lines, plugins_in
 from tests.support.kustomize import customized
 
 EXAMPLES = ROOT / "manifests" / "examples"
@@ -43,7 +44,8 @@ async def leader(kubectl: Kubectl) -> str:
 async def test_every_example_runs(demo: Served) -> None:
     """There is room for all of them at once, pods, Deployment and Job; a deletion frees; what is printed works."""
     kubectl = demo.kubectl
-    environment = {"HOME": str(kubectl.home), "KUBECONFIG": str(demo.kubeconfig)}
+    path = f"{plugins_in(kubectl.home / 'bin')}:{os.environ['PATH']}"  # as `make demo` does in .venv/bin
+    environment = {"HOME": str(kubectl.home), "KUBECONFIG": str(demo.kubeconfig), "PATH": path}
     for command in re.findall(r"^  kubectl (.*)$", demo.printed, re.MULTILINE):
         await anyio.run_process([str(KUBECTL), *command.split()], env=environment, cwd=ROOT)
     assert "inf1-a" in await read_until(demo.process, "1 of 4 devices free")

@@ -55,3 +55,13 @@ class Kubectl:
 
 def lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
+
+
+def plugins_in(folder: Path) -> Path:
+    """Put the plugin's program, which an installation has, into a folder for PATH."""
+    folder.mkdir()
+    program = folder / "kubectl-neuron"
+    script = "import sys; from neuron_scheduler.__main__ import kubectl; sys.exit(kubectl())"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{script}' \"$@\"\n")
+    program.chmod(0o755)
+    return folder

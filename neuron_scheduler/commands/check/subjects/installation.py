@@ -25,7 +25,7 @@ def of_installation(snapshot: Snapshot) -> Iterator[Finding]:
         )
     elif not snapshot.ours:
         others = list_of([deployment.key for deployment in snapshot.in_the_way])
-        ways = "The README also has the ways with Helm and with the default scheduler"
+        ways = "First write your image into manifests/kustomization.yaml: the README says how, and how with Helm"
         yield note(
             "not-installed",
             "neuron-scheduler is not installed",
