@@ -154,6 +154,20 @@ def test_the_service_selects_the_pods(road: dict[str, Object], both: dict[str, O
         }
 
 
+@pytest.mark.parametrize(("where", "components"), [("default-scheduler", ()), ("my-scheduler", ("extender",))])
+def test_the_port_for_some_addresses(tmp_path: Path, where: str, components: tuple[str, ...]) -> None:
+    """With the patch of the page the port is open to kube-scheduler's addresses and to the other replicas only."""
+    page = (ROOT / "docs" / "default-scheduler.md").read_text()
+    (patch,) = re.findall(r"```yaml\n  (patches:\n.*?)```", page, re.DOTALL)
+    folder = customized(where, tmp_path, *components)
+    with (folder / "kustomization.yaml").open("a") as file:
+        file.write(patch.replace("\n  ", "\n"))
+    metrics, port = rendered(folder)["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"]
+    assert [peer.popitem()[0] for peer in port["from"]] == ["ipBlock", "podSelector"]
+    assert [each["port"] for each in port["ports"]] == [PORT]
+    assert PORT not in [each["port"] for each in metrics["ports"]]
+
+
 def test_the_names_of_schedulers(road: dict[str, Object], both: dict[str, Object]) -> None:
     """A pod may name the schedulers that give it device ids, and no other."""
     lists = [items["ValidatingAdmissionPolicy/neuron-scheduler-name"]["spec"]["variables"] for items in (road, both)]
