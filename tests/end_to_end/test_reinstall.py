@@ -96,6 +96,7 @@ async def test_a_server_that_lost_the_watch(fenced_plane: ControlPlane, tmp_path
         await shell.run(renounce)
         await placed(plane.admin, "refused")
         await placed(plane.admin, "still-refused")
+        assert "fence-stale" not in await found_by_check(plane)
     await plane.components["kube-apiserver"].stop()
     await plane.components["kube-apiserver"].start()
     await shell.run(restore)

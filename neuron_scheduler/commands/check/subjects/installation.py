@@ -50,8 +50,8 @@ def _fence(snapshot: Snapshot) -> Iterator[Finding]:
             f" {snapshot.namespace}/{snapshot.lease_name}",
             advice="Restart kube-apiserver. If you cannot, as on EKS, lift the fence and run one replica until the"
             " control plane has been renewed (docs/runbook.md, stale fence)",
-            command=f"kubectl delete validatingadmissionpolicybinding {LEADER}"
-            f" && kubectl scale --namespace {namespace} deployment/{deployment} --replicas=1",
+            command=f"{commands.KEEPER} && kubectl scale --namespace {namespace} --replicas=1 deployment/{deployment}"
+            f" && kubectl delete validatingadmissionpolicybinding {LEADER}",
             objects=sorted(refused),
         )
 
