@@ -25,6 +25,7 @@ TOKEN: Final = "demo"  # noqa: S105 - nothing is behind it but the simulated fle
 """The bearer token that the embedded server accepts for the names of pods on the page; its holder may do everything."""
 _MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 _CONFIG: Final = "neuron-scheduler-config"
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def objects() -> Iterator[Object]:
@@ -39,6 +40,7 @@ def objects() -> Iterator[Object]:
         if item["kind"] == "Deployment":
             item["spec"]["replicas"] = 1
             item["spec"]["template"]["spec"]["containers"][0]["image"] = f"{IMAGE}:demo"
+        item["metadata"]["annotations"] = {_APPLIED: json.dumps(item)}
         yield item
 
 

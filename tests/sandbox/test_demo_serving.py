@@ -108,7 +108,7 @@ async def test_an_installation(tmp_path: Path) -> None:
         kubectl, folder = demo.kubectl, customized("my-scheduler", tmp_path)
         rollout = ("rollout", "status", *IN_SYSTEM, "--timeout=60s", "deployment/my-scheduler")
         for each in (folder / "lease-watch", folder):
-            await kubectl("apply", "-k", str(each))
+            assert "Warning" not in await kubectl("apply", "-k", str(each))
         await kubectl(*rollout)
         assert [row[1] for row in lines(await kubectl("get", "pods", *IN_SYSTEM))[1:]] == ["1/1", "1/1"]
         await kubectl("scale", *IN_SYSTEM, "--replicas=1", "deployment/my-scheduler")
