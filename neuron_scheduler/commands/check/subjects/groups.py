@@ -37,7 +37,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             objects=foreign,
         )
     if ours and not faults:
-        yield ok("groups", f"{count_text(len(ours), 'group of pods waits', 'groups of pods wait')} as they should")
+        yield ok("groups", f"{count_text(len(ours), 'group of pods is', 'groups of pods are')} Pending, as expected")
 
 
 def _waits_for(groups: Groups, key: GroupKey) -> set[str]:
@@ -66,7 +66,7 @@ def _faults(snapshot: Snapshot, groups: Mapping[PodGroup, Sequence[Pod]]) -> Ite
     if few:
         yield warning(
             "group-incomplete",
-            "Groups have waited for ten minutes for members that do not exist, or have scheduling gates",
+            "Groups have been Pending for ten minutes: members do not exist, or have scheduling gates",
             advice="Create them, or lower the count. An MPIJob with launcherCreationPolicy: WaitForWorkersReady creates"
             " its launcher after its workers: do not count it in the label min-available",
             objects=few,

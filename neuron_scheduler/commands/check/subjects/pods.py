@@ -55,7 +55,7 @@ def _of_another(snapshot: Snapshot, name: str, pods: Sequence[Pod]) -> Finding:
     waiting = sum(not pod.node_name for pod in pods)
     return warning(
         "unknown-scheduler-name",
-        f"{who} the schedulerName {name}, and no Deployment is known to serve it ({waiting} waiting)",
+        f"{who} the schedulerName {name}, and no Deployment is known to serve it ({waiting} Pending)",
         advice=advice,
         objects=keys,
     )
