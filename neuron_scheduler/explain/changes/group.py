@@ -52,8 +52,9 @@ def group_changes(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[Non
     """
     Return changes after which a refused group fits; yields whenever other tasks may run.
 
-    `cluster` is a fork that nobody changes, and in which the pod is a member of its group.
+    `cluster` is a fork that nobody else changes; the pod becomes a member there, if it is not yet known.
     """
+    cluster.groups.put(pod)
     gang = gang_of(cluster, waiting_members(cluster, pod))
     refused = yield from plan_group(cluster.fork(), gang, profile, IndexWarmup())
     if isinstance(refused, GroupPlan):

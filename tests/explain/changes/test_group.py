@@ -78,6 +78,14 @@ def test_a_group_of_one_domain_gets_a_whole_one() -> None:
     )
 
 
+def test_a_member_that_the_cluster_does_not_know_yet() -> None:
+    """It counts as the others do."""
+    members = of_group(2)
+    cluster = cluster_with([node("n", TRN2)], members[:1])
+    answer = run(explain_pod(cluster, members[1], PROFILE))
+    assert [change.kind for change in answer.changes] == [ChangeKind.MEMBERS, ChangeKind.NEW_NODE]
+
+
 def test_what_does_not_help_a_group() -> None:
     """No type that takes a member, and no member that fits: a note says so; a held group just lacks members."""
     answer = explained([node("n", TRN2)], of_group(2, requests={"vendor.example/card": 1}))
