@@ -137,10 +137,10 @@ def lets_it_in(world: World, change: SuggestedChange) -> bool:
             dropped = [part for part in droppable(world) if _text_of(world, *part) in named]
             assert not any(_names_types(world, *part) for part in dropped)
             node_name = _decided(dropping(world, dropped))
-            assert is_of_a_family_meant(world, _node_of(world, node_name))
+            assert is_of_a_family_meant(world, _type_of(_node_of(world, node_name)))
             world = dropping(world, dropped)
         case ChangeKind.INSTANCE_TYPE:
-            assert is_of_a_family_meant(world, _node_of(world, change.node_name))
+            assert is_of_a_family_meant(world, _type_of(_node_of(world, change.node_name)))
             world = selecting(world, change.instance_type)
         case ChangeKind.PAIRS:
             world = in_pairs(world)
@@ -167,33 +167,34 @@ def possible(world: World) -> Iterator[ChangeKind]:
         yield ChangeKind.TOLERATION
     wider = dropping(world, [part for part in droppable(world) if not _names_types(world, *part)])
     nodes = [node for node in world.nodes if wider.takes(node.name)]
-    if nodes and all(is_of_a_family_meant(world, node) for node in nodes):
+    if nodes and all(is_of_a_family_meant(world, _type_of(node)) for node in nodes):
         yield ChangeKind.SELECTOR
     if INSTANCE_TYPE_LABEL in pending.constraints.node_selector:
-        alike = [node for node in world.nodes if is_of_a_family_meant(world, node)]
+        alike = [node for node in world.nodes if is_of_a_family_meant(world, _type_of(node))]
         values = {node.labels[INSTANCE_TYPE_LABEL] for node in alike if INSTANCE_TYPE_LABEL in node.labels}
         if any(selecting(world, value).fits for value in values):
             yield ChangeKind.INSTANCE_TYPE
     if request is not None and in_pairs(world).fits:
         yield ChangeKind.PAIRS
-    if request is not None and any(_joined(world, name) for name in known_types(world.cluster().view)):
+    types = (name for name in known_types(world.cluster().view) if is_of_a_family_meant(world, name))
+    if request is not None and any(_joined(world, name) for name in types):
         yield ChangeKind.NEW_NODE
 
 
-def is_of_a_family_meant(world: World, node: Node) -> bool:
-    """Return whether a program that runs on the nodes that the pod requires runs on this one, too."""
+def is_of_a_family_meant(world: World, instance_type: str) -> bool:
+    """Return whether a program that runs on the nodes that the pod requires runs on machines of a type, too."""
     if world.pending.neuron is None:
         return True
     machines = [each for each in world.nodes if machine_of(each) is not None]
-    families = {_family(each.labels.get(INSTANCE_TYPE_LABEL, "")) for each in machines if affine(each, world.pending)}
+    families = {_family(_type_of(each)) for each in machines if affine(each, world.pending)}
     if not families:
         selected = world.pending.constraints.node_selector.get(INSTANCE_TYPE_LABEL)
-        families = {_family(selected)} if selected else {_family(name) for name in _type_names(world)}
-    return _family(node.labels.get(INSTANCE_TYPE_LABEL, "")) in families
+        families = {_family(selected)} if selected else {_family(_type_of(each)) for each in world.nodes}
+    return _family(instance_type) in families
 
 
-def _type_names(world: World) -> Iterator[str]:
-    yield from (node.labels.get(INSTANCE_TYPE_LABEL, "") for node in world.nodes)
+def _type_of(node: Node) -> str:
+    return node.labels.get(INSTANCE_TYPE_LABEL, "")
 
 
 def _family(instance_type: str) -> str:

@@ -15,11 +15,12 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, join
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
+from neuron_scheduler.explain.changes.pod_spec import families_meant
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import count_text
-from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.catalog import family_of, machine_of
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -37,6 +38,18 @@ _NEW: Final = "new"
 
 GroupChanges = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
 """The changes, and the notes."""
+
+
+def fitting_new_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, list[FreshNode]]:
+    """Return a new node of each type that takes a pod, out of the cluster's types or, if none does, the catalog's."""
+    yield from prepare_for_fresh(cluster.view)
+    zone, families = pod.constraints.node_selector.get(ZONE_LABEL, ""), families_meant(cluster.view, pod)
+    for existing in (True, False):
+        found = yield from fresh_nodes_that_take(cluster, pod, profile, existing=existing, zone=zone)
+        alike = [fresh for fresh in found if family_of(fresh.node.instance_type) in families]
+        if alike:
+            return alike
+    return []
 
 
 def waiting_members(cluster: Cluster, pod: Pod) -> list[Pod]:
@@ -92,12 +105,8 @@ def _new_nodes(
     member = without_pod_terms(gang.waiting[0])
     if member.neuron is None:
         return None
-    yield from prepare_for_fresh(cluster.view)
     yield from IndexWarmup().prepare(cluster, member, profile)
-    zone, found = member.constraints.node_selector.get(ZONE_LABEL, ""), list[FreshNode]()
-    for existing in (True, False):
-        found = found or (yield from fresh_nodes_that_take(cluster, member, profile, existing=existing, zone=zone))
-    for fresh in found[:MOST_TYPES]:
+    for fresh in (yield from fitting_new_nodes(cluster, member, profile))[:MOST_TYPES]:
         fewest = yield from _fewest(cluster, gang, profile, fresh)
         if fewest:
             return _sentence(gang, fresh, fewest, seen=not refused.reason.new_node_cannot_help)

@@ -15,7 +15,8 @@ dropped together. None that names instance types is dropped.
 
 INSTANCE_TYPE: the pod selects the type of the node that it would get if it selected none.
 
-Both keep to the families of instance types that the pod means, because programs are compiled for a family.
+Both keep to the families of instance types that the pod means, because programs are compiled for a family. So does
+NEW_NODE.
 
 PAIRS: the pod's profile allows aligned pairs of devices.
 """
@@ -30,6 +31,7 @@ import attrs
 
 from neuron_scheduler.cluster.fresh_node import tells_state
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import (
     MOST_TRIED,
@@ -215,21 +217,26 @@ def _names_types(part: Part) -> bool:
             return any(each.key in INSTANCE_TYPE_LABELS for term in part for each in term.expressions)
 
 
+def families_meant(view: View, pod: Pod) -> frozenset[str]:
+    """Return the families of machines with Neuron that match a pod's rules; if none does, those of types it allows."""
+    machines, matching = neuron_topology.machines(view), node_affinity.fitting_nodes(view, pod, view.live)
+    present = cast(frozenset[Machine], machines.values)
+    matched = {family_of(each.instance_type) for each in present if machines.get(each) & matching}
+    if matched:
+        return frozenset(matched)
+    is_free = not any(map(_names_types, parts(pod.constraints)))
+    names = (*INSTANCE_TYPES, *(each.instance_type for each in present), *named_types(pod.constraints))
+    return frozenset(family_of(name) for name in names if is_free or allows_type(pod.constraints, name))
+
+
 def _nodes_of_families(refused: RefusedPod) -> NodeSet:
-    """Return the nodes of the families that the pod means: by the types that it allows, and by the nodes that match."""
+    """Return the nodes of the families that the pod means."""
     view, pod = refused.cluster.view, refused.pod
     if pod.neuron is None:
         return view.live
-    machines = neuron_topology.machines(view)
-    matching = node_affinity.fitting_nodes(view, pod, view.live)
-    of_type: dict[str, NodeSet] = {}
-    for machine in cast(frozenset[Machine], machines.values):
-        of_type[machine.instance_type] = of_type.get(machine.instance_type, NO_NODES) | machines.get(machine)
-    is_free = not any(map(_names_types, parts(pod.constraints)))
-    names = (*INSTANCE_TYPES, *of_type, *named_types(pod.constraints))
-    meant = {family_of(name) for name in names if is_free or allows_type(pod.constraints, name)}
-    families = {family_of(name) for name, nodes in of_type.items() if nodes & matching} or meant
-    return reduce(or_, (nodes for name, nodes in of_type.items() if family_of(name) in families), NO_NODES)
+    machines, families = neuron_topology.machines(view), families_meant(view, pod)
+    present = cast(frozenset[Machine], machines.values)
+    return reduce(or_, (machines.get(each) for each in present if family_of(each.instance_type) in families), NO_NODES)
 
 
 def part_text(pod: Pod, part: Part) -> str:

@@ -25,10 +25,11 @@ from neuron_scheduler.cluster.fresh_node import FreshNode
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import find_departure
+from neuron_scheduler.explain.changes.group import fitting_new_nodes
 from neuron_scheduler.explain.changes.refused_pod import Kind, Note, RefusedPod, SearchStep, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.model.wording import few_names
@@ -37,7 +38,6 @@ from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.cycle.what_if import fresh_nodes_that_take, prepare_for_fresh
 from neuron_scheduler.scheduling.plugins import node_unschedulable
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
@@ -81,11 +81,7 @@ def without_cordon(node: Node) -> Node:
 def find_new_node(refused: RefusedPod) -> Iterator[SearchStep]:
     if refused.pod.neuron is None:
         return
-    cluster, pod, zone = refused.cluster, refused.pod, refused.pod.constraints.node_selector.get(ZONE_LABEL, "")
-    yield from prepare_for_fresh(cluster.view)
-    fitting = yield from fresh_nodes_that_take(cluster, pod, refused.profile, existing=True, zone=zone)
-    if not fitting:
-        fitting = yield from fresh_nodes_that_take(cluster, pod, refused.profile, existing=False, zone=zone)
+    fitting = yield from fitting_new_nodes(refused.cluster, refused.pod, refused.profile)
     if fitting:
         yield _new_node(refused, fitting[0], [other.node.instance_type for other in fitting[1:]])
 

@@ -292,6 +292,14 @@ def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
     )
 
 
+def test_a_new_node_is_of_a_family_that_the_pod_means() -> None:
+    """A program for the nodes that are there does not run on others."""
+    found, _ = answer([node("n", "trn2.48xlarge")], [], pod(devices=12))
+    assert ChangeKind.NEW_NODE not in found
+    found, _ = answer([node("cpu")], [], pod(devices=12))
+    assert found[ChangeKind.NEW_NODE].instance_type == "inf2.48xlarge"
+
+
 def test_autoscalers_count_devices() -> None:
     """Where devices are free in pieces, they may add no node."""
     bound = [pod(f"p{i}", on="n", devices=1, ids=(i,)) for i in range(0, 16, 4)]
