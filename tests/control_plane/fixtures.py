@@ -30,7 +30,7 @@ SECONDS: Final = {
     "end_to_end/test_reinstall.py": 70,
     "end_to_end/test_replicas.py": 50,
     "end_to_end/test_restart.py": 40,
-    "end_to_end/test_runbook.py": 40,
+    "end_to_end/test_runbook.py": 90,
     "faults/test_commit_path.py": 70,
     "faults/test_watches.py": 30,
     "karpenter/test_capacity_requests.py": 60,

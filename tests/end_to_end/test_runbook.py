@@ -7,16 +7,20 @@ that reject pods, `test_replicas.py` a leader that is gone.
 
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.control_plane.objects import bind, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.end_to_end.asking import asking, fragment, placeholders
 from tests.end_to_end.fence import in_force, leading
 from tests.end_to_end.process import ACQUIRED, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.rights import grant
 from tests.end_to_end.workload import PODS, placed, refused
 from tests.support.documented_commands import Shell, reader_shell, run_by
+from tests.support.kustomize import customized
 
 THIS = "tests/end_to_end/test_runbook.py"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -111,3 +115,21 @@ async def test_another_program_with_the_lease(installed: tuple[ControlPlane, She
         assert scheduler.lines_with(ACQUIRED) == []
         await scheduler.line(ACQUIRED)  # nobody has renewed the Lease for its duration
         assert await scheduler.stop() == 0
+
+
+async def test_machines_that_cannot_be_asked_for(tmp_path: Path) -> None:
+    """Without the component the API server refuses each request; the manifests with it bring one."""
+    async with run_control_plane() as plane:
+        await grant(plane.admin)
+        await fragment(plane.admin, "trn1")
+        token = await plane.token_for("kube-system", "neuron-scheduler")
+        kubeconfig = plane.kubeconfig(tmp_path / "account", token=token)
+        async with asking(kubeconfig, tmp_path, giveUp="1s") as scheduler:
+            await create_pod(plane.admin, pod_manifest("four", neuron=4))
+            await scheduler.line("The API server refuses a request for a machine")
+            reader = tmp_path / "reader"
+            reader.mkdir()
+            folder = customized("my-scheduler", tmp_path, "capacity-requests")
+            shell = reader_shell(reader, plane.kubeconfig(tmp_path / "admin"))
+            await shell.output(f"kubectl apply -k manifests/lease-watch && kubectl apply -k {folder}")
+            await placeholders(plane.admin, 1)
