@@ -139,10 +139,10 @@ def cause_among(meant: NodeSet, pod: Pod, refusals: Sequence[Refusal]) -> Cause:
     """
     if refusals and not meant:
         return Cause.AFFINITY
-    among = [refusal for refusal in refusals if refusal.nodes & meant]
-    too_small = [refusal for refusal in among if refusal.plugin == node_resources_fit.NAME and refusal.unresolvable]
+    of_resources = [refusal for refusal in refusals if refusal.plugin == node_resources_fit.NAME]
+    too_small = [refusal for refusal in of_resources if refusal.unresolvable and refusal.nodes & meant]
     others = nodes_not_refused(meant, too_small)
-    return cause_of(pod, [refusal for refusal in among if refusal.nodes & others] or too_small or refusals)
+    return cause_of(pod, [refusal for refusal in refusals if refusal.nodes & others] or too_small or refusals)
 
 
 def cause_of(pod: Pod, refusals: Iterable[Refusal]) -> Cause:
