@@ -144,7 +144,8 @@ class Simulation:
         else:
             refused = found.fit_error(gang)
             for member in members:
-                self.queue.put_back_refused(member, refused.plugins, self.now, together=True, cause=refused.cause)
+                together = found.plugins_for(member.pod)
+                self.queue.put_back_refused(member, refused.plugins, self.now, together=together, cause=refused.cause)
 
     def _popped(self) -> QueuedPod | None:
         """Return the next pod; the queue may need several calls to look at the events."""

@@ -116,8 +116,8 @@ class GroupAttempts:
     def _put_group_back(
         self, members: list[QueuedPod], gang: Gang, refusal: GroupRefusal, started: float
     ) -> Generator[None, None, None]:
-        """Put a refused group back, as one line, and report why; a group evicts nobody."""
-        refused, any_event = refusal.fit_error(gang), not refusal.waits_for_next
+        """Put a refused group back, and report why; a group evicts nobody."""
+        refused = refusal.fit_error(gang)
         log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
         for member in members:
             pod, now = member.pod, self.clock()
@@ -126,7 +126,7 @@ class GroupAttempts:
             if not (gang.placed and self._takes_it_still(pod)):  # as when space was kept
                 self._keep_nothing(pod)
             self.queue.put_back_refused(
-                member, refused.plugins, now, together=True, any_event=any_event, cause=refused.cause
+                member, refused.plugins, now, together=refusal.plugins_for(pod), cause=refused.cause
             )
             for listener in self.attempts.listeners:
                 listener(pod, refused)

@@ -60,12 +60,14 @@ class PodGroup:
         least: members without which none is placed; 0 if the group does not say: then all that exist.
         expected: members that will exist at last; 0 if the group does not say.
         topology: the node label in one domain of which all members have to be; empty if there is none.
+        of: which members are to share the domain, if that is said by a pod affinity; empty for all of them.
     """
 
     key: GroupKey
     least: int = 0
     expected: int = 0
     topology: str = ""
+    of: str = ""
 
     @property
     def has_to_wait(self) -> bool:

@@ -87,16 +87,22 @@ class Groups:
         return self._members.get(key, _NOBODY).placed
 
     def group(self, key: GroupKey) -> PodGroup:
-        """Return a group as all members and its PodGroup say it together: of each field the largest value."""
+        """
+        Return a group as all members and its PodGroup say it together: of each field the largest value.
+
+        Where members say different domains, such as two jobs of a group with an UltraServer each, it has none: the
+        affinity of each member counts, as without a group.
+        """
         members, declared = self._members.get(key), self._declared.get(key) or PodGroup(key)
         if members is None:
             return declared
+        domains = {(group.topology, group.of) for group in members.said if group.topology}
         least = max(declared.least, *(group.least for group in members.said))
         return PodGroup(
             key,
             least or (UNKNOWN if key.dialect in self.watched else 0),
             max(declared.expected, *(group.expected for group in members.said)),
-            declared.topology or max(group.topology for group in members.said),
+            declared.topology or (next(iter(domains))[0] if len(domains) == 1 else ""),
         )
 
     def members_elsewhere(self, key: GroupKey) -> frozenset[str]:

@@ -16,7 +16,7 @@ from neuron_scheduler.model.wording import count_text, list_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
+from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY, names_for
 
 MOST_TERM_SETS: Final = 16
 """A job has a template or a few; the loop is busy with one group for as long as its terms are compared."""
@@ -104,12 +104,22 @@ class GroupRefusal:
         fitting: how many of the waiting members fit at once.
         reason: why the next one does not, with the others placed, or what keeps the group itself from any node.
         waits_for_next: whether only what may let in the next member may help. Else what lets in another one may make
-            room for it, or a domain that has some room gets enough.
+            room for it, or give enough room to a domain.
     """
 
     fitting: int
     reason: FitError
     waits_for_next: bool = False
+
+    def plugins_for(self, pod: Pod) -> frozenset[str]:
+        """
+        Return the names of the plugins whose answer about a waiting member has to change; none if any event may help.
+
+        Otherwise only an event may help after which the node that it happened on takes some member by itself.
+        """
+        if self.reason.pod_reason:
+            return frozenset()
+        return self.reason.plugins if self.waits_for_next else names_for(pod)
 
     def fit_error(self, gang: Gang) -> FitError:
         if self.reason.pod_reason and GROUP_TOPOLOGY in self.reason.plugins:

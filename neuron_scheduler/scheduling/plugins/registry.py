@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import (
     avoid_neuron_nodes,
     dynamic_resources,
@@ -28,6 +29,7 @@ from neuron_scheduler.scheduling.plugins import (
 )
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, PluginName, PreFilter
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField, left_out
 
 _Step = TypeVar("_Step", Filter, PreFilter)
 
@@ -79,8 +81,19 @@ CONCERNED_BY: Final = {
 """Names of the plugins whose refusals an event may change."""
 LOCAL: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.hint is not None)
 """Names of the plugins that have a hint: they judge a node by itself, and look at nothing else in a pod."""
+_FIELDS: Final = tuple(PodField)
 COUNTING_PODS: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_pods)
 COUNTING_VOLUMES: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_volumes)
+
+
+def names_for(pod: Pod) -> frozenset[str]:
+    """Return the names of plugins that may refuse nodes to a pod; the others read only fields that it leaves out."""
+    fields = {field for field, is_left_out in zip(_FIELDS, left_out(_FIELDS)(pod), strict=True) if not is_left_out}
+    return frozenset(
+        plugin.name
+        for plugin in PLUGINS
+        if any(not step.reads or fields.intersection(step.reads) for step in plugin.filters)
+    )
 
 
 def pre_filters_of(ordered: Sequence[Plugin]) -> tuple[PreFilter, ...]:

@@ -189,12 +189,17 @@ def refusal_kind_of(
     *,
     against_preemption: frozenset[str] = frozenset(),
     has_nomination: bool = False,
+    together: frozenset[str] | None = None,
 ) -> RefusalKind:
-    """Return the kind of a pod that some plugins refused, and others would refuse whichever pods are preempted."""
-    plugins = refused_by | against_preemption
+    """
+    Return the kind of a pod that some plugins refused, and others would refuse whichever pods are preempted.
+
+    For one that is refused `together` with its group, these plugins count instead.
+    """
+    plugins = refused_by | against_preemption if together is None else together
     return RefusalKind(
         plugins,
-        hint_input_of(pod, plugins, has_nomination=has_nomination),
+        hint_input_of(pod, plugins, has_nomination=has_nomination or together is not None),
         interest_of(pod, plugins),
         pod.scheduler_name,
         refused_by,

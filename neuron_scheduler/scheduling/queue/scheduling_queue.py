@@ -29,7 +29,6 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.events import (
     InFlightEvents,
     PendingEvents,
-    RefusalKind,
     RowOf,
     refusal_kind_of,
 )
@@ -255,8 +254,7 @@ class SchedulingQueue:
         held: bool = False,
         has_nomination: bool = False,
         alone: bool = False,
-        together: bool = False,
-        any_event: bool = False,
+        together: frozenset[str] | None = None,
         cause: Cause = Cause.ERROR,
         against_preemption: frozenset[str] = frozenset(),
     ) -> None:
@@ -266,26 +264,24 @@ class SchedulingQueue:
         Such an event may have come since the pod was popped. A pod that is `held` waits for its release first.
         `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
         their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`. Members that
-        are refused `together`, and evict nobody, are one line. `any_event` may help where it is not known what would.
+        are refused `together`, and evict nobody, are a line for each kind of them. Its value are the plugins whose
+        answer has to change; any event may help if there are none.
         """
         if not self.holds(queued):
             return
         queued.cause = cause
         self._places.backoff.count_refusal(queued, now)
-        if any_event:
-            kind = RefusalKind(scheduler_name=queued.pod.scheduler_name, refused_by=plugins)
-        else:
-            kind = refusal_kind_of(
-                queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination or together
-            )
+        kind = refusal_kind_of(
+            queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination, together=together
+        )
         self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
         queued.held = held
         queued.missed |= self._in_flight.may_help(queued.pod, kind, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
         if alone or held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)
-        elif together:
-            self._unschedulable.add(queued, (queued.pod.group,), kind)
+        elif together is not None:
+            self._unschedulable.add(queued, (queued.pod.group, signature_of(queued.pod, frozenset())), kind)
         else:
             self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), kind)
         if queued.missed:

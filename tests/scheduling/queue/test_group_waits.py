@@ -80,7 +80,7 @@ class Fed:
     def put_back(self, members: list[QueuedPod], now: float, plugins: frozenset[str] = FIT) -> None:
         """Refuse members together."""
         for member in members:
-            self.queue.put_back_refused(member, plugins, now, together=True, cause=Cause.CAPACITY)
+            self.queue.put_back_refused(member, plugins, now, together=plugins, cause=Cause.CAPACITY)
 
 
 def fed(*names: str, group: PodGroup = THREE, now: float = 0.0) -> Fed:
@@ -279,7 +279,7 @@ def test_a_refused_group_sleeps_through_what_cannot_help(any_event: bool) -> Non
     for name in "abc":
         world.see(name, cpu=2000)
     for member in world.trial(0.0):
-        world.queue.put_back_refused(member, FIT, 0.0, together=True, any_event=any_event)
+        world.queue.put_back_refused(member, FIT, 0.0, together=frozenset() if any_event else FIT)
     gone = pod("x", on="n", cpu=9)
     world.queue.note(GONE, gone, on=NodeInfo(node("n", cpu=1999)))
     assert (world.queue.pop(100.0) is not None) == any_event

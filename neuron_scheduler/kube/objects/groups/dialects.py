@@ -48,14 +48,15 @@ def group_of(
         coscheduling.read(namespace, *words),
         leader_worker_set.read(namespace, *words),
         kueue.read(namespace, *words),
-        affinity.read(namespace, labels, constraints),
+        None if labels.get(leader_worker_set.SUBGROUP) else affinity.read(namespace, labels, constraints),
         kueue.workload(namespace, *words),
     )
     found = [group for group in said if group is not None]
     if not found or 1 in (found[0].least, found[0].expected) or constraints.comparisons > FEW_COMPARISONS:
         return None
-    topology = next((group.topology for group in found if group.topology), "")
-    return _intern(attrs.evolve(found[0], topology=topology))
+    domain = next((group for group in found if group.topology), found[0])
+    of = domain.key.name if domain is not found[0] and domain.key.dialect is Dialect.AFFINITY else ""
+    return _intern(attrs.evolve(found[0], topology=domain.topology, of=of))
 
 
 @lru_cache(maxsize=4096)

@@ -17,6 +17,8 @@ NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 RANK: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
+SUBGROUP: Final = "leaderworkerset.sigs.k8s.io/subgroup-key"
+"""With it the affinity of a pod is about its subgroup, and not about its group."""
 TOPOLOGY: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 LONGEST_LABEL: Final = 317

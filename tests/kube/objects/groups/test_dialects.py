@@ -25,7 +25,9 @@ KUEUE, TOTAL, SERVING, FAST, WORKLOAD, MANAGED = (
     )
 )
 EXCLUSIVE, BY_NODE_SELECTOR = (f"alpha.jobset.sigs.k8s.io/{word}" for word in ("exclusive-topology", "node-selector"))
-KEY, SIZE, TOPOLOGY = (f"leaderworkerset.sigs.k8s.io/{word}" for word in ("group-key", "size", "exclusive-topology"))
+KEY, SIZE, TOPOLOGY, SUBGROUP = (
+    f"leaderworkerset.sigs.k8s.io/{word}" for word in ("group-key", "size", "exclusive-topology", "subgroup-key")
+)
 WORKER: Final = {
     "training.kubeflow.org/job-name": "train",
     "training.kubeflow.org/job-role": "worker",
@@ -67,10 +69,12 @@ def key(dialect: Dialect, name: str) -> GroupKey:
     return GroupKey(dialect, "default", name)
 
 
-def meant(dialect: Dialect, name: str, count: int, where: str = "", rank: int = 0) -> tuple[PodGroup, int]:
+def meant(
+    dialect: Dialect, name: str, count: int, where: str = "", *, rank: int = 0, of: str = ""
+) -> tuple[PodGroup, int]:
     """Return a group, and a rank; these dialects say how many there must be, and the others how many there will be."""
     least = count if dialect in (Dialect.COSCHEDULING, Dialect.KUEUE) else 0
-    return PodGroup(key(dialect, name), least=least, expected=count, topology=where), rank
+    return PodGroup(key(dialect, name), least=least, expected=count, topology=where, of=of), rank
 
 
 GROUPS: Final = (
@@ -93,7 +97,13 @@ GROUPS: Final = (
     ),
     (
         said("a count, and the recipe says where", {**WORKER, NAME: "a", COUNT: "4"}, **affinity(ULTRASERVER_4)),
-        meant(Dialect.COSCHEDULING, "a", 4, ULTRASERVER_4, rank=3),
+        meant(Dialect.COSCHEDULING, "a", 4, ULTRASERVER_4, rank=3, of=RECIPE),
+    ),
+    (
+        said(
+            "LeaderWorkerSet's subgroup", {**LEADER, **WORKER, SUBGROUP: "9a"}, {SIZE: "8"}, **affinity(ULTRASERVER_4)
+        ),
+        meant(Dialect.LEADER_WORKER_SET, "3f1c", 8, rank=3),
     ),
     (
         said("LeaderWorkerSet under Kueue", {**LEADER, KUEUE: "b"}, {TOTAL: "6", SIZE: "6", TOPOLOGY: "rack"}),
