@@ -18,7 +18,7 @@ from neuron_scheduler.explain.answers import Fit, Limit, PlannedPod
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
-from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error
@@ -28,6 +28,8 @@ from neuron_scheduler.scheduling.groups.plan import plan_group
 
 MOST_PODS: Final = 1000
 """Pods that are placed if more were not asked for."""
+_REPLICA: Final = "/replica"
+"""A label that no pod has: a key has a prefix before the slash."""
 
 
 def how_many_of(
@@ -94,7 +96,8 @@ def _place_together(
     fork = placer.fork
     key = attrs.evolve(group.key, name=f"{group.key.name}/{replica}")
     own = attrs.evolve(group, key=key, least=len(parts), expected=len(parts))
-    pods = [attrs.evolve(_copy_of(fork, part.template, number), group=own) for number, part in enumerate(parts)]
+    copies = (_copy_of(fork, part.template, number) for number, part in enumerate(parts))
+    pods = [attrs.evolve(_together_with(pod, replica), group=own) for pod in copies]
     for pod in pods:
         fork.groups.put(pod)
     gang, names = gang_of(fork, pods), {pod.uid: part.name for pod, part in zip(pods, parts, strict=True)}
@@ -109,6 +112,20 @@ def _copy_of(fork: Cluster, template: Pod, number: int = 0) -> Pod:
     """Return one more pod like the template; `number` tells those apart that are placed together."""
     name = f"{template.name}/{fork.pod_count + number}"  # no object has such a name, and no pod that was placed before
     return attrs.evolve(template, uid=name, name=name, node_name="", nominated_node_name="", allocation=NO_LABELS)
+
+
+def _together_with(pod: Pod, replica: int) -> Pod:
+    """Return a pod whose affinity to its like is to those of its replica: another job would have another name."""
+    labels = {**pod.labels, _REPLICA: str(replica)}
+    own = Requirement(_REPLICA, Operator.IN, (str(replica),))
+
+    def with_own(term: PodAffinityTerm) -> PodAffinityTerm:
+        if term.selector is None or not term.selector.matches(pod.labels):
+            return term
+        return attrs.evolve(term, selector=LabelSelector((*term.selector.requirements, own)))
+
+    affinity = tuple(map(with_own, pod.constraints.affinity))
+    return attrs.evolve(pod, labels=labels, constraints=attrs.evolve(pod.constraints, affinity=affinity))
 
 
 def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> PlannedPod:

@@ -11,8 +11,9 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers import Fit, PlannedPod
 from neuron_scheduler.explain.fit import how_many_of
-from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ULTRASERVER_4, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selecting_kinds import Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
@@ -168,6 +169,21 @@ def test_a_group_counts_as_a_whole() -> None:
     assert fit.limit is not None
     assert (fit.limit.replica, fit.limit.part) == (2, "worker")
     assert fit.asks == "1 x 8 Neuron devices and 2 x 16 Neuron devices"
+
+
+def test_each_job_on_ultraservers_has_one_of_its_own() -> None:
+    """A second job has another name, and its affinity does not tie it to the first one's UltraServer."""
+    nodes = [node(f"n{n}", "trn2u.48xlarge", labels={ULTRASERVER_4: f"us{n // 4}"}) for n in range(8)]
+    job = LabelSelector((Requirement("job-name", Operator.IN, ("train",)),))
+    terms = (PodAffinityTerm(ULTRASERVER_4, job, frozenset({"default"})),)
+    recipe = PodGroup(GroupKey(Dialect.AFFINITY, "default", "job-name=train"), topology=ULTRASERVER_4)
+    worker = pod("train", devices=16, labels={"job-name": "train"}, affinity=terms, group=recipe)
+    fit = run(how_many_of(cluster_of(nodes), Replicated(3, (PodSet(worker, 4),)), PROFILE))
+    assert fit.fitting == 2
+    assert {(placed.replica, int(placed.node_name[1]) // 4) for placed in fit.placed} in (
+        {(1, 0), (2, 1)},
+        {(1, 1), (2, 0)},
+    )
 
 
 def test_kept_space_is_not_free() -> None:
