@@ -70,8 +70,9 @@ class GroupAttempts:
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
                 self.attempts.handle_crash(member, error)
-        if not commitments:
-            self.queue.groups.charge(key.namespace, self.clock() - started, self.clock())
+        in_vain = 1 - len(commitments) / max(len(members), 1)
+        if in_vain:
+            self.queue.groups.charge(key.namespace, in_vain * (self.clock() - started), self.clock())
         return commitments
 
     def _assume_group(

@@ -114,9 +114,16 @@ class Groups:
         return frozenset(uid for uid, pod in members if pod.group is not None and pod.group.topology != topology)
 
     def group_of(self, pod: Pod) -> PodGroup | None:
-        """Return the group with which a pod is decided; None if alone, as in a group that needs one member."""
+        """
+        Return the group with which a pod is decided; None if alone: its group needs one member, or has all it needs.
+
+        Members know their domain themselves, unless an object says it.
+        """
         group = None if pod.group is None else self.group(pod.group.key)
-        return None if group is None or (group.least == 1 and not group.topology) else group
+        if group is None or (group.least == 1 and not group.topology):
+            return None
+        declared, is_complete = self._declared.get(group.key), 0 < group.size <= self.placed_count(group.key)
+        return None if is_complete and not (declared is not None and declared.topology) else group
 
     def fork(self) -> Self:
         copies = {key: _Members(dict(each.pods), each.placed, each.said.copy()) for key, each in self._members.items()}

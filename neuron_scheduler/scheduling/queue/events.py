@@ -31,6 +31,8 @@ MOST_ASKED = 256
 """Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
 _MOST_CHECKS = 20_000
 """Kinds times changed nodes; beyond, the hints cost more than the attempts they save."""
+_MOST_IN_FLIGHT = 256
+"""Nodes that change during an attempt and are looked at in the step in which a pod is put back."""
 RowOf = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
@@ -228,11 +230,12 @@ class LineWakeUp:
 
 @attrs.define(eq=False)
 class PendingEvents:
-    """Events by kind, each with the objects that it happened to; None stands for unknown objects."""
+    """Events by kind, each with the objects that it happened to, but `most` nodes; None stands for unknown objects."""
 
     _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
     _rows: dict[ClusterEvent, dict[str, NodeInfo] | None] = attrs.field(factory=dict)
     _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
+    most: int = _MOST_CHECKS
 
     def __bool__(self) -> bool:
         return bool(self._pods or self._claims)
@@ -246,7 +249,7 @@ class PendingEvents:
         if len(known) <= MOST_ASKED:
             known.update(map(pod_change, pods) if pods else (None,))
         rows = self._rows.setdefault(event, {})
-        if on is None or rows is None or len(rows) > _MOST_CHECKS:
+        if on is None or rows is None or len(rows) > self.most:
             self._rows[event] = None
         else:
             rows[on.node.name] = on
@@ -323,7 +326,7 @@ class InFlightEvents:
     events: PendingEvents = attrs.field(factory=PendingEvents)
 
     def begin(self, queued: QueuedPod) -> None:
-        self.queued, self.events = queued, PendingEvents()
+        self.queued, self.events = queued, PendingEvents(most=_MOST_IN_FLIGHT)
 
     def end(self) -> None:
         if self.queued is not None:

@@ -41,6 +41,7 @@ class _WaitingGroup:
         half_bound: whether all members existed at the last look, and some had a node, but too few.
         count: how many members, placed or not, existed at the last look.
         least: what it needed at the last look.
+        placed: how many of them had a node when it was refused; None if it was not, since its last try.
         not_before: when the group may be tried.
         turn: when it is its turn in its namespace; 0 if it does not wait for one.
     """
@@ -50,6 +51,7 @@ class _WaitingGroup:
     half_bound: bool = False
     count: int = 0
     least: int = 0
+    placed: int | None = None
     not_before: float = 0.0
     turn: float = 0.0
     pods: dict[str, QueuedPod] = attrs.field(factory=dict)
@@ -100,22 +102,34 @@ class GroupWaits:
     def update(self, key: GroupKey, now: float) -> bool:
         """
         Update the group; return whether its waiting members changed between held and ready, or are worth another try.
-        They are when a member has gone, and when another count is said.
+        They are when a member has gone, when another count is said, and when another scheduler has bound one.
         """
         waiting = self._waiting.get(key)
         if waiting is None:
             return False
         held, count, least, group = waiting.held, waiting.count, waiting.least, self.groups.group(key)
+        placed = self.groups.placed_count(key)
         waiting.least = group.least
         waiting.count = len(self.groups.members(key))
         waiting.held = group.has_to_wait and waiting.count < group.least
-        waiting.half_bound = 0 < self.groups.placed_count(key) < group.size <= waiting.count
+        waiting.half_bound = 0 < placed < group.size <= waiting.count
         if waiting.count < count and waiting.not_before <= now and not group.least:
             waiting.not_before = now + BURST_PAUSE
-        return waiting.held != held or (not held and (waiting.count < count or waiting.least != least))
+        is_less_needed = waiting.placed is not None and waiting.placed < placed
+        if is_less_needed:
+            waiting.placed = placed
+        return waiting.held != held or (
+            not held and (is_less_needed or waiting.count < count or waiting.least != least)
+        )
+
+    def note_try(self, key: GroupKey, *, is_refused: bool) -> None:
+        """Note that a group is tried, or that it was refused as a whole."""
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.placed = self.groups.placed_count(key) if is_refused else None
 
     def charge(self, namespace: str, seconds: float, now: float) -> None:
-        """Have an attempt paid back that has bound nobody."""
+        """Have the part of an attempt paid back that was for members that are not bound."""
         self._debts = {name: (paid, pause) for name, (paid, pause) in self._debts.items() if paid > now}
         paid, before = self._debts.get(namespace, (now, 0.0))
         pause = min(PAYBACK * seconds, LONGEST_PAUSE)

@@ -169,6 +169,7 @@ class SchedulingQueue:
         """Take the members of a popped pod's group that could be tried: they are in flight from now on, too."""
         found = list[QueuedPod]()
         self._looks.pop((key, True), None)  # they are let in here
+        self.groups.note_try(key, is_refused=False)
         for queued in self.groups.waiting_members(key):
             self._let_in(queued, now, "PodGroupComplete")
             if queued.place not in (Place.GATED, Place.IN_FLIGHT):
@@ -280,7 +281,8 @@ class SchedulingQueue:
         self._move(queued, Place.UNSCHEDULABLE)
         if alone or held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)
-        elif together is not None:
+        elif together is not None and queued.pod.group is not None:
+            self.groups.note_try(queued.pod.group.key, is_refused=True)
             self._unschedulable.add(queued, (queued.pod.group, signature_of(queued.pod, frozenset())), kind)
         else:
             self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), kind)

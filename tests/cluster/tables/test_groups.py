@@ -89,3 +89,18 @@ def test_pods_of_a_group_that_needs_one_member_are_decided_alone() -> None:
     groups.declare(PodGroup(KEYS[0], 1, 1, "rack"))
     assert groups.group_of(member) == PodGroup(KEYS[0], 1, 1, "rack")
     assert groups.group_of(pod("q")) is None
+
+
+def test_pods_beyond_what_a_group_needs_are_decided_alone() -> None:
+    """They are as any other, until it loses a member; but a domain that an object says binds them, too."""
+    groups, group = Groups(), PodGroup(KEYS[0], 2, 2)
+    for name in "ab":
+        groups.put(pod(name, group=group, on="n"))
+    late = pod("late", group=group)
+    groups.put(late)
+    assert groups.group_of(late) is None
+    groups.declare(PodGroup(KEYS[0], 2, 2, "rack"))
+    assert groups.group_of(late) == PodGroup(KEYS[0], 2, 2, "rack")
+    groups.withdraw(KEYS[0])
+    groups.remove("uid-a")
+    assert groups.group_of(late) == group

@@ -237,9 +237,10 @@ def test_a_guess_ends_no_burst() -> None:
 
 def test_members_that_end_one_after_the_other_keep_nobody_waiting() -> None:
     """Each may be created again, for which the others wait; but not for the next one that ends."""
-    world = fed("waits", group=INFERRED)
+    group = attrs.evolve(INFERRED, expected=12)
+    world = fed("waits", group=group)
     for number in range(9):
-        world.see(f"runs-{number}", 0.0, INFERRED, on="n")
+        world.see(f"runs-{number}", 0.0, group, on="n")
     world.refuse(3.0)
     for number, now in enumerate((10.0, 10.3, 10.6, 10.9)):
         world.lose(f"runs-{number}", now)
@@ -285,6 +286,17 @@ def test_a_refused_group_sleeps_through_what_cannot_help(any_event: bool) -> Non
     assert (world.queue.pop(100.0) is not None) == any_event
     world.queue.note(GONE, gone, on=NodeInfo(node("n", cpu=2000)))
     assert any_event or names(world.trial(100.0)) == {"a", "b", "c"}
+
+
+def test_a_refused_group_is_tried_when_another_scheduler_binds_a_member() -> None:
+    """Such as a launcher of kube-scheduler's: fewer of the others are needed then, which no event says."""
+    world = fed("a", "b")
+    world.see("launcher", scheduler_name="another")
+    for member in world.trial(0.0):
+        world.queue.put_back_refused(member, FIT, 0.0, together=FIT)
+    assert world.queue.pop(10.0) is None
+    world.see("launcher", 20.0, scheduler_name="another", on="n")
+    assert names(world.trial(20.0)) == {"a", "b"}
 
 
 def test_a_group_misses_nothing_that_happens_while_it_is_put_back() -> None:
