@@ -164,6 +164,9 @@ INSTANCE_TYPES = {
     )
 }
 
+ULTRASERVER_TYPE: Final = "trn2u.48xlarge"
+"""The type whose driver knows the UltraServers that nodes have labels for (`model.node.ULTRASERVER_SIZES`)."""
+
 
 def machine_of(node: Node) -> Machine | None:
     """Return the node's machine; None if it has no Neuron, or more than `MOST_CORES` (`doubts` then says so)."""

@@ -18,7 +18,7 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_CORE
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Requirement, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
@@ -177,8 +177,15 @@ def possible(world: World) -> Iterator[ChangeKind]:
     if request is not None and in_pairs(world).fits:
         yield ChangeKind.PAIRS
     types = (name for name in known_types(world.cluster().view) if is_of_a_family_meant(world, name))
-    if request is not None and any(_joined(world, name) for name in types):
+    if request is not None and not exceeds_every_node(world) and any(_joined(world, name) for name in types):
         yield ChangeKind.NEW_NODE
+
+
+def exceeds_every_node(world: World) -> bool:
+    """Return whether the pod's cpu or memory is more than any node with Neuron has: other types have who knows what."""
+    sizes = [node.allocatable for node in world.nodes if machine_of(node) is not None]
+    asked = {name: world.pending.requests.get(name, 0) for name in (CPU, MEMORY)}
+    return bool(sizes) and all(any(size.get(name, 0) < asked[name] for name in asked) for size in sizes)
 
 
 def is_of_a_family_meant(world: World, instance_type: str) -> bool:

@@ -4,7 +4,8 @@ What would let a refused group in, tried with the scheduler's own plan: MEMBERS 
 MEMBERS: the group has fewer members, as many as fit at once now. The last of the largest are left out.
 
 NEW_NODE: the fewest nodes of one type join, all in one domain of the group's label if it has one. The type with the
-fewest devices that takes the largest member is offered, out of the cluster's types if one of these would do.
+fewest devices that takes the largest member is offered, out of the cluster's types if one of these would do. For the
+label of an UltraServer a whole one joins, of a type that comes in such.
 """
 
 from collections.abc import Generator
@@ -14,13 +15,15 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, join
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.pod_spec import families_meant
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.node import ZONE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_SIZES, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.model.wording import count_text
-from neuron_scheduler.neuron.catalog import family_of, machine_of
+from neuron_scheduler.neuron.catalog import ULTRASERVER_TYPE, family_of, machine_of
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -28,28 +31,59 @@ from neuron_scheduler.scheduling.cycle.what_if import fresh_nodes_that_take, pre
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, neuron_total_of
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.regions import without_pod_terms
+from neuron_scheduler.scheduling.plugins import neuron_topology
+from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 
 NONE_FOR_GROUP: Final = "No number of new nodes of one type, and no smaller group, was found with which it fits."
 MOST_TYPES: Final = 3
 """Types of new nodes that are tried for a group."""
 _IF: Final = " The cluster has no such node, so its cpu, memory, labels and taints were not checked."
-_NEW: Final = "new"
-"""The value of the group's label on new nodes."""
+_NEW: Final = "new-domain"
+"""The value of the group's label on new nodes; no name of a node, which `join` replaces."""
 
 GroupChanges = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
 """The changes, and the notes."""
 
 
-def fitting_new_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, list[FreshNode]]:
-    """Return a new node of each type that takes a pod, out of the cluster's types or, if none does, the catalog's."""
-    yield from prepare_for_fresh(cluster.view)
-    zone, families = pod.constraints.node_selector.get(ZONE_LABEL, ""), families_meant(cluster.view, pod)
+def fitting_new_nodes(
+    cluster: Cluster, pod: Pod, profile: Profile, topology: str = ""
+) -> Generator[None, None, list[FreshNode]]:
+    """
+    Return a new node of each type that takes a pod, out of the cluster's types or, if none does, the catalog's.
+
+    For the label of an UltraServer as `topology`, only types that come in such.
+    """
+    view = cluster.view
+    yield from prepare_for_fresh(view)
+    yield from view.prepare(lambda view: (_exceeds_every_node(view, pod), view.domains(topology)))
+    if _exceeds_every_node(view, pod):
+        return []
+    zone, families = pod.constraints.node_selector.get(ZONE_LABEL, ""), families_meant(view, pod)
     for existing in (True, False):
         found = yield from fresh_nodes_that_take(cluster, pod, profile, existing=existing, zone=zone)
         alike = [fresh for fresh in found if family_of(fresh.node.instance_type) in families]
+        alike = [fresh for fresh in alike if _comes_in_domains(view, fresh.node.instance_type, topology)]
         if alike:
             return alike
     return []
+
+
+def _exceeds_every_node(view: View, pod: Pod) -> bool:
+    """Return whether cpu or memory of each node with Neuron is too small: of types that are not there it is unknown."""
+    nodes = with_neuron = neuron_topology.machines(view).keyed & view.live
+    for resource in (CPU, MEMORY):
+        nodes = view.node_column(allocatable_of(resource)).at_least(pod.requests.get(resource, 0), nodes)
+    return bool(with_neuron) and not nodes
+
+
+def _comes_in_domains(view: View, instance_type: str, topology: str) -> bool:
+    """Return whether a new node of a type can have a label; those of UltraServers are only for some types."""
+    of_type = view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
+    return (
+        topology not in ULTRASERVER_SIZES
+        or instance_type == ULTRASERVER_TYPE
+        or bool(view.domains(topology).keyed & of_type)
+    )
 
 
 def waiting_members(cluster: Cluster, pod: Pod) -> list[Pod]:
@@ -106,7 +140,7 @@ def _new_nodes(
     if member.neuron is None:
         return None
     yield from IndexWarmup().prepare(cluster, member, profile)
-    for fresh in (yield from fitting_new_nodes(cluster, member, profile))[:MOST_TYPES]:
+    for fresh in (yield from fitting_new_nodes(cluster, member, profile, gang.group.topology))[:MOST_TYPES]:
         fewest = yield from _fewest(cluster, gang, profile, fresh)
         if fewest:
             return _sentence(gang, fresh, fewest, seen=not refused.reason.new_node_cannot_help)
@@ -114,8 +148,9 @@ def _new_nodes(
 
 
 def _fewest(cluster: Cluster, gang: Gang, profile: Profile, fresh: FreshNode) -> Generator[None, None, int]:
-    """Return with how many new nodes the group fits, at most one for each member; 0 if it does not."""
-    low, high = 0, gang.missing_count
+    """Return with how many new nodes the group fits: a whole UltraServer, or at most one a member; 0 if it does not."""
+    whole = ULTRASERVER_SIZES.get(gang.group.topology, 0)
+    low, high = (whole - 1, whole) if whole else (0, gang.missing_count)
     if not (yield from _fits_with(cluster, gang, profile, fresh, high)):
         return 0
     while high - low > 1:
@@ -144,7 +179,8 @@ def _sentence(gang: Gang, fresh: FreshNode, number: int, *, seen: bool) -> Sugge
     devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)} each)"
     zone = f" in zone {fresh.zone}" if fresh.zone else ""
     domain = f" with one value of the label {topology}" if topology else ""
-    sentence = f"Add {count_text(number, 'node')} of type {name}{devices}{zone}{domain}: the group then fits."
+    whole = "a whole UltraServer, " if topology in ULTRASERVER_SIZES else ""
+    sentence = f"Add {whole}{count_text(number, 'node')} of type {name}{devices}{zone}{domain}: the group then fits."
     return SuggestedChange(
         ChangeKind.NEW_NODE, f"{sentence}{'' if fresh.like else _IF}", instance_type=name, autoscalers=seen
     )

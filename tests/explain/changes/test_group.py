@@ -73,9 +73,21 @@ def test_a_group_of_one_domain_gets_a_whole_one() -> None:
     nodes = [node(f"n{i}", TRN2, labels={ULTRASERVER_4: "a"}) for i in range(2)]
     answer = explained(nodes, of_group(4, topology=ULTRASERVER_4))
     assert by_kind(answer)[ChangeKind.NEW_NODE].sentence == (
-        f"Add 4 nodes of type {TRN2} (16 Neuron devices each) with one value of the label {ULTRASERVER_4}: the group"
-        " then fits."
+        f"Add a whole UltraServer, 4 nodes of type {TRN2} (16 Neuron devices each) with one value of the label"
+        f" {ULTRASERVER_4}: the group then fits."
     )
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "count", "offered"),
+    [(TRN2, 4, "trn2u.48xlarge"), (TRN2, 3, "trn2u.48xlarge"), (TRN2, 5, ""), ("trn1.32xlarge", 4, "")],
+)
+def test_an_ultraserver_comes_whole_and_of_its_own_type(instance_type: str, count: int, offered: str) -> None:
+    """Trn1 has none, none has five nodes, and nobody gets three of one."""
+    new = by_kind(explained([node("n", instance_type)], of_group(count, topology=ULTRASERVER_4)))
+    change = new.get(ChangeKind.NEW_NODE)
+    assert (change.instance_type if change else "") == offered
+    assert change is None or change.sentence.startswith("Add a whole UltraServer, 4 nodes of type trn2u.48xlarge")
 
 
 def test_a_member_that_the_cluster_does_not_know_yet() -> None:

@@ -292,6 +292,13 @@ def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
     )
 
 
+@pytest.mark.parametrize("pending", [pod(devices=1, cpu=1 << 40), pod(devices=1, memory=1 << 45)])
+def test_no_type_of_unknown_size_for_a_pod_that_is_larger_than_any_node(pending: Pod) -> None:
+    """Nothing says that a type which the cluster lacks has more."""
+    found, _ = answer([node("n", "inf2.xlarge"), node("cpu", cpu=1 << 41)], [], pending)
+    assert ChangeKind.NEW_NODE not in found
+
+
 def test_a_new_node_is_of_a_family_that_the_pod_means() -> None:
     """A program for the nodes that are there does not run on others."""
     found, _ = answer([node("n", "trn2.48xlarge")], [], pod(devices=12))
