@@ -303,9 +303,11 @@ def _takes(cluster: Cluster, world: World, name: str) -> bool:
 
 
 def _may_leave(world: World, name: str) -> list[str]:
-    """Return the keys of pods that may leave a node: not of DaemonSets."""
-    here = [pod for pod in world.bound if pod.node_name == name]
-    return [pod.key for pod in here if pod.owner is None or pod.owner.kind != "DaemonSet"]
+    """Return the keys of pods that may leave a node: not of DaemonSets, nor of the pod's own controller."""
+    here, pending = [pod for pod in world.bound if pod.node_name == name], world.pending
+    own = pending.owner and (pending.namespace, pending.owner)
+    alike = {pod.key for pod in here if own and not pod.terminating and (pod.namespace, pod.owner) == own}
+    return [pod.key for pod in here if pod.key not in alike and (pod.owner is None or pod.owner.kind != "DaemonSet")]
 
 
 def _uncordoned(node: Node) -> Node:

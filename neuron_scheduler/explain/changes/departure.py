@@ -2,10 +2,11 @@
 DEPARTURE: pods of one node end or are evicted, and that node then takes the pod.
 
 The search is that of `scheduling.preemption.victims` with other rules (`DepartureRules`): every pod of a node may end,
-whatever its priority. Pods of DaemonSets and static pods are left out, because they come back at once. A set is better
-if no pod in it has a higher priority than the pod; then if fewer pods that are not terminating already have to go; then
-by preemption's criteria (budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can
-rarely end, and then the pods that hold least.
+whatever its priority. Left out are pods of DaemonSets and static pods, because they come back at once, and those of the
+pod's own controller, because another one would be Pending instead. A set is better if no pod in it has a higher
+priority than the pod; then if fewer pods that are not terminating already have to go; then by preemption's criteria
+(budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can rarely end, and then the
+pods that hold least.
 
 The set is small, but it need not be the smallest: the search is cut off after `_MOST_ASKED` nodes, and a note says so.
 """
@@ -41,7 +42,11 @@ class DepartureRules(Incoming):
     def leavers(self, node_info: NodeInfo) -> Sequence[Pod]:
         """Return the pods that could leave, the most important first; those that are terminating are the last."""
         pods = [info.pod for info in node_info.pod_infos.values() if not info.pod.is_of_every_node]
+        pods = [pod for pod in pods if pod.terminating or not self._is_sibling(pod)]
         return sorted(by_importance(pods), key=lambda pod: pod.terminating)
+
+    def _is_sibling(self, other: Pod) -> bool:
+        return other.owner is not None and (other.namespace, other.owner) == (self.pod.namespace, self.pod.owner)
 
     def cost(self, victims: Victims) -> Cost:
         """Return what sets are compared by; but for their number, only pods count that are not terminating already."""
@@ -95,7 +100,7 @@ def _change(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> Su
     return SuggestedChange(
         ChangeKind.DEPARTURE,
         " ".join(_sentences(refused.pod, node_info, live, ending)),
-        command=_command(live),
+        command="" if violating or any(pod.priority > refused.pod.priority for pod in live) else _command(live),
         node_name=node_info.node.name,
         pods=tuple(_leaving_pod(refused, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
         instance_type=node_info.node.instance_type,
@@ -122,7 +127,8 @@ def _sentences(pod: Pod, node_info: NodeInfo, live: Sequence[Pod], ending: Seque
     if not live:
         yield f"Wait: {_names_text(node_info, ending)} {are} Terminating on {name}, and then the pod goes there."
         return
-    yield f"Delete or evict {_names_text(node_info, live)} on {name}: the pod then goes there."
+    yield f"Delete or evict {_names_text(node_info, live)} on {name}:"
+    yield "the pod then goes there, if no other pod takes the room first."
     if ending:
         yield f"{_names_text(node_info, ending)} {are} Terminating already."
     higher = [other for other in live if other.priority > pod.priority]

@@ -105,10 +105,10 @@ def test_a_pod_that_has_to_go() -> None:
         LeavingPod("default", "holder", 3, 40.0, "16 Neuron devices", ("web",), violates=True, evictable=True),
     )
     assert departure.sentence == (
-        "Delete or evict default/holder on n: the pod then goes there. A controller may start another pod in place of"
-        " one that ends."
+        "Delete or evict default/holder on n: the pod then goes there, if no other pod takes the room first."
+        " A controller may start another pod in place of one that ends."
     )
-    assert departure.command == "kubectl delete pod --namespace default holder"
+    assert departure.command == ""  # its budget does not allow it
     assert notes == ()
 
 
@@ -150,7 +150,8 @@ def test_unknown_ids() -> None:
     """A pod with unknown ids blocks the node; it is named as such."""
     found, _ = answer([trn1()], [pod("lost", on="n", devices=1)], pod(devices=4))
     assert found[ChangeKind.DEPARTURE].sentence == (
-        "Delete or evict default/lost (its Neuron ids are unknown) on n: the pod then goes there."
+        "Delete or evict default/lost (its Neuron ids are unknown) on n: the pod then goes there, if no other pod takes"
+        " the room first."
     )
 
 
@@ -170,6 +171,15 @@ def test_pods_that_come_back() -> None:
     owner = Owner("apps/v1", "DaemonSet", "agent")
     found, _ = answer([trn1()], [whole(owner=owner)], pod(devices=4))
     assert ChangeKind.DEPARTURE not in found
+
+
+def test_pods_of_the_same_controller() -> None:
+    """Another one would be Pending in place of this one; one that is ending makes room all the same."""
+    owner = Owner("apps/v1", "ReplicaSet", "web")
+    pending = pod(devices=4, owner=owner)
+    assert ChangeKind.DEPARTURE not in answer([trn1()], [whole(owner=owner)], pending)[0]
+    assert ChangeKind.DEPARTURE in answer([trn1()], [whole(owner=owner, terminating=True)], pending)[0]
+    assert ChangeKind.DEPARTURE in answer([trn1()], [whole(owner=owner, namespace="other")], pending)[0]
 
 
 def test_a_search_that_is_cut_off() -> None:
@@ -267,8 +277,10 @@ def test_a_pod_of_a_higher_priority_goes_last() -> None:
     assert [each.name for each in found[ChangeKind.DEPARTURE].pods] == ["low-0", "low-1"]
     found, _ = answer([trn1("a")], [vip], pending)
     assert found[ChangeKind.DEPARTURE].sentence == (
-        "Delete or evict default/vip on a: the pod then goes there. default/vip has a higher priority than this pod."
+        "Delete or evict default/vip on a: the pod then goes there, if no other pod takes the room first."
+        " default/vip has a higher priority than this pod."
     )
+    assert found[ChangeKind.DEPARTURE].command == ""
 
 
 def test_a_new_node() -> None:
