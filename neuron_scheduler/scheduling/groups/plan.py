@@ -21,7 +21,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.pod_group import Dialect
-from neuron_scheduler.model.selectors import LabelSelector
+from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -47,7 +47,9 @@ from neuron_scheduler.scheduling.groups.regions import (
     Rooms,
     empty_machines,
     fixed_domains,
+    in_one,
     nodes_in,
+    own_term,
     regions,
     room_of,
     rooms_for,
@@ -151,7 +153,8 @@ class _Planner:
         yield
         if lacking is not None:
             return GroupRefusal(0, lacking)
-        enough = (yield from self._place_enough()) or (yield from self._search())
+        enough = (yield from self._place_enough()) or (yield from self._place_by_affinity())
+        enough = enough or (yield from self._search())
         return (yield from (self._add_the_others() if enough else self._refuse()))
 
     def _reason_not_to_begin(self) -> Generator[None, None, FitError | None]:
@@ -195,6 +198,42 @@ class _Planner:
             if (yield from self._place_in_a_region(rest, wanted, needed)):
                 return True
         return not self.gang.missing_count
+
+    def _place_by_affinity(self) -> Generator[None, None, bool]:
+        """
+        Place the members of each affinity to themselves in one domain with room for them; return whether all fit.
+
+        The order above puts the first of them where it fits best, and the others must follow it there. A group that
+        has a domain has tried all of them.
+        """
+        if self.gang.group.topology:
+            return False
+        parts, needed = dict[PodAffinityTerm | None, list[Pod]](), max(self.gang.missing_count, 1)
+        for count, pod in enumerate(self.gang.waiting, start=1):
+            parts.setdefault(own_term(pod), []).append(pod)
+            if count % _AT_ONCE == 0:
+                yield
+        alone = parts.pop(None, [])
+        for term, pods in sorted(parts.items(), key=lambda part: -len(part[1])):
+            if term is not None:
+                yield from self._place_in_one_domain(pods, term.topology_key)
+        if not self.trial.pods:
+            return False
+        yield from self._place(alone, ANYWHERE)
+        if len(self.trial.pods) >= needed:
+            return True
+        yield from _undo(self.trial, 0)
+        return False
+
+    def _place_in_one_domain(self, pods: Sequence[Pod], key: str) -> Generator[None, None, None]:
+        before = len(self.trial.pods)
+        rooms = yield from self._rooms_for(self._largest_first(pods)[0])
+        for region in in_one(rooms, key, len(pods)):
+            if region is not None and self.trial.decisions < self._most:
+                if not (yield from self._place(pods, region, len(pods))):
+                    return
+                yield from _undo(self.trial, before)
+            yield
 
     @property
     def _most(self) -> int:

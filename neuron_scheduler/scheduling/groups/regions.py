@@ -28,6 +28,7 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_SIZES, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
+from neuron_scheduler.model.selectors import PodAffinityTerm
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.scheduling.groups.gang import Gang
@@ -194,6 +195,14 @@ def without_pod_terms(pod: Pod) -> Pod:
     return attrs.evolve(pod, constraints=attrs.evolve(constraints, affinity=(), spread=()))
 
 
+def own_term(pod: Pod) -> PodAffinityTerm | None:
+    """Return the first required affinity of a pod to pods like itself; None if it has none."""
+    for term in pod.constraints.affinity:
+        if pod.namespace in term.namespaces and term.selector is not None and term.selector.matches(pod.labels):
+            return term
+    return None
+
+
 def takes_whole(node_info: NodeInfo, pod: Pod) -> bool:
     machine = node_info.machine
     return machine is not None and pod.neuron is not None and pod.neuron.total == machine.size(pod.neuron.unit)
@@ -214,7 +223,7 @@ def regions(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str, str], nee
             if not any(fixed.values()) and wanted > _LARGEST and wanted % per_slice == 0:
                 yield from _in_slices(rooms, key, wanted // per_slice, per_slice)
         for key in LEVELS:
-            yield from _in_one(rooms, key, wanted, fixed.get(key, ""))
+            yield from in_one(rooms, key, wanted, fixed.get(key, ""))
     yield ANYWHERE
 
 
@@ -225,14 +234,14 @@ def _required_domains(gang: Gang, rooms: Rooms, wanted: int, fixed: Mapping[str,
         if fixed[key]:
             yield Region((key, fixed[key]))
         return
-    yield from _in_one(rooms, key, wanted + gang.still_to_come)
+    yield from in_one(rooms, key, wanted + gang.still_to_come)
     domains = yield from rooms.by_domain(key)
     enough = [domain for domain in domains.values() if domain.room >= needed]
     roomiest = sorted(enough, key=lambda domain: -domain.room)
     yield from _first_of(rooms, key, roomiest, wanted)
 
 
-def _in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> RegionSteps:
+def in_one(rooms: Rooms, key: str, wanted: int, fixed: str = "") -> RegionSteps:
     """Yield the domains with enough room: those with the least first, and of these those with the least around."""
     domains = yield from rooms.by_domain(key)
     around = yield from _room_around(rooms, key)

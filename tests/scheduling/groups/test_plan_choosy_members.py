@@ -1,15 +1,17 @@
 """Larger groups than a brute force can judge: members that few nodes take, and how much one attempt may decide."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from random import Random
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.model.node import HOSTNAME_LABEL, ULTRASERVER_4
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ULTRASERVER_4, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import (
@@ -108,6 +110,39 @@ def test_one_attempt_has_few_decisions(shape: str, topology: str) -> None:
     ]
     _, decisions = attempt(fleet(64), members)
     assert decisions <= 3 * count + MOST_DECISIONS
+
+
+@pytest.mark.parametrize("part", range(examples(8)))
+def test_members_with_an_affinity_to_themselves_find_the_zone_with_room(part: int) -> None:
+    """One job in one zone, or two of a group in a zone each, whichever zone the first member would go to."""
+    found = Counter[str]()
+    for seed in range(part * 10, part * 10 + 10):
+        dice = Random(seed)
+        zones = [dice.randint(0, 9) for _ in range(dice.randint(1, 4))]
+        parts = [dice.randint(1, 9) for _ in range(dice.randint(1, 2))]
+        group = PodGroup(KEY, least=sum(parts), expected=sum(parts))
+        members = [pod(f"j{job}-{rank}", devices=16, group=group, **in_one_zone(job))
+                   for job, size in enumerate(parts) for rank in range(size)]  # fmt: skip
+        nodes = [
+            node(f"z{z}-{n}", "trn1.32xlarge", labels={ZONE_LABEL: f"z{z}"})
+            for z, free in enumerate(zones)
+            for n in range(free)
+        ]
+        plan, _ = attempt(cluster_of(nodes), members)
+        fits = any(
+            all(sum(size for size, where in zip(parts, choice, strict=True) if where == z) <= free
+                for z, free in enumerate(zones))
+            for choice in product(range(len(zones)), repeat=len(parts))
+        )  # fmt: skip
+        assert isinstance(plan, GroupPlan) == fits, (zones, parts)
+        found[type(plan).__name__] += 1
+    assert len(found) == 2
+
+
+def in_one_zone(job: int) -> dict[str, Any]:
+    labels = {"job": str(job)}
+    mine = LabelSelector((Requirement("job", Operator.IN, (str(job),)),))
+    return {"labels": labels, "affinity": (PodAffinityTerm(ZONE_LABEL, mine, frozenset({"default"})),)}
 
 
 def test_a_refusal_for_want_of_room_costs_one_round() -> None:
