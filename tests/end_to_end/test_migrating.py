@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import attrs
 import pytest
 import yaml
 
@@ -66,7 +67,7 @@ class Site:
     async def run(self, command: Block | str, *, code: int = 0) -> str:
         """Run a block of the page, or a command of AWS's documentation, with a chart that has the same objects."""
         block = command if isinstance(command, Block) else Block("AWS's documentation", 1, "", "", command)
-        replaced = {AWS_CHART: str(self.chart), "timeout=5m": "timeout=60s"}
+        replaced = {AWS_CHART: str(self.chart), "timeout=5m": "timeout=60s", "REGISTRY": "registry.example"}
         return await self.shell.run(block, replaced=replaced, code=code)
 
     async def create(self, *manifests: Object) -> list[str]:
@@ -99,8 +100,8 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def cluster(plane: ControlPlane, tmp_path: Path, road: str = "my-scheduler") -> AsyncIterator[Site]:
-    """Yield a cluster with Neuron nodes and nothing else, and a reader who has chosen a road."""
+async def cluster(plane: ControlPlane, tmp_path: Path, road: str = "") -> AsyncIterator[Site]:
+    """Yield a cluster with Neuron nodes and nothing else, and a reader, who has chosen the road that is named."""
     api = plane.admin
     kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
     await cleared(api, kubeconfig)
@@ -179,14 +180,16 @@ def untouched(before: dict[str, Object], after: dict[str, Object]) -> bool:
 async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """Running pods stay, waiting pods are served by the other side, and no device is given twice, both ways."""
     async with cluster(fenced_plane, tmp_path) as site:
-        switch_off, gone, install, installed, clean, *back = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
+        before, switch_off, gone, *over = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
+        install, installed, clean, *back = over
         stop, uninstall, write, switch_on, verify, restart = back
         site.kubelet.belief = Belief.MAPS_ELSE_FREE
         await site.run(AWS_INSTALL)
         await site.run(RUNNING)
         by_aws = await site.bound(await site.create(*theirs()))
 
-        await site.run(switch_off)
+        await site.run(before)
+        await site.run(with_its_version(switch_off))
         assert await site.run(gone) == ""
         waiting = await site.create(*ours())
         await site.run(install)
@@ -199,7 +202,7 @@ async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path)
             await site.run(block)
         waiting = await site.create(*late())
         assert "the usage maps of 3 differ" in await site.run(write)
-        await site.run(switch_on)
+        await site.run(with_its_version(switch_on))
         by_aws_again = await site.bound(waiting)
         assert untouched(by_both, by_aws_again)
         assert "the usage maps of 0 differ" in await site.run(verify)
@@ -215,13 +218,15 @@ async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path)
 async def test_over_and_back_by_manifests(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """The same with AWS's files, which have the same objects."""
     async with cluster(fenced_plane, tmp_path) as site:
-        _, _, install, _, clean, stop, uninstall, write, *_ = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
+        before, _, _, install, _, clean, *back = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
+        stop, uninstall, write, *_ = back
         delete, again = run_by(f"{THIS}::{test_over_and_back_by_manifests.__name__}")
         site.kubelet.belief = Belief.PODS
         await site.run("kubectl apply --filename k8s-neuron-device-plugin.yml")
         await site.run("kubectl apply --filename my-scheduler.yml --filename k8s-neuron-scheduler-eks.yml")
         await site.run(RUNNING)
         by_aws = await site.bound(await site.create(*theirs()))
+        await site.run(before)
         await site.run(delete)
         waiting = await site.create(*ours())
         await site.run(install)
@@ -248,7 +253,7 @@ async def test_over_and_back_with_the_default_scheduler(fenced_plane: ControlPla
         extension = "kubectl rollout status --namespace kube-system --timeout=60s deployment/k8s-neuron-scheduler"
         await site.run(extension)
         by_aws = await site.bound(await site.create(*map(by_default, theirs())))
-        await site.run(off)
+        await site.run(with_its_version(off))
         waiting = await site.create(*map(by_default, ours()))
         await site.run(install)
         by_both = await site.bound(waiting)
@@ -257,9 +262,14 @@ async def test_over_and_back_with_the_default_scheduler(fenced_plane: ControlPla
         await site.run(clean)
         await site.run(uninstall)
         waiting = await site.create(*map(by_default, late()))
-        await site.run(on_again)
+        await site.run(with_its_version(on_again))
         await site.run(extension)
         assert untouched(by_both, await site.bound(waiting))
+
+
+def with_its_version(block: Block) -> Block:
+    """Return these commands, which then fail if VERSION is not that of AWS's chart: Helm needs none for a local one."""
+    return attrs.evolve(block, text=f'{block.text}[ "$VERSION" = {aws_release.VERSION} ]\n')
 
 
 def by_default(manifest: Object) -> Object:
@@ -295,8 +305,9 @@ async def test_the_maps_are_right_for_all_that_the_extension_may_do(
 async def test_nothing_of_ours_goes_with_the_release_of_aws(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """Upgrades and the end of AWS's release change nothing; it cannot be switched on beside us."""
     async with cluster(fenced_plane, tmp_path) as site:
-        switch_off, _, install, *_ = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
+        before, switch_off, _, install, *_ = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
         await site.run(AWS_INSTALL)
+        await site.run(before)
         await site.run(switch_off)
         await site.run(install)
         upgrade = "\n".join(line for line in switch_off.text.splitlines() if not line.startswith("kubectl "))
@@ -315,7 +326,9 @@ async def test_nothing_of_ours_goes_with_the_release_of_aws(fenced_plane: Contro
 async def test_over_from_a_second_kube_scheduler(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """Its pods have no ids: they run on, are listed, and no device is given twice; then ours get what is certain."""
     async with cluster(fenced_plane, tmp_path) as site:
+        before = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")[0]
         delete, install, unknown = run_by(f"{THIS}::{test_over_from_a_second_kube_scheduler.__name__}")
+        await site.run(before)
         await site.run("kubectl apply --filename my-scheduler.yml")
         plain = aws_release.my_scheduler_configuration() | {"extenders": [], "leaderElection": {"leaderElect": False}}
         data = {"data": {"my-scheduler-config.yaml": json.dumps(plain)}}

@@ -13,6 +13,7 @@ from typing import Any, Final
 Object = dict[str, Any]
 
 RELEASE: Final = "neuron-helm-chart"
+VERSION: Final = "1.7.0"  # of the chart
 EXTENSION: Final = "k8s-neuron-scheduler"
 SCHEDULER: Final = "my-scheduler"
 EXTENSION_URL: Final = "http://k8s-neuron-scheduler.kube-system.svc.cluster.local:12345"
@@ -118,7 +119,7 @@ def everything() -> list[Object]:
 def write_chart(folder: Path) -> Path:
     """Write a chart of these objects that reads the values of AWS's commands; return its folder."""
     (folder / "templates").mkdir(parents=True)
-    (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: {RELEASE}\nversion: 1.7.0\nappVersion: 2.29.149.0\n")
+    (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: {RELEASE}\nversion: {VERSION}\nappVersion: 2.29.149.0\n")
     (folder / "values.yaml").write_text(
         "scheduler: {enabled: false, customScheduler: {enabled: true}, defaultScheduler: {enabled: false}}\n"
         "npd: {enabled: true}\n"
