@@ -38,6 +38,7 @@ OTHERS = {
     "--tags",
     "--find",  # of tests.mutants, like the next
     "--list",
+    "--dry-run",  # of kubectl
     "--build-arg",  # of docker, like the next seven
     "--device",
     "--entrypoint",

@@ -56,6 +56,10 @@ for folder in manifests/ manifests/lease-watch; do
     kubectl get -k "$folder" --output jsonpath='{range .items[*]}{.kind}/{.metadata.name} {.metadata.uid}{"\\n"}{end}'
 done
 """
+OUR_POLICIES: Final = (
+    "kubectl get validatingadmissionpolicies --selector app.kubernetes.io/name=neuron-scheduler"
+    " --output jsonpath='{.items[*].metadata.name}'"
+)
 
 
 class Site:
@@ -216,7 +220,7 @@ async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path)
 
 
 async def test_over_and_back_by_manifests(fenced_plane: ControlPlane, tmp_path: Path) -> None:
-    """The same with AWS's files, which have the same objects."""
+    """The same with AWS's files, which have the same objects; README's way is refused, and installs nothing."""
     async with cluster(fenced_plane, tmp_path) as site:
         before, _, _, install, _, clean, *back = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
         stop, uninstall, write, *_ = back
@@ -226,6 +230,9 @@ async def test_over_and_back_by_manifests(fenced_plane: ControlPlane, tmp_path: 
         await site.run("kubectl apply --filename my-scheduler.yml --filename k8s-neuron-scheduler-eks.yml")
         await site.run(RUNNING)
         by_aws = await site.bound(await site.create(*theirs()))
+        (_, too_early, *_) = run_by("tests/end_to_end/test_readme.py::test_with_kubectl")
+        assert "field is immutable" in await site.run(too_early, code=1)
+        assert await site.run(OUR_POLICIES) == "neuron-scheduler-lease-watch"
         await site.run(before)
         await site.run(delete)
         waiting = await site.create(*ours())
