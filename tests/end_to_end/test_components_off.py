@@ -1,39 +1,45 @@
-"""Capacity requests are turned off with the commands of `docs/autoscaling.md`."""
+"""Optional components are taken out with the commands of `docs/settings.md`."""
 
-import subprocess
 from pathlib import Path
 
-import anyio
 import pytest
 
 from neuron_scheduler.capacity.placeholders import manifest
 from tests.capacity.asked import NAME, asked
-from tests.control_plane.binaries import require
-from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.control_plane.server import run_control_plane
 from tests.end_to_end.asking import PLACEHOLDERS
-from tests.support.documented_commands import ROOT, reader_shell, run_by
-from tests.support.kustomize import customized
+from tests.support.documented_commands import Shell, reader_shell, run_by
+
+COMPONENTS = ("capacity-requests", "extender", "questions", "secure-metrics", "set-scheduler")
+"""Those that have objects of their own; the others only change objects."""
+OURS = """
+kinds=services,namespaces,priorityclasses,roles,rolebindings,clusterroles,clusterrolebindings
+for kind in validating mutating; do kinds="$kinds,${kind}admissionpolicies,${kind}admissionpolicybindings"; done
+kubectl get "$kinds" --all-namespaces --selector app.kubernetes.io/name=neuron-scheduler --output name
+"""
 
 
-async def kubectl(plane: ControlPlane, *arguments: str) -> str:
-    """Run the user's own kubectl as the administrator; return what it prints."""
-    kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
-    command = [str(require("kubectl")), f"--kubeconfig={kubeconfig}", *arguments]
-    done = await anyio.run_process(command, cwd=ROOT, check=False, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, (arguments, done.stdout.decode())
-    return done.stdout.decode()
+async def choose(shell: Shell, *components: str) -> None:
+    """Write these components into the reader's kustomization."""
+    names = ", ".join(f"components/{name}" for name in components)
+    await shell.output(f"sed -i 's|^components: .*|components: [{names}]|' manifests/kustomization.yaml")
 
 
 @pytest.mark.control_plane
-async def test_what_was_asked_for_is_gone(tmp_path: Path) -> None:
-    """What was asked for is gone with its namespace, and with it the rights and policies of the component."""
-    (commands,) = run_by("tests/end_to_end/test_capacity_requests_off.py::test_what_was_asked_for_is_gone")
+async def test_nothing_of_a_component_is_left(tmp_path: Path) -> None:
+    """README installs all of them in a fresh cluster; without them it is as if they had never been there."""
+    _, install, *_ = run_by("tests/end_to_end/test_readme.py::test_with_kubectl")
+    (take_out,) = run_by("tests/end_to_end/test_components_off.py::test_nothing_of_a_component_is_left")
     async with run_control_plane(with_controller_manager=True) as plane:
-        await kubectl(plane, "apply", "-k", "manifests/lease-watch")
-        await kubectl(plane, "apply", "-k", str(customized("my-scheduler", tmp_path / "asking", "capacity-requests")))
+        shell = reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig"), road="my-scheduler")
+        await choose(shell, *COMPONENTS)
+        await shell.run(install, replaced={"REGISTRY": "registry.example"})
         await plane.admin.post(PLACEHOLDERS, manifest(NAME, asked(), "registry.example/pause"))
-        await reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig"), road="my-scheduler").run(commands)
-        kinds = "namespaces,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,roles,pods"
-        left = await kubectl(plane, "get", kinds, "--all-namespaces", "--output=name")
-        assert [name for name in left.splitlines() if "capacity" in name] == []
-        assert "validatingadmissionpolicy.admissionregistration.k8s.io/neuron-scheduler-leader" in left.splitlines()
+        everything = set((await shell.output(OURS)).splitlines())
+        for index, name in enumerate(COMPONENTS, start=1):
+            await choose(shell, *COMPONENTS[index:])
+            await shell.run(take_out, replaced={"set-scheduler": name})
+        left = set((await shell.output(OURS)).splitlines())
+        await shell.output("kubectl delete -k manifests/ && kubectl apply -k manifests/")
+        assert left == set((await shell.output(OURS)).splitlines())
+        assert len(everything - left) >= 2 * len(COMPONENTS)
