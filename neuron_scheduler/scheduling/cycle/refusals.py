@@ -27,6 +27,7 @@ _NEVER_ENOUGH: Final = -1.0
 _PLACES: Final = {plugin.name: float(place) for place, plugin in enumerate(PLUGINS)}
 _RESOURCES: Final = _PLACES[node_resources_fit.NAME]
 _CAUSES: Final = {plugin.name: plugin.cause for plugin in PLUGINS}
+_BARS: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.cause is Cause.TAINTS)
 _CAUSES_BY_REASON: Final = {
     (plugin.name, reason): cause for plugin in PLUGINS for reason, cause in plugin.causes.items()
 }
@@ -130,15 +131,22 @@ def nodes_meant(view: View, pod: Pod, profile: Profile) -> NodeSet:
     return nodes_that_pass(view, pod, profile.steps_for(pod).rules, view.live)
 
 
-def cause_among(meant: NodeSet, pod: Pod, refusals: Sequence[Refusal]) -> Cause:
+def cause_among(view: View, meant: NodeSet, pod: Pod, refusals: Sequence[Refusal]) -> Cause:
     """
     Return why a pod is pending, in one word for the metrics (`neuron_scheduler_pods_waiting`).
 
     Only the nodes that it means count (`nodes_meant`). If its rules leave none of the nodes, they are the cause. Those
-    that are too small even when they are empty count only if there are no others.
+    that are too small even when they are empty count only if there are no others. Taints and cordons count only if one
+    of their nodes has the resources.
     """
     if refusals and not meant:
         return Cause.AFFINITY
+    barred = NO_NODES
+    for refusal in refusals:
+        barred |= refusal.nodes & meant if refusal.plugin in _BARS else NO_NODES
+    if barred and not node_resources_fit.fitting_nodes(view, pod, barred):
+        beside = [refusal for refusal in refusals if refusal.plugin not in _BARS and refusal.nodes & meant]
+        refusals = beside or node_resources_fit.filter_nodes(view, pod, barred)
     of_resources = [refusal for refusal in refusals if refusal.plugin == node_resources_fit.NAME]
     too_small = [refusal for refusal in of_resources if refusal.unresolvable and refusal.nodes & meant]
     others = nodes_not_refused(meant, too_small)

@@ -256,5 +256,5 @@ def _cause(
         return Cause.NOMINATED, f"Nominated: {have} room, but it is kept for {OTHERS}."
     shortage = neuron_shortage(cluster, pod, profile, found)
     if shortage is None:
-        return Cause.UNKNOWN_HOLDER if blocked else cause_among(meant, pod, found), ""
+        return Cause.UNKNOWN_HOLDER if blocked else cause_among(cluster.view, meant, pod, found), ""
     return Cause.UNKNOWN_HOLDER if blocked else shortage.cause, shortage.sentence

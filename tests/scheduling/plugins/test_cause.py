@@ -99,6 +99,34 @@ def holder(on: str, *ids: int) -> Pod:
             Cause.RESOURCES,
             id="full beside tainted",
         ),
+        pytest.param(
+            [node("a", TRN1, cpu=10), node("b", cpu=10, taints=TAINTED)],
+            [],
+            pod(devices=1, cpu=11),
+            Cause.RESOURCES,
+            id="too small beside tainted and too small",
+        ),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1, cpu=1, taints=TAINTED)],
+            [],
+            ON_TRN1,
+            Cause.RESOURCES,
+            id="the selected node is tainted and too small",
+        ),
+        pytest.param(
+            [node("a", TRN1, unschedulable=True)],
+            [holder("a", *range(16))],
+            pod(devices=1),
+            Cause.CAPACITY,
+            id="cordoned and full",
+        ),
+        pytest.param(
+            [node("a", taints=TAINTED, cpu=2), node("b", taints=TAINTED, cpu=1)],
+            [],
+            pod(cpu=2),
+            Cause.TAINTS,
+            id="tainted, and one of the nodes has the resources",
+        ),
         pytest.param(CPU_NODES, [], pod(node_selector={"zone": "a"}), Cause.AFFINITY, id="node selector"),
         pytest.param(
             [*CPU_NODES, node("a", TRN1, taints=TAINTED)], [], ON_TRN1, Cause.TAINTS, id="the selected node is tainted"
