@@ -78,8 +78,8 @@ def test_a_replica_fits_as_a_whole_on_an_ultraserver(kind: str) -> None:
     """In the order of the links; of fewer machines none is used. The example tolerates the taint of AWS's nodes."""
     workload = workload_of((SHOWN | {"the example": EXAMPLE})[kind])
     machines = nodes(ultraservers=2, taints=() if kind in SHOWN else (TAINT,))
-    found, size, in_one = fit(workload, machines), workload.pods_per_replica, kind in ("MPIJob", "the example")
-    assert found.total * size == (4 if in_one else len(machines))  # all with these labels go into one
+    found, size = fit(workload, machines), workload.pods_per_replica
+    assert found.total * size == len(machines)
     for replica in range(found.fitting):
         placed = [pod.node_name for pod in found.placed[replica * size : (replica + 1) * size]]
         assert placed == sorted(placed)

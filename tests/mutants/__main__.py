@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parsed(arguments)
     chosen = [each for each in MUTANTS if _is_chosen(each, options)]
     if options.list:
-        sys.stdout.writelines(f"{each.name}: {each.broken} {each.danger}\n  {_catchers(each)}\n" for each in chosen)
+        sys.stdout.writelines(f"{each.name}: {each.broken}; {each.danger}\n  {_catchers(each)}\n" for each in chosen)
         return 0
     if not options.find and not _pass_without(chosen):
         return 1

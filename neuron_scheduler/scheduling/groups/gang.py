@@ -30,7 +30,7 @@ class Gang:
 
     Attributes:
         group: what its members say together.
-        waiting: in the order in which they are placed: those with a nomination, then the largest, then by rank.
+        waiting: those with a nomination first, then the largest, then by rank.
         placed: names of nodes by the uids of the members that are bound or assumed.
         unconstrained: uids of members to which the group's domain does not matter, such as a launcher's, or one's for
             which space is kept if that domain is only a preference.

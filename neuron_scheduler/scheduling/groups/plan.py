@@ -1,7 +1,7 @@
 r"""
 The plan for a group: its members are placed on the cluster one after the other, enough of them or none.
 
-    rooms --> regions, the best first --> a trial in each: largest member first, then by rank --> GroupPlan
+    rooms --> regions, the best first --> a trial in each: choosiest member first, then by rank --> GroupPlan
                                               \--> members that differ, or look at each other: a bounded search
                                               \--> GroupRefusal: how many fit at once, and why the next one does not
 
