@@ -1,10 +1,10 @@
 """
 All settings of the process, and their defaults.
 
-A setting is declared once, here: `arguments.py` derives the flags from these fields, `config_file.py` the file's format. Only
-the composition root sees the whole `Config`; all other parts get the few values that they need. Contradictions are
-refused when it is built (`contradictions`), so that a process never starts half-configured. Files that settings name
-are read by whoever uses them.
+A setting is declared once, here: `arguments.py` derives the flags from these fields, `config_file.py` the file's
+format. Only the composition root sees the whole `Config`; all other parts get the few values that they need.
+Contradictions are refused when it is built (`contradictions`), so that a process never starts half-configured. Files
+that settings name are read by whoever uses them.
 """
 
 from collections.abc import Mapping
