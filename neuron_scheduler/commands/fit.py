@@ -21,7 +21,7 @@ from neuron_scheduler.explain.answers import Fit
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER
 from neuron_scheduler.model.replicated import Replicated
-from neuron_scheduler.model.wording import count_text
+from neuron_scheduler.model.wording import count_text, few_names
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.steps import run as finished
 from neuron_scheduler.telemetry.errors import ConfigurationError
@@ -104,8 +104,10 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
     others = {pods.template.scheduler_name for pods in workload.pod_sets}
     for name in sorted(others - reading.profiles.keys()):
         ours = next(iter(reading.profiles))
+        parts = [pods.name for pods in workload.pod_sets if pods.name and pods.template.scheduler_name == name]
         served = "another scheduler places" if name == DEFAULT_SCHEDULER else "no scheduler that is known here places"
-        yield f"The schedulerName is {name}: {served} these pods; this is what {ours} would do."
+        whose = f" of {few_names(parts)}" if parts else ""
+        yield f"The schedulerName{whose} is {name}: {served} these pods; this is what {ours} would do."
     waiting = sum(pod.neuron is not None for pod in reading.capture.waiting)
     if waiting:
         verb = "are" if waiting > 1 else "is"

@@ -19,12 +19,14 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, PodAffinityTerm, Requirement
+from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error
 from neuron_scheduler.scheduling.cycle.what_if import Placer
 from neuron_scheduler.scheduling.groups.gang import GroupPlan, gang_of
 from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.plugins.cause import Cause
 
 MOST_PODS: Final = 1000
 """Pods that are placed if more were not asked for."""
@@ -93,6 +95,9 @@ def _place_alone(
 def _place_together(
     placer: Placer, parts: Sequence[PodSet], group: PodGroup, profile: Profile, replica: int
 ) -> Generator[None, None, list[PlannedPod] | Limit]:
+    if group.least > len(parts):
+        asked = count_text(group.least, "pod")
+        return Limit(f"Group {group.key} asks for {asked}, but the file makes {len(parts)}.", Cause.GROUP, replica)
     fork = placer.fork
     key = attrs.evolve(group.key, name=f"{group.key.name}/{replica}")
     own = attrs.evolve(group, key=key, least=len(parts), expected=len(parts))

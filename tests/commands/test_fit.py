@@ -92,6 +92,30 @@ def test_another_scheduler_s_pods(dump: str, job: str, capsys: pytest.CaptureFix
     assert "The schedulerName is theirs" in fit(capsys, "-f", job, "--from", dump, code=1)
 
 
+def test_a_part_of_another_scheduler(dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The note names the role whose pods another scheduler would place."""
+    path, template = tmp_path / "mpijob.yaml", JOB["spec"]["template"]
+    launcher = {"spec": {"containers": [{"name": "main"}]}}
+    roles = {"Launcher": {"template": launcher}, "Worker": {"replicas": 2, "template": template}}
+    path.write_text(yaml.safe_dump({"kind": "MPIJob", "metadata": {"name": "m"}, "spec": {"mpiReplicaSpecs": roles}}))
+    said = " ".join(fit(capsys, "-f", str(path), "--from", dump, code=0).split())
+    assert "The schedulerName of launcher is default-scheduler: another scheduler places these pods" in said
+
+
+def test_a_job_that_makes_fewer_pods_than_its_group_has(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would wait for ever."""
+    group = {f"pod-group.scheduling.sigs.k8s.io/{key}": value for key, value in (("name", "g"), ("min-available", "8"))}
+    template = {"metadata": {"labels": group}, "spec": JOB["spec"]["template"]["spec"]}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({**JOB, "spec": {"parallelism": 3, "template": template}}))
+    said = fit(capsys, "-f", str(path), "--from", dump, code=1)
+    assert "0 of 1 group of Job train fit now" in said
+    assert "What limits the rest (group)\n  Group default/g asks for 8 pods, but the file makes 3." in said
+    assert "fit" in fit(capsys, "-f", str(path), "--replicas", "8", "--from", dump, code=1)
+
+
 def test_standard_input(dump: str) -> None:
     """`-` is the workload, as with kubectl."""
     command = [sys.executable, "-m", "neuron_scheduler", "fit", "-f", "-", "--from", dump]
