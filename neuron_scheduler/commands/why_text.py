@@ -68,6 +68,7 @@ class WhyText:
     now: float = 0.0
 
     def lines(self, explanation: Explanation) -> Iterator[str]:
+        yield from self.paragraphs.wrap(explanation.decider)
         about_another_node = explanation.verdict is Verdict.WAITS and explanation.node_name
         yield from self._title(explanation.pod, Verdict.BOUND if about_another_node else explanation.verdict)
         yield ""

@@ -108,7 +108,7 @@ def _of_pending_pod(
         result = select_node(fork, pod, profile)
     else:
         result = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
-    nodes, notes = fork.view.node_count, tuple(notes_on(pod, profile))
+    nodes, notes, decider = fork.view.node_count, tuple(notes_on(pod)), _decider_text(pod, profile)
     yield
     fork.clear_nomination(pod.uid)
     pod_refusal, known = (result.pod_refusal, result.too_late) if isinstance(result, NoNode) else (None, ())
@@ -122,8 +122,7 @@ def _of_pending_pod(
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, ALONE, *more))
     elif isinstance(result, Decision):
-        is_ours = not _is_for_default_scheduler(pod, profile)
-        where = "it would be assigned to" if is_ours else f"{profile.scheduler_name} would assign it to"
+        where = f"{profile.scheduler_name} would assign it to" if decider else "it would be assigned to"
         message = f"{pod.key} fits now: {where} {result.node_name}{ids_text(result.ids, pod)}."
         answer = Explanation(summary_of(pod), Verdict.FITS, message, nodes=nodes, groups=groups, notes=notes)
         answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
@@ -135,12 +134,16 @@ def _of_pending_pod(
         answer = attrs.evolve(answer, notes=(*notes, *more))
     if unserved_text(pod, profile):
         return _of_unserved_pod(answer, pod, profile)
+    answer = attrs.evolve(answer, decider=decider)
     return _with_gates(answer, pod) if pod.gates else answer
 
 
-def _is_for_default_scheduler(pod: Pod, profile: Profile) -> bool:
-    """Return whether the default scheduler decides the pod, and not the profile that explains it."""
-    return pod.scheduler_name == DEFAULT_SCHEDULER and profile.scheduler_name not in ("", DEFAULT_SCHEDULER)
+def _decider_text(pod: Pod, profile: Profile) -> str:
+    """Return a sentence if the default scheduler decides the pod, and not the profile that explains it; else empty."""
+    if pod.scheduler_name != DEFAULT_SCHEDULER or profile.scheduler_name in ("", DEFAULT_SCHEDULER):
+        return ""
+    ours = profile.scheduler_name
+    return f"The pod's schedulerName is {DEFAULT_SCHEDULER}: {ours} does not decide it. This is what {ours} would do."
 
 
 def unserved_text(pod: Pod, profile: Profile) -> str:
@@ -231,7 +234,7 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
 def _of_one_node(
     fork: Cluster, pod: Pod, profile: Profile, slot: Slot, decision: Decision | tuple[str, ...]
 ) -> Generator[None, None, Explanation]:
-    name, notes = fork.view.row(slot).node.name, [*notes_on(pod, profile)]
+    name, notes = fork.view.row(slot).node.name, [*notes_on(pod)]
     bound_to = fork.node_of(pod.uid) or pod.node_name
     if bound_to:
         notes.append(f"The pod is on {bound_to}.")
@@ -253,7 +256,8 @@ def _of_one_node(
     for of_plugin in by_plugin.values():
         groups += yield from groups_of(fork, pod, profile, of_plugin, among=1 << slot)
     verdict = Verdict.GATED if pod.gates else answer.verdict
-    return attrs.evolve(answer, verdict=verdict, nodes=1, groups=tuple(groups), notes=tuple(notes))
+    answer = attrs.evolve(answer, verdict=verdict, nodes=1, groups=tuple(groups), notes=tuple(notes))
+    return attrs.evolve(answer, decider=_decider_text(pod, profile))
 
 
 def summary_of(pod: Pod) -> PodSummary:
@@ -270,13 +274,8 @@ def summary_of(pod: Pod) -> PodSummary:
     )
 
 
-def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
+def notes_on(pod: Pod) -> Iterator[str]:
     """Yield what a reader must know to read the answer about a pending pod."""
-    if _is_for_default_scheduler(pod, profile):
-        yield (
-            f"The pod's schedulerName is {DEFAULT_SCHEDULER}, so another scheduler decides it. This is what"
-            f" {profile.scheduler_name} would decide."
-        )
     if pod.gates:
         yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
     if pod.group is not None:

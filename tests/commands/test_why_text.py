@@ -61,6 +61,11 @@ def test_a_machine_that_is_asked_for() -> None:
     assert lines[place + 2].startswith("Nodes by reason")
 
 
+def test_who_decides_comes_first() -> None:
+    """Nobody reads a green "fits" of a pod that this scheduler never places."""
+    assert text(attrs.evolve(ANSWER, decider="Another one does.")).splitlines()[0] == "Another one does."
+
+
 def test_a_bound_pod_and_another_node() -> None:
     """A node that does not take it says nothing about how long it has waited."""
     elsewhere = attrs.evolve(ANSWER, node_name="a")

@@ -108,10 +108,15 @@ def test_a_pod_that_is_being_deleted() -> None:
 
 
 def test_a_pod_of_another_scheduler() -> None:
-    """A note says whose decision this is; an extender's profile has no name, and serves any pod."""
+    """The answer says whose decision this is; an extender's profile has no name, and serves any pod."""
     cluster, pending = cluster_of([node("a")]), pod()
-    assert run(explain_pod(cluster, pending, PROFILE)).notes[0].startswith("The pod's schedulerName is default-s")
-    assert run(explain_pod(cluster, pending, extender_profile())).notes == ()
+    for answer in (explain_pod(cluster, pending, PROFILE), explain_on_node(cluster, pending, PROFILE, "a")):
+        assert run(answer).decider == (
+            "The pod's schedulerName is default-scheduler: my-scheduler does not decide it. This is what my-scheduler"
+            " would do."
+        )
+    assert run(explain_pod(cluster, pending, extender_profile())).decider == ""
+    assert run(explain_pod(cluster, pending, default_profile("default-scheduler"))).decider == ""
 
 
 def test_a_pod_that_is_refused_as_a_whole() -> None:
