@@ -57,6 +57,7 @@ def _workload(struct: _WithSpec, replicas: int, ready: int) -> SeenWorkload:
         config_maps=tuple(each["configMap"]["name"] for each in spec.get("volumes") or () if each.get("configMap")),
         release=release,
         release_namespace=release_namespace,
+        chart=(meta.labels or NO_LABELS).get("helm.sh/chart", ""),
     )
 
 

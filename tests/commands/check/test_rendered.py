@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
+from neuron_scheduler import __version__
 from neuron_scheduler.commands.check import kinds
 from neuron_scheduler.commands.check.report import SUBJECTS
 from neuron_scheduler.commands.check.subjects import policies
@@ -76,11 +77,12 @@ def test_each_road_is_well(road: str, components: tuple[str, ...], names: tuple[
 )
 def test_the_chart_is_well(settings: tuple[str, ...], names: tuple[str, ...], tmp_path: Path) -> None:
     """With the values of AWS's commands, too."""
-    flags = [flag for setting in ("enabled=true", *settings) for flag in ("--set", f"scheduler.{setting}")]
-    snapshot = snapshot_of(Helm(tmp_path).rendered(*flags))
+    flags = [f"--set=scheduler.{setting}" for setting in ("enabled=true", *settings)]
+    snapshot = snapshot_of(Helm(tmp_path).rendered("--set=image.repository=neuron-scheduler", *flags))
     found = [finding for subject in SUBJECTS for finding in subject.findings(snapshot)]
     assert [finding for finding in found if finding.severity in NEEDS_ACTION] == []
     assert snapshot.scheduler_names == names
+    assert [deployment.chart for deployment in snapshot.ours] == [f"neuron-scheduler-{__version__}"]
 
 
 def test_pods_of_the_other_road() -> None:

@@ -28,12 +28,14 @@ def removal(deployment: SeenWorkload) -> str:
     """
     Return the command that removes the Deployment of another scheduler: by its Helm release, if it has one.
 
-    AWS's release also has the device plugin, so only its scheduler is switched off.
+    AWS's release also has the device plugin, so only its scheduler is switched off. Without the chart's version, Helm
+    would take the newest one and change the plugin; then there is no command.
     """
     namespace = deployment.release_namespace or deployment.namespace
     if deployment.release == AWS_RELEASE:
-        words = ("helm", "upgrade", AWS_RELEASE, AWS_CHART, "--namespace", namespace)
-        return shlex.join((*words, "--reuse-values", "--set", "scheduler.enabled=false"))
+        version = deployment.chart.removeprefix(f"{AWS_RELEASE}-")
+        words = ("helm", "upgrade", AWS_RELEASE, AWS_CHART, "--namespace", namespace, "--version", version)
+        return shlex.join((*words, "--reuse-values", "--set", "scheduler.enabled=false")) if version else ""
     if deployment.release:
         return shlex.join(("helm", "uninstall", deployment.release, "--namespace", namespace))
     return f"kubectl delete deployment --namespace {deployment.namespace} {deployment.name}"

@@ -172,5 +172,4 @@ def _writes(writers: tuple[str, ...] | None, accounts: Iterable[str]) -> Iterato
                 f"The policy {known.ALLOCATIONS} does not let the device plugin's account {account} write, so it cannot"
                 " mark devices as handed out",
                 advice=f"{'Add' if installed else 'Before you install, add'} {user!r} to {commands.WRITERS}",
-                command=f"kubectl edit validatingadmissionpolicy {known.ALLOCATIONS}" if installed else "",
             )

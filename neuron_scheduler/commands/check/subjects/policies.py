@@ -74,8 +74,10 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
         return warning("policy-missing", f"The policy {name} is missing: {PURPOSES[name]}", command=command)
     if binding is None:
         message = f"The policy {name} has no binding of its name, so it does nothing: {PURPOSES[name]}"
-        kept = "If it was deleted because of a stale fence, leave it so until the control plane has been renewed"
-        return error("policy-not-bound", message, advice=kept if name == LEADER else "", command=command)
+        if name == LEADER:
+            kept = "If it was deleted because of a stale fence, leave it so until the control plane has been renewed"
+            return error("policy-not-bound", message, advice=f"{kept}. Otherwise: {command}")
+        return error("policy-not-bound", message, command=command)
     unlike = [part for part, value in _expected_binding(snapshot, name).items() if (binding.get(part) or None) != value]
     if unlike:
         return error(

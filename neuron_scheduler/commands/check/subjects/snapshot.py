@@ -55,6 +55,7 @@ class SeenWorkload:
         account: the name of its pods' ServiceAccount.
         config_maps: the names of those that its pods mount.
         release, release_namespace: the Helm release that installed it; empty if none did.
+        chart: the name and version of that release's chart, if its label is there.
         serves: scheduler names that its configuration has; None if that is unknown, Unread if it may not be read.
         asks: whether a profile in its configuration asks for machines.
     """
@@ -68,6 +69,7 @@ class SeenWorkload:
     config_maps: tuple[str, ...] = ()
     release: str = ""
     release_namespace: str = ""
+    chart: str = ""
     serves: "tuple[str, ...] | Unread | None" = None
     asks: bool = False
 

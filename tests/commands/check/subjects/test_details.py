@@ -81,24 +81,25 @@ def test_helm_restores_what_helm_has_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "command"),
+    ("release", "chart", "command"),
     [
-        ("", "kubectl delete deployment --namespace kube-system my-scheduler"),
-        ("theirs", "helm uninstall theirs --namespace kube-system"),
+        ("", "", "kubectl delete deployment --namespace kube-system my-scheduler"),
+        ("theirs", "neuron-helm-chart-1.7.0", "helm uninstall theirs --namespace kube-system"),
         (
             "neuron-helm-chart",
+            "neuron-helm-chart-1.7.0",
             (
                 "helm upgrade neuron-helm-chart oci://public.ecr.aws/neuron/neuron-helm-chart --namespace kube-system"
-                " --reuse-values --set scheduler.enabled=false"
+                " --version 1.7.0 --reuse-values --set scheduler.enabled=false"
             ),
         ),
+        ("neuron-helm-chart", "", ""),
     ],
 )
-def test_how_another_scheduler_is_removed(release: str, command: str) -> None:
-    """AWS's release has the device plugin too: its scheduler is switched off, and its other values stay."""
-    aws = foreign(
-        "my-scheduler", serves=("my-scheduler",), release=release, release_namespace=release and "kube-system"
-    )
+def test_how_another_scheduler_is_removed(release: str, chart: str, command: str) -> None:
+    """AWS's release has the device plugin too: its scheduler is switched off; other values and its version stay."""
+    helm = {"release": release, "release_namespace": release and "kube-system", "chart": chart}
+    aws = foreign("my-scheduler", serves=("my-scheduler",), **helm)
     before = attrs.evolve(BEFORE, deployments=(aws, extension(release=release)))
     found = one(other_schedulers.findings(before), "same-scheduler-name")
     assert (found.severity, found.command) == (Severity.WARNING, command)
@@ -119,6 +120,7 @@ def test_an_account_that_was_added_to_writers_may_write() -> None:
     moved = sick(daemon_sets=(plugin(namespace="neuron", account="plugin"),), deployments=(deployment(), extension()))
     found = one(nodes_subject.of_plugin(moved), "device-plugin-may-not-write")
     assert "system:serviceaccount:neuron:plugin" in found.advice
+    assert found.command == "", "an edit would be undone by the next apply"
     assert codes(other_schedulers.findings(moved)) == {"extension-may-not-write"}
     more = "neuron:plugin', 'system:serviceaccount:kube-system:k8s-neuron-scheduler"
     letting = attrs.evolve(moved, policies=rewritten(POLICIES, ALLOCATIONS, "kube-system:neuron-device-plugin", more))
@@ -204,6 +206,14 @@ def test_a_binding_that_is_not_ours(name: str, part: str, fields: dict[str, Any]
     assert found.severity is Severity.ERROR
     assert name in found.message
     assert f"its {part} differ" in found.message
+
+
+def test_a_fence_that_may_have_been_lifted_on_purpose() -> None:
+    """Then the command would let pods wait again, so it is not one to copy; nobody lifts the other policies."""
+    lifted = one(policies_subject.findings(sick(policy_bindings=without(BINDINGS, LEADER))), "policy-not-bound")
+    assert (lifted.command, lifted.advice.partition(".")[2]) == ("", " Otherwise: kubectl apply -k manifests/")
+    unbound = one(policies_subject.findings(sick(policy_bindings=without(BINDINGS, NAME))), "policy-not-bound")
+    assert unbound.command == "kubectl apply -k manifests/"
 
 
 def test_a_policy_for_another_account_is_stale() -> None:
