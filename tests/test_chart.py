@@ -26,7 +26,8 @@ from tests.support.kustomize import ROOT, by_name, customized, rendered
 
 pytestmark = pytest.mark.control_plane  # the built helm and kubectl, without a server
 
-ON = ["--set", "scheduler.enabled=true"]
+IMAGE = "--set=image.repository=neuron-scheduler"
+ON = ["--set", "scheduler.enabled=true", IMAGE]
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 HELMS_LABELS = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
 SECRET_FILES = ("tls.crt", "tls.key", "ca.crt")
@@ -182,6 +183,12 @@ def test_the_chart_and_the_kustomization_are_the_same_objects(
     assert actual == expected
 
 
+def test_no_image(helm: Helm) -> None:
+    """A name without a registry would be that of somebody's image on Docker Hub, so there is no default."""
+    complaint = helm.refusal("template", "neuron-scheduler", CHART, "--set=scheduler.enabled=true")
+    assert "image.repository is not set, and there is no published image" in complaint
+
+
 def test_a_page_without_answers(helm: Helm) -> None:
     """The page shows answers, so it is refused without them."""
     complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, "--set=components.page=true")
@@ -229,7 +236,7 @@ def test_every_combination_of_the_switches(helm: Helm, setting: Sequence[bool]) 
     """Each one renders objects, or nothing where the scheduler is off, or is refused in a sentence."""
     chosen = dict(zip(SWITCHES, setting, strict=True))
     enabled, custom, default, npd, sets = setting
-    flags = [f"--set={name}={str(value).lower()}" for name, value in chosen.items()]
+    flags = [IMAGE, *(f"--set={name}={str(value).lower()}" for name, value in chosen.items())]
     expected = ""
     if npd:
         expected = "this chart has no node problem detector"
@@ -491,8 +498,6 @@ def test_the_notes_say_what_to_do_next(helm: Helm) -> None:
     assert "Finished executing Bind Request" not in custom
     assert "spec.schedulerName: my-scheduler\n" in custom
     assert "helm uninstall neuron-scheduler --namespace here" in custom
-    assert "image.repository is not set" in custom
-    assert "image.repository is not set" not in notes(helm, *ON, "--set", "image.repository=registry.example/x")
     renamed = notes(helm, *ON, "--set", "scheduler.customScheduler.fullnameOverride=other")
     assert "deployment/other" in renamed
     assert "spec.schedulerName: other\n" in renamed

@@ -5,6 +5,7 @@ Its own control plane: after the last policy with a Lease as parameter is delete
 they were then, until it is restarted (kubernetes/kubernetes#130887).
 """
 
+import shlex
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,11 @@ from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end.fence import fenced, in_force, leading, not_in_force
 from tests.end_to_end.process import ROOT, until
 from tests.end_to_end.workload import LEASE, placed
+from tests.support.documented_commands import run_by
 from tests.support.helm import CHART, RELEASE, Helm, values
 
-ON = ("--set", "scheduler.enabled=true", "--set", "npd.enabled=false")  # as AWS's documentation writes it
+IMAGE = "--set=image.repository=neuron-scheduler"
+ON = ("--set", "scheduler.enabled=true", "--set", "npd.enabled=false", IMAGE)  # as AWS's documentation writes the first
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 KEEPER = f"{POLICIES}/validatingadmissionpolicybindings/neuron-scheduler-lease-watch"
 IN_KUBE_SYSTEM = "/apis/apps/v1/namespaces/kube-system"
@@ -65,6 +68,14 @@ async def kubectl(helm: Helm, *arguments: str | Path, given: str = "") -> str:
     return done.stdout.decode()
 
 
+async def lift_the_fence_and_restore(helm: Helm) -> None:
+    """Do what the runbook says of a stale fence."""
+    lift, restore = run_by("tests/end_to_end/test_reinstall.py::test_a_server_that_lost_the_watch")
+    for line in (*lift.text.splitlines(), restore.text.splitlines()[0]):
+        await kubectl(helm, *shlex.split(line, comments=True)[1:])
+    await run(helm, "upgrade", "--install", RELEASE, CHART, "--reset-then-reuse-values", *ON)
+
+
 async def test_a_release_from_its_installation_to_the_next_one(plane: ControlPlane, helm: Helm) -> None:
     """
     The selector never changes and the keeper stays, so a new scheduler binds, and the old one's identity is refused.
@@ -86,13 +97,16 @@ async def test_a_release_from_its_installation_to_the_next_one(plane: ControlPla
         await placed(api, "first", neuron=1)
         former = (await api.get(LEASE))["spec"]["holderIdentity"]
     keeper = (await api.get(KEEPER))["metadata"]["uid"]
+    await lift_the_fence_and_restore(helm)
+    assert (await state())[0]["replicas"] == 2
+    await api.get(f"{POLICIES}/validatingadmissionpolicybindings/neuron-scheduler-leader")
 
     await run(helm, "upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--set", "config.verbosity=4")
     upgraded, verbosity = await state()
     assert verbosity == 4
     assert upgraded["selector"] == installed["selector"]
     assert upgraded["template"] != installed["template"], "the pods restart"
-    await run(helm, "rollback", RELEASE, "1")
+    await run(helm, "rollback", RELEASE, "2")
     assert await state() == (installed, 2)
 
     await run(helm, "uninstall", RELEASE)
@@ -115,7 +129,7 @@ async def test_an_upgrade_changes_the_road(plane: ControlPlane, helm: Helm) -> N
 
     async def upgraded(**switches: bool) -> list[str]:
         flags = values(**{f"scheduler__{name}": value for name, value in switches.items()})
-        await run(helm, "upgrade", "--install", RELEASE, CHART, "--reset-then-reuse-values", *flags)
+        await run(helm, "upgrade", "--install", RELEASE, CHART, "--reset-then-reuse-values", IMAGE, *flags)
         items = (await plane.admin.get(f"{IN_KUBE_SYSTEM}/deployments"))["items"]
         services = (await plane.admin.get("/api/v1/namespaces/kube-system/services"))["items"]
         return [item["metadata"]["name"] for item in (*items, *services)]
@@ -181,7 +195,8 @@ def aws_chart(tmp_path: Path) -> Path:
     (folder / "values.yaml").write_text("scheduler: {enabled: true}\n")
     metadata = {"name": "neuron-device-plugin", "namespace": "kube-system"}
     plugin = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": AWS_SPEC}
-    scheduler = plugin | {"kind": "Deployment", "metadata": metadata | {"name": "my-scheduler"}}
+    labels = {"helm.sh/chart": "neuron-helm-chart-1.9.0"}
+    scheduler = plugin | {"kind": "Deployment", "metadata": metadata | {"name": "my-scheduler", "labels": labels}}
     (folder / "templates" / "plugin.yaml").write_text(yaml.safe_dump(plugin))
     text = f"{{{{- if .Values.scheduler.enabled }}}}\n{yaml.safe_dump(scheduler)}{{{{- end }}}}\n"
     (folder / "templates" / "scheduler.yaml").write_text(text)
@@ -195,7 +210,7 @@ async def test_awss_release_loses_nothing(plane: ControlPlane, helm: Helm, aws_c
     assert "the release neuron is AWS's chart, and an upgrade of it to this chart would delete its" in upgraded
     installed = await refusal(helm, "upgrade", "--install", RELEASE, CHART, *ON)
     assert "there is another Deployment kube-system/my-scheduler already" in installed
-    assert "--reuse-values --set scheduler.enabled=false" in installed
+    assert "--version 1.9.0 --reuse-values --set scheduler.enabled=false" in installed
     await run(helm, "upgrade", "neuron", aws_chart, "--reuse-values", "--set", "scheduler.enabled=false")
     await run(helm, "upgrade", "--install", RELEASE, CHART, *ON)
     await run(helm, "upgrade", "neuron", aws_chart, "--reuse-values")
