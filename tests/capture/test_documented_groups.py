@@ -95,7 +95,7 @@ def test_the_limit_is_the_message_of_the_group() -> None:
     assert (found.total, [pod.part for pod in found.placed]) == (0, ["launcher"])
     assert found.limit is not None
     assert found.limit.message.startswith(
-        "Group default/train needs room for 4 pods at once; 3 fit. For the next one: 0/4 nodes"
+        "Group default/train needs room for 4 pods at once; 3 fit. With these placed, for the next one: 0/4 nodes"
     )
     absent = fit(workload_of(SHOWN["MPIJob"]), [node("trn2-a", "trn2.48xlarge")]).limit
     assert absent is not None

@@ -116,7 +116,7 @@ async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_member
         assert world.nodes == {}
         assert {name for name, _ in world.reports} == {*MEMBERS}
         assert {text.partition(":")[0] for _, text in world.reports} == {
-            "Group default/train needs room for 4 pods at once; 3 fit. For the next one"
+            "Group default/train needs room for 4 pods at once; 3 fit. With these placed, for the next one"
         }
         world.see("single", group=None)
         world.scheduler.wake_up.ring()

@@ -122,10 +122,10 @@ async def test_two_jobs_that_are_created_in_turns(api: RestClient, scheduler: Sc
                 await create_pod(api, pod)
         await all_placed(api, names_of("first"))
         for name in names_of("second"):
-            condition = await refused(api, name, saying="For the next one: 0/7 nodes are available: 7 Insuff")
+            condition = await refused(api, name, saying="for the next one: 0/7 nodes are available: 7 Insuff")
             assert condition["reason"] == "Unschedulable"
             assert condition["message"].startswith(
-                "Group default/second needs room for 4 pods at once; 3 fit. For the next one"
+                "Group default/second needs room for 4 pods at once; 3 fit. With these placed, for the next one"
             )
             assert "nodeName" not in (await api.get(f"{PODS}/{name}"))["spec"]
         await remove(api, *names_of("first"))

@@ -58,9 +58,9 @@ def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
     members = [member(number) for number in range(4)]
     cluster = cluster_with(members)
     message = (
-        "Group default/train needs room for 4 pods at once; 3 fit. For the next one: 0/3 nodes are available:"
-        " 3 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 3 nodes, largest free block 0,"
-        " pod needs 16. preemption: a group evicts no pods."
+        "Group default/train needs room for 4 pods at once; 3 fit. With these placed, for the next one: 0/3 nodes"
+        " are available: 3 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 3 nodes, largest free"
+        " block 0, pod needs 16. preemption: a group evicts no pods."
     )
     answers = [explained(cluster, each) for each in members]
     assert {(answer.verdict, answer.cause, answer.message) for answer in answers} == {
@@ -76,7 +76,9 @@ def test_of_counts_that_differ_the_largest_counts() -> None:
     members = [member(0, PodGroup(TRAIN.key, least=2)), *(member(number) for number in range(1, 4))]
     held, refused = (explained(cluster_with(members[:existing]), members[0]).message for existing in (3, 4))
     assert held == "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do."
-    assert refused.startswith("Group default/train needs room for 4 pods at once; 3 fit. For the next one")
+    assert refused.startswith(
+        "Group default/train needs room for 4 pods at once; 3 fit. With these placed, for the next one"
+    )
 
 
 def test_a_half_bound_group_says_how_many_have_a_node() -> None:
@@ -85,7 +87,8 @@ def test_a_half_bound_group_says_how_many_have_a_node() -> None:
     answers = [explained(cluster_with(members), each) for each in members]
     assert [answer.verdict for answer in answers] == [Verdict.BOUND] * 2 + [Verdict.WAITS] * 2
     assert answers[3].message.startswith(
-        "Group default/train: 2 of 4 members have a node. The others need room at once; 1 fits. For the next one: 0/3 "
+        "Group default/train: 2 of 4 members have a node. The others need room at once; 1 fits. With these placed,"
+        " for the next one: 0/3 "
     )
 
 

@@ -272,7 +272,7 @@ async def test_members_and_a_controllers_pods_are_one_row(tab: Tab, scheduler: F
     """Opened, the row has the explanation and each member, which can be opened, too; one that differs says how."""
     members = [attrs.evolve(examples.TRAIN, name=f"train-{number}") for number in range(1, 10)]
     of_web = [PodSummary("ml", f"web-{end}", created=1.0, asks="1 Neuron core", owner="ReplicaSet web") for end in "ab"]
-    text = "Group ml/train needs room for 9 pods at once; 6 fit. For the next one: "
+    text = "Group ml/train needs room for 9 pods at once; 6 fit. With these placed, for the next one: "
     lines = [WaitingEntry(pod, "capacity", f"{text}{examples.MESSAGE}") for pod in members]
     lines[8] = WaitingEntry(members[8], "group", "Waiting for group ml/train.")
     scheduler.waiting = Waiting((*lines, *(WaitingEntry(pod, "untried") for pod in of_web)), 11)
@@ -282,7 +282,7 @@ async def test_members_and_a_controllers_pods_are_one_row(tab: Tab, scheduler: F
     await with_names(tab)
     await tab.until("document.querySelectorAll('#waiting > li').length === 2")
     rows = "[...document.querySelectorAll('%s')].map((row) => row.innerText.split('\\n'))"
-    lacks = f"Capacity: {text.partition(' For')[0]} 4 Neuron devices free on 1 node, pod needs 8."
+    lacks = f"Capacity: {text.partition(' With')[0]} 4 Neuron devices free on 1 node, pod needs 8."
     shown = [row[:-1] for row in await tab.evaluate(rows % "#waiting > li")]
     assert shown == [["ml/train", lacks, "9 \u00d7 8 Neuron devices"], ["ml/web", "Untried", "2 \u00d7 1 Neuron core"]]
     assert [row[:3] for row in await tab.evaluate(rows % "#decisions > li")] == [
@@ -321,7 +321,7 @@ async def test_pods_without_names_are_grouped(tab: Tab, scheduler: FakeScheduler
         (FitError(4, MANY, preemption=EVICTS_NONE, blocked=UNKNOWN), "Trn1-a is blocked by a/b (schedulerName c)."),
         (FitError(4, MANY[1:]), "3 node(s) didn't match Pod's node affinity/selector."),
         (FitError(4, pod_reason='claim "data" not found'), 'Claim "data" not found.'),
-        (FitError(4, MANY, hint=FIGURES, preemption=EVICTS_NOBODY, group="Group a/b.c: 2 fit. For the next one:"),
+        (FitError(4, MANY, hint=FIGURES, preemption=EVICTS_NOBODY, group="Group a/b.c: 2 fit. With these, for one:"),
          "Group a/b.c: 2 fit. 4 Neuron devices free on 1 node."),
         (FitError(0), "no nodes available to schedule pods"),
     ],

@@ -132,7 +132,8 @@ class GroupRefusal:
             )
         else:
             sentence = f"{name} needs room for {count_text(missing, 'pod')} at once; {fit}."
-        return attrs.evolve(self.reason, group=f"{sentence} For the next one:")
+        rest = "With these placed, for the next one:" if self.fitting else "For the next one:"
+        return attrs.evolve(self.reason, group=f"{sentence} {rest}")
 
 
 def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
