@@ -15,6 +15,7 @@ import pytest
 
 from neuron_scheduler.cli import COMMANDS
 from neuron_scheduler.explain.answers import ChangeKind
+from neuron_scheduler.kube.writes.binder import STALE
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import INVALID_TOGETHER, served_counts
@@ -79,6 +80,11 @@ OTHERS: Final = (
     *(search.NO_VICTIMS, search.NOT_HELPFUL, search.NEVER, search.WAITING),
     *(f"{cause.capitalize().replace('_', ' ')}:" for cause in SUMMED_UP),
     INVALID_TOGETHER.partition("}")[2].strip(),
+    *(
+        STALE.partition("{}")[0],
+        "denied request:",
+        "denied the request:",
+    ),  # of a Binding; the last two the API server's
 )
 
 
