@@ -39,13 +39,11 @@ OTHERS = {
     "--find",  # of tests.mutants, like the next
     "--list",
     "--dry-run",  # of kubectl
-    "--build-arg",  # of docker, like the next seven
+    "--build-arg",  # of docker, like the next five
     "--device",
-    "--entrypoint",
     "--platform",
     "--provenance",
     "--push",
-    "--rm",
     "--sbom",
     "--force-conflicts",  # of helm, like the next five
     "--install",

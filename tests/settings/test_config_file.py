@@ -15,7 +15,7 @@ from neuron_scheduler.settings import config_file
 from neuron_scheduler.settings.arguments import settings_from
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.profile_config import ProfileConfig
-from neuron_scheduler.settings.setting import duration
+from neuron_scheduler.settings.setting import camel, duration
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
@@ -114,6 +114,24 @@ def test_every_setting_has_its_place(write: Write) -> None:
             parent[last] = f"{field.default:g}s" if field.metadata["parse"] is duration else field.default
     file = config_file.read(write(OURS + yaml.safe_dump(document))).values
     assert file == {name: defaults[name] for name in config_file.PATHS}
+
+
+def test_the_names_are_those_of_the_page() -> None:
+    """A reader finds each field by the rule of docs/settings.md, with the prefixes and exceptions that it lists."""
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text().partition("A field is its flag")[2]
+    groups = dict(re.findall(r"`([a-z-]+)-` (?:are )?in `(\w+)`", page))
+    irregular = {
+        "leader_elect": "leaderElection.leaderElect",
+        "kubeconfig": "clientConnection.kubeconfig",
+        "master": "clientConnection.master",
+        "extender_client_ca_file": "extender.clientCAFile",
+        "v": "verbosity",
+    }
+    assert all(f"`{path}`" in page or f"`{name}`" in page for name, path in irregular.items())
+    for name, path in config_file.PATHS.items():
+        prefix = next((each for each in groups if name.startswith(f"{each.replace('-', '_')}_")), "")
+        rest = camel(name[len(prefix) + 1 :] if prefix else name)
+        assert path == irregular.get(name, f"{groups[prefix]}.{rest}" if prefix else rest)
 
 
 @pytest.mark.parametrize(
