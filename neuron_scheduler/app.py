@@ -21,7 +21,7 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup, TaskStatus
 
-from neuron_scheduler import __version__, steps
+from neuron_scheduler import __version__
 from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.controllers.liveness import LeaderWatch
 from neuron_scheduler.explain import inventory
@@ -331,7 +331,7 @@ class ProcessState:
 
     parts: Parts
     clock: Callable[[], float] = time.monotonic
-    _waiting: WaitingPods | None = attrs.field(default=None, init=False)
+    _waiting: WaitingPods = attrs.field(factory=WaitingPods, init=False)
 
     def prepare(self) -> Iterator[None]:
         self._waiting = yield from waiting_pods(self.parts.queue)
@@ -341,8 +341,7 @@ class ProcessState:
     def read(self) -> State:
         """Return the state: that of the pods as last prepared, the rest as it is now."""
         parts, cluster = self.parts, self.parts.cluster
-        waiting = self._waiting or steps.run(waiting_pods(parts.queue))
-        devices = inventory.devices(cluster, waiting=waiting.block_sizes)
+        devices = inventory.devices(cluster, waiting=self._waiting.block_sizes)
         return State(
             leader=parts.election.is_leading if parts.election is not None else True,
             watch_synced={informer.resource.name: int(informer.synced.is_set()) for informer in parts.informers},
@@ -354,10 +353,10 @@ class ProcessState:
                 "pods": cluster.pod_count,
                 "assumed_pods": cluster.assumed_count,
             },
-            pods_waiting={cause: waiting.by_cause[cause] for cause in Cause},
-            neuron_pods_waiting=waiting.by_size,
+            pods_waiting={cause: self._waiting.by_cause[cause] for cause in Cause},
+            neuron_pods_waiting=self._waiting.by_size,
             groups_waiting=parts.queue.groups.counts(),
-            oldest_wait=waiting.waits(self.clock()),
+            oldest_wait=self._waiting.waits(self.clock()),
             unknown_holders=inventory.unknown_holders(cluster),
             unknown_holders_by_node=self._unknown_holders_by_node(),
             conflicting_cores=inventory.double_booked_cores(cluster),

@@ -33,7 +33,7 @@ MAY_IMPORT: Final = {
     "scheduling.queue": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "scheduling.groups": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "scheduling.preemption": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
-    "explain.answers": set[str](),
+    "explain.answers": MODEL,
     "explain.changes": DOMAIN | {"explain.answers"},
     "explain": DOMAIN | EXPLAIN,
     "capacity.planning": DOMAIN,
@@ -45,7 +45,7 @@ MAY_IMPORT: Final = {
     "kube.watch": MODEL | LEAVES | {"kube.objects", "kube.http"},
     "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},
     "kube": MODEL | LEAVES | {"kube.http", "kube.objects"},
-    "settings": {"telemetry", "scheduling.cycle", "scheduling.plugins"},
+    "settings": MODEL | {"telemetry", "scheduling.cycle", "scheduling.plugins"},
     "capture": DOMAIN | {"kube.http", "kube.objects", "kube.watch", "telemetry"},
     "serving": DOMAIN | {"explain", "explain.answers", "kube", "kube.http", "telemetry", "steps", "capture"},
     "commands": DOMAIN

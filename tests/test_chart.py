@@ -14,12 +14,13 @@ import pytest
 import yaml
 
 from neuron_scheduler import __version__, cli
+from neuron_scheduler.model.wording import camel
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.arguments import settings_from
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.config_file import PATHS
 from neuron_scheduler.settings.profile_config import CapacityRequests, path_of
-from neuron_scheduler.settings.setting import camel, duration
+from neuron_scheduler.settings.setting import duration
 from tests.control_plane.rest import Object
 from tests.support.helm import CHART, Helm, values
 from tests.support.kustomize import ROOT, by_name, customized, rendered

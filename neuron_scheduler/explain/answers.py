@@ -6,15 +6,15 @@ mappings: a JSON reader would have to guess their keys. The names in JSON are th
 """
 
 import enum
-import functools
 import re
 from typing import Any, Final, TypeVar
 
 import attrs
 import msgspec
 
+from neuron_scheduler.model.wording import camel
+
 T = TypeVar("T")
-_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _CAPITAL: Final = re.compile(r"([A-Z])")
 
 
@@ -423,13 +423,7 @@ class RecentDecisions:
 
 
 def to_json(answer: attrs.AttrsInstance) -> Any:
-    return _rename(msgspec.to_builtins(answer), json_name)
-
-
-@functools.cache
-def json_name(name: str) -> str:
-    """Return a field's name as JSON has it: `nodeName` for `node_name`."""
-    return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
+    return _rename(msgspec.to_builtins(answer), camel)
 
 
 def from_json(value: Any, answer: type[T]) -> T:

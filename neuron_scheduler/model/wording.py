@@ -1,5 +1,6 @@
-"""Counts, lists and amounts as people write them, for every text that the scheduler makes."""
+"""Counts, lists, amounts and fields as people and files write them, for every text that the scheduler makes."""
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -13,6 +14,13 @@ _LONGEST: Final = 80
 _COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
 _NAMES: Final = " Unknown ids: "  # the pods that are named after it change often (`scheduling.cycle.neuron_shortage`)
 _ENDS: Final = re.compile(r"[,.:;]\s*")
+_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+
+
+@functools.cache
+def camel(name: str) -> str:
+    """Return a field's name as files and JSON write it: `bindAddress` for `bind_address`."""
+    return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def count_text(number: int, singular: str, plural: str = "") -> str:

@@ -16,7 +16,8 @@ import attrs
 import msgspec
 from aiohttp import web
 
-from neuron_scheduler.explain.answers import json_name, to_json
+from neuron_scheduler.explain.answers import to_json
+from neuron_scheduler.model.wording import camel
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.names import AnyAnswer, Names, answer_as_seen, as_seen
 from neuron_scheduler.serving.pages import RefusedError, parameters
@@ -117,7 +118,7 @@ class Answering:
                 text = b"[" + b",".join(items) + b"]"
             else:
                 text = _json(value, question.names)
-            fields.append(msgspec.json.encode(json_name(name)) + b":" + text)
+            fields.append(msgspec.json.encode(camel(name)) + b":" + text)
         return b"{" + b",".join(fields) + b"}"
 
 

@@ -14,10 +14,11 @@ from typing import Any, Final
 import attrs
 import yaml
 
+from neuron_scheduler.model.wording import camel
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.config import OF_A_PROFILE, settings
 from neuron_scheduler.settings.profile_config import CapacityRequests, ProfileConfig, path_of
-from neuron_scheduler.settings.setting import camel, flag, read_value, settings_of
+from neuron_scheduler.settings.setting import flag, read_value, settings_of
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 API_VERSION: Final = "neuron-scheduler/v1"

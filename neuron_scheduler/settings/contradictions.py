@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import attrs
 
+from neuron_scheduler.model.wording import camel
 from neuron_scheduler.settings.profile_config import RESERVED, ProfileConfig
-from neuron_scheduler.settings.setting import camel, flag, settings_of
+from neuron_scheduler.settings.setting import flag, settings_of
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 JITTER: Final = 1.2  # client-go's: a retry may take so many times its period

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.settings.setting import camel, duration, limits, period, setting
+from neuron_scheduler.model.wording import camel
+from neuron_scheduler.settings.setting import duration, limits, period, setting
 
 VOLUME_BIND_TIMEOUT: Final = 600.0  # seconds
 RESERVED: Final = "neuron-scheduler-capacity"

@@ -92,11 +92,6 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def camel(name: str) -> str:
-    """Return a field's name as the configuration file writes it: `bindAddress` for `bind_address`."""
-    return re.sub("_([a-z])", lambda match: match[1].upper(), name)
-
-
 def limits(low: float, high: float) -> Check:
     def check(value: float) -> str:
         return "" if low <= value <= high else f"is {_number(value)}; it must be {low:g} to {high:g}"

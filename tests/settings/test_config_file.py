@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from neuron_scheduler import cli
+from neuron_scheduler.model.wording import camel
 from neuron_scheduler.settings import config_file
 from neuron_scheduler.settings.arguments import settings_from
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.profile_config import ProfileConfig
-from neuron_scheduler.settings.setting import camel, duration
+from neuron_scheduler.settings.setting import duration
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
 OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
