@@ -8,14 +8,12 @@ too. The token is that of the kubeconfig's user, or `--token`. It is not sent wh
 import argparse
 import time
 from functools import partial
-from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-import attrs
 import msgspec
 
 from neuron_scheduler.commands.arguments import connection_arguments, kubeconfig_of
-from neuron_scheduler.commands.reading import DEFAULT_NAMESPACE, in_time, run_async
+from neuron_scheduler.commands.reading import DEFAULT_NAMESPACE, A_co, Answered, in_time, run_async
 from neuron_scheduler.explain.answers import from_json
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.auth import Connection
@@ -24,28 +22,18 @@ from neuron_scheduler.kube.http.credentials import Fixed
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError
 
-T = TypeVar("T")
-
-
-@attrs.frozen
-class SchedulerAnswer(Generic[T]):
-    """An answer, and the namespace that the arguments or the context name."""
-
-    answer: T
-    namespace: str
-
 
 def ask(
-    arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[T], body: bytes | None = None
-) -> SchedulerAnswer[T]:
+    arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[A_co], body: bytes | None = None
+) -> Answered[A_co]:
     """Return the scheduler's answer; a `namespace` in `params` that is empty becomes that of the context."""
-    asked: SchedulerAnswer[T] = run_async(_ask, arguments, path, params, answer, body)
+    asked: Answered[A_co] = run_async(_ask, arguments, path, params, answer, body)
     return asked
 
 
 async def _ask(
-    arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[T], body: bytes | None
-) -> SchedulerAnswer[T]:
+    arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[A_co], body: bytes | None
+) -> Answered[A_co]:
     connection = await _connection(arguments)
     server, namespace = connection.server, connection.namespace or DEFAULT_NAMESPACE
     if params.get("namespace") == "":
@@ -54,7 +42,7 @@ async def _ask(
         request = partial(client.request, "GET" if body is None else "POST", path, params=params, body=body)
         try:
             received = await in_time(arguments, server, request)
-            return SchedulerAnswer(from_json(msgspec.json.decode(received.body), answer), namespace)
+            return Answered(from_json(msgspec.json.decode(received.body), answer), namespace, time.time())
         except ApiError as error:
             raise ConfigurationError(f"{server} refuses to answer: {error.message or error}") from error
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:

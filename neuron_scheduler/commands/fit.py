@@ -6,6 +6,8 @@ The exit code is an answer, too: 1 means that not all fit.
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
+from mmap import mmap
 from typing import Final
 
 import attrs
@@ -16,7 +18,7 @@ from neuron_scheduler.capture.workloads import only_workload, read_workload
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.fit_text import FitText
-from neuron_scheduler.commands.reading import Reading, one_question, read
+from neuron_scheduler.commands.reading import Answered, Reading, compute, one_question
 from neuron_scheduler.explain.answers import Fit
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER
@@ -80,24 +82,26 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.filename == STDIN and STDIN in arguments.files:
         raise ConfigurationError("-f and --from cannot both read standard input")
     with one_question():
-        answer = _ask(arguments, size) if arguments.ask else _compute(arguments, size)
+        file = content(arguments.filename) if arguments.filename else None
+        if arguments.ask:
+            answer = _ask(arguments, size, file).answer
+        else:
+            answer = compute(arguments, partial(_fit, arguments, size, file)).answer
         text = FitText(terminal(), every_node=arguments.output == "wide")
         output.write(answer, arguments.output, text.lines(answer))
     return ALL_FIT if answer.fitting >= max(answer.asked, 1) else SOME_DO_NOT
 
 
-def _compute(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
-    path: str = arguments.filename
-    text = content(path) if path else b""
-    reading = read(arguments)
-    if path:
-        workload = read_workload(path, text, namespace=reading.namespace, replicas=arguments.replicas)
+def _fit(arguments: argparse.Namespace, size: dict[str, str], file: bytes | mmap | None, reading: Reading) -> Fit:
+    if file is not None:
+        namespace, replicas = reading.namespace, arguments.replicas
+        workload = read_workload(arguments.filename, file, namespace=namespace, replicas=replicas)
     else:
         first, replicas = next(iter(reading.profiles)), arguments.replicas or 0
         workload = workload_of_size(size, namespace=reading.namespace, scheduler_name=first, replicas=replicas)
     profile = reading.profile_for(workload.pod_sets[0].template)
     answer = finished(how_many_of(reading.capture.cluster, workload, profile))
-    return attrs.evolve(answer, notes=(*answer.notes, *_notes(workload, reading), *reading.capture.notes))
+    return attrs.evolve(answer, notes=(*answer.notes, *_notes(workload, reading)))
 
 
 def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
@@ -114,15 +118,15 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
         yield f"{count_text(waiting, 'pod')} with Neuron {verb} Pending already, and may get the space first."
 
 
-def _ask(arguments: argparse.Namespace, size: dict[str, str]) -> Fit:
+def _ask(arguments: argparse.Namespace, size: dict[str, str], file: bytes | mmap | None) -> Answered[Fit]:
     from neuron_scheduler.commands.ask import ask
 
     params, body = size, None
-    if arguments.filename:
-        _, workload = only_workload(arguments.filename, content(arguments.filename))
+    if file is not None:
+        _, workload = only_workload(arguments.filename, file)
         body = bytes(workload)
     if arguments.filename or arguments.namespace:
         params |= {"namespace": arguments.namespace}  # if empty, `ask` names that of the context
     if arguments.replicas is not None:
         params |= {"replicas": str(arguments.replicas)}
-    return ask(arguments, "/v1/fit", params, Fit, body).answer
+    return ask(arguments, "/v1/fit", params, Fit, body)

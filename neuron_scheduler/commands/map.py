@@ -8,7 +8,7 @@ import attrs
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.map_text import BY, MapText
-from neuron_scheduler.commands.reading import one_question, read
+from neuron_scheduler.commands.reading import Answered, Reading, compute, one_question
 from neuron_scheduler.explain.answers import Fleet
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.steps import run as finished
@@ -33,23 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with one_question():
-        shown = _only(_ask(arguments) if arguments.ask else _compute(arguments), arguments.node)
+        answered = _ask(arguments) if arguments.ask else compute(arguments, _fleet)
+        shown = _only(answered.answer, arguments.node)
         text = MapText(terminal(), arguments.by, every_machine=arguments.output == "wide")
         lines = text.node_lines(shown.machines[0]) if arguments.node else text.lines(shown)
         output.write(shown, arguments.output, lines)
     return SHOWN
 
 
-def _compute(arguments: argparse.Namespace) -> Fleet:
-    reading = read(arguments)
-    answer = finished(fleet(reading.capture.cluster))
-    return attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
+def _fleet(reading: Reading) -> Fleet:
+    return finished(fleet(reading.capture.cluster))
 
 
-def _ask(arguments: argparse.Namespace) -> Fleet:
+def _ask(arguments: argparse.Namespace) -> Answered[Fleet]:
     from neuron_scheduler.commands.ask import ask
 
-    return ask(arguments, "/v1/fleet", {"namespace": arguments.namespace}, Fleet).answer
+    return ask(arguments, "/v1/fleet", {"namespace": arguments.namespace}, Fleet)
 
 
 def _only(fleet: Fleet, name: str) -> Fleet:

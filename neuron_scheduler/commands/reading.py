@@ -11,12 +11,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
 from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.commands.arguments import connection_arguments
+from neuron_scheduler.explain.answers import Explanation, Fit, Fleet, Waiting
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.settings.config import Config
@@ -24,6 +25,7 @@ from neuron_scheduler.settings.profiles import profiles_of
 from neuron_scheduler.telemetry.errors import ConfigurationError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.telemetry.line_formats import leaves
 
+A_co = TypeVar("A_co", bound=Explanation | Waiting | Fit | Fleet, covariant=True)
 DEFAULT_NAMESPACE: Final = "default"
 
 
@@ -45,6 +47,29 @@ class Reading:
     def profile_for(self, pod: Pod) -> Profile:
         """Return the profile by which a pod is explained; one of another scheduler as if it were ours."""
         return self.profiles.get(pod.scheduler_name) or next(iter(self.profiles.values()))
+
+
+@attrs.frozen
+class Answered(Generic[A_co]):
+    """
+    An answer.
+
+    Attributes:
+        namespace: that of the arguments, the context or the account.
+        now: what it is true of, in seconds since the epoch.
+    """
+
+    answer: A_co
+    namespace: str
+    now: float
+
+
+def compute(arguments: argparse.Namespace, answer_of: Callable[[Reading], A_co]) -> Answered[A_co]:
+    """Return the answer for the cluster that the arguments name, with the notes on what could not be read."""
+    reading = read(arguments)
+    answer = answer_of(reading)
+    answer = attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
+    return Answered(answer, reading.namespace, reading.capture.taken)
 
 
 @contextmanager

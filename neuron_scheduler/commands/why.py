@@ -5,8 +5,8 @@ The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod wait
 """
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -14,7 +14,7 @@ import attrs
 from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
-from neuron_scheduler.commands.reading import Reading, one_question, read
+from neuron_scheduler.commands.reading import Answered, Reading, compute, one_question
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
 from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
@@ -51,31 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.node and not arguments.pod:
         raise ConfigurationError("--node needs a POD")
     with one_question():
-        answered = _ask(arguments) if arguments.ask else _compute(arguments)
+        question = _explanation if arguments.pod else _list
+        answered = _ask(arguments) if arguments.ask else compute(arguments, partial(question, arguments))
         output.write(answered.answer, arguments.output, _text(answered, arguments))
     return _exit_code(answered.answer)
-
-
-@attrs.frozen
-class _WhyAnswer:
-    """
-    The answer.
-
-    Attributes:
-        now: what it is true of, in seconds since the epoch.
-        namespace: that of the arguments or the context.
-    """
-
-    answer: Answer
-    now: float
-    namespace: str
-
-
-def _compute(arguments: argparse.Namespace) -> _WhyAnswer:
-    reading = read(arguments)
-    answer = _explanation(arguments, reading) if arguments.pod else _list(arguments, reading)
-    answer = attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
-    return _WhyAnswer(answer, reading.capture.taken, reading.namespace)
 
 
 def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
@@ -120,23 +99,21 @@ def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
         yield f"No scheduler that is known here serves the schedulerName of {few_names(unknown)}. {NAMES}"
 
 
-def _ask(arguments: argparse.Namespace) -> _WhyAnswer:
+def _ask(arguments: argparse.Namespace) -> Answered[Answer]:
     from neuron_scheduler.commands.ask import ask
 
     if not arguments.pod:
         asked = ask(arguments, "/v1/waiting", {"namespace": arguments.namespace}, Waiting)
-        waiting = asked.answer
-        if not arguments.all_namespaces:
-            pods = tuple(line for line in waiting.pods if line.pod.namespace == asked.namespace)
-            waiting = attrs.evolve(waiting, pods=pods, total=len(pods))
-        return _WhyAnswer(waiting, time.time(), asked.namespace)
+        if arguments.all_namespaces:
+            return asked
+        pods = tuple(line for line in asked.answer.pods if line.pod.namespace == asked.namespace)
+        return attrs.evolve(asked, answer=attrs.evolve(asked.answer, pods=pods, total=len(pods)))
     namespace, name = parse_name(arguments.pod)
     params = {"namespace": namespace or arguments.namespace, "pod": name}
-    explained = ask(arguments, "/v1/why", params | ({"node": arguments.node} if arguments.node else {}), Explanation)
-    return _WhyAnswer(explained.answer, time.time(), explained.namespace)
+    return ask(arguments, "/v1/why", params | ({"node": arguments.node} if arguments.node else {}), Explanation)
 
 
-def _text(answered: _WhyAnswer, arguments: argparse.Namespace) -> Iterator[str]:
+def _text(answered: Answered[Answer], arguments: argparse.Namespace) -> Iterator[str]:
     answer, wide = answered.answer, arguments.output == "wide"
     if isinstance(answer, Waiting):
         place = "in the cluster" if arguments.all_namespaces else f"in namespace {answered.namespace}"
