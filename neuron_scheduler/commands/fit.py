@@ -7,12 +7,11 @@ The exit code is an answer, too: 1 means that not all fit.
 import argparse
 from collections.abc import Iterator
 from functools import partial
-from mmap import mmap
 from typing import Final
 
 import attrs
 
-from neuron_scheduler.capture.documents import STDIN, content
+from neuron_scheduler.capture.documents import STDIN, Text, content
 from neuron_scheduler.capture.sizes import SIZES, count, workload_of_size
 from neuron_scheduler.capture.workloads import only_workload, read_workload
 from neuron_scheduler.commands import output
@@ -92,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     return ALL_FIT if answer.fitting >= max(answer.asked, 1) else SOME_DO_NOT
 
 
-def _fit(arguments: argparse.Namespace, size: dict[str, str], file: bytes | mmap | None, reading: Reading) -> Fit:
+def _fit(arguments: argparse.Namespace, size: dict[str, str], file: Text | None, reading: Reading) -> Fit:
     if file is not None:
         namespace, replicas = reading.namespace, arguments.replicas
         workload = read_workload(arguments.filename, file, namespace=namespace, replicas=replicas)
@@ -118,7 +117,7 @@ def _notes(workload: Replicated, reading: Reading) -> Iterator[str]:
         yield f"{count_text(waiting, 'pod')} with Neuron {verb} Pending already, and may get the space first."
 
 
-def _ask(arguments: argparse.Namespace, size: dict[str, str], file: bytes | mmap | None) -> Answered[Fit]:
+def _ask(arguments: argparse.Namespace, size: dict[str, str], file: Text | None) -> Answered[Fit]:
     from neuron_scheduler.commands.ask import ask
 
     params, body = size, None
