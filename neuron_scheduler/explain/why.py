@@ -228,12 +228,17 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
     fork.clear_nomination(pod.uid)
     if fork.node_of(pod.uid) == node_name:
         return _of_bound_pod(fork, pod)
-    return (yield from _of_one_node(fork, pod, profile, slot, decision))
+    kept_away = unserved_text(pod, profile)
+    if not kept_away and fork.groups.group_of(pod) is not None:
+        in_group = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
+        kept_away = in_group.message if isinstance(in_group, Waits) else ""
+    return (yield from _of_one_node(fork, pod, profile, slot, decision, kept_away=kept_away))
 
 
 def _of_one_node(
-    fork: Cluster, pod: Pod, profile: Profile, slot: Slot, decision: Decision | tuple[str, ...]
+    fork: Cluster, pod: Pod, profile: Profile, slot: Slot, decision: Decision | tuple[str, ...], *, kept_away: str
 ) -> Generator[None, None, Explanation]:
+    """Return the answer; `kept_away` says why the pod gets no node at all, although this one may take it."""
     name, notes = fork.view.row(slot).node.name, [*notes_on(pod)]
     bound_to = fork.node_of(pod.uid) or pod.node_name
     if bound_to:
@@ -243,6 +248,9 @@ def _of_one_node(
         by_plugin[None] = []
         message = f"{name} takes it{ids_text(decision.ids, pod)}."
         answer = Explanation(summary_of(pod), Verdict.FITS, message, node_name=name, ids=decision.ids)
+        if kept_away:
+            message = f"{name} would take this pod, but it stays Pending. {kept_away}"
+            answer = Explanation(summary_of(pod), Verdict.WAITS, message)
     else:
         found: list[Refusal] = []
         if refusal_of_pod(fork.view, pod, profile) is None:

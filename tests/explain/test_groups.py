@@ -105,6 +105,17 @@ def test_a_group_that_fits() -> None:
     assert all(note in answer.notes for answer in (*answers, on_node))
 
 
+def test_a_node_that_would_take_a_member_of_a_refused_group() -> None:
+    """The pod stays Pending, and the group's refusal is said; the node is still judged for the pod alone."""
+    members = [member(number) for number in range(4)]
+    cluster = cluster_with(members)
+    answer = run(explain_on_node(cluster, members[0], PROFILE, "trn2-0"))
+    assert (answer.verdict, answer.node_name, answer.groups[0].plugin) == (Verdict.WAITS, "", "")
+    assert answer.message.startswith(
+        "trn2-0 would take this pod, but it stays Pending. Group default/train needs room for 4 pods at once; 3 fit."
+    )
+
+
 def test_a_complaint_about_the_group_itself() -> None:
     """Mixed priorities, and a topology that no node has."""
     members = [member(number, priority=number) for number in range(4)]

@@ -185,6 +185,13 @@ def test_one_node_that_takes_the_pod() -> None:
     ]
 
 
+def test_one_node_and_a_pod_that_no_scheduler_serves() -> None:
+    """The node would take it, but the pod fits nowhere under that name."""
+    answer = run(explain_on_node(cluster_of([node("a")]), pod("p", scheduler_name="my-schedular"), PROFILE, "a"))
+    assert (answer.verdict, answer.node_name) == (Verdict.WAITS, "")
+    assert answer.message.startswith("a would take this pod, but it stays Pending. No scheduler that is known here")
+
+
 def test_one_node_and_a_pod_that_is_bound() -> None:
     """On its own node it is there; another node still says what it thinks."""
     bound = held("a", *range(4))
