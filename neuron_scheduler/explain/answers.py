@@ -36,6 +36,8 @@ class ChangeKind(enum.StrEnum):
 
     COUNT = "count"
     """Another number of devices or cores."""
+    REQUESTS = "requests"
+    """Less cpu, memory or another resource."""
     DEPARTURE = "departure"
     """Pods of one node end or are evicted."""
     UNCORDON = "uncordon"

@@ -204,7 +204,8 @@ def neuron(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
     if neuron_topology.UNHEALTHY.get(node_info.node.neuron_fault) in reasons:
         parts.append(f"the node's condition {node_info.node.neuron_fault} reports a problem")
     if neuron_topology.UNKNOWN in reasons:
-        parts.append(f"{_free(request, node_info)}, but {_unknown(node_info)}")
+        free, size = free_units_of(request.resource)(node_info), node_info.machine.size(request.unit)
+        parts.append(f"needs {request_text(request)}; {free} of {size} withheld: {_unknown(node_info)}")
     elif not parts:
         parts.append(_free(request, node_info))
     return "; ".join(parts)
@@ -212,7 +213,7 @@ def neuron(pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
 
 def _unknown(node_info: NodeInfo) -> str:
     holders = node_info.neuron_usage.unknown_holders
-    return f"{count_text(holders, 'pod')} with unknown ids may hold some of them: {unknown_holder(node_info)}"
+    return f"{count_text(holders, 'pod')} with unknown ids may hold some of them, {unknown_holder(node_info)}"
 
 
 def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
@@ -254,22 +255,27 @@ def _illegal(machine: Machine, request: NeuronRequest) -> str:
 
 def free_for(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
     """Return what is free on a node that takes the pod; nothing if the pod asks for no Neuron."""
-    return "" if pod.neuron is None else _free(pod.neuron, node_info)
+    if pod.neuron is None:
+        return ""
+    free = _free(pod.neuron, node_info)
+    unknown = node_info.neuron_usage.unknown_holders  # not named: this figure is shown to every reader
+    return f"{free}, for pods with 1 {pod.neuron.unit} only: another pod's ids are unknown" if unknown else free
 
 
 def free_on(node_info: NodeInfo) -> str:
     machine = node_info.machine
     if machine is None:
         return ""
-    parts = []
+    parts, unknown = [], node_info.neuron_usage.unknown_holders
+    state = "withheld" if unknown else "free"
     if Unit.DEVICE in machine.units:
         name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
         free = free_units_of(name)(node_info)
-        blocks = in_blocks(free_blocks(machine, node_info.free_cores, free))
-        parts.append(f"{free} of {count_text(machine.devices, 'device')} free{blocks}")
+        blocks = "" if unknown else in_blocks(free_blocks(machine, node_info.free_cores, free))
+        parts.append(f"{free} of {count_text(machine.devices, 'device')} {state}{blocks}")
     if Unit.CORE in machine.units:
-        parts.append(f"{free_units_of(NEURON_CORE)(node_info)} of {count_text(machine.core_count, 'core')} free")
-    if node_info.neuron_usage.unknown_holders:
+        parts.append(f"{free_units_of(NEURON_CORE)(node_info)} of {count_text(machine.core_count, 'core')} {state}")
+    if unknown:
         parts.append(_unknown(node_info))
     return "; ".join(parts)
 

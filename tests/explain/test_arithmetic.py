@@ -146,8 +146,8 @@ def web(name: str, on: str) -> Pod:
             [node("a", TRN1)],
             [pod("u", devices=2, on="a")],
             pod(devices=4),
-            "needs 4 Neuron devices; 14 of 16 free, in 1 block of 8, 1 block of 4 and 2 blocks of 1, but 1 pod with"
-            " unknown ids may hold some of them: default/u (schedulerName default-scheduler)",
+            "needs 4 Neuron devices; 14 of 16 withheld: 1 pod with unknown ids may hold some of them, default/u"
+            " (schedulerName default-scheduler)",
             id="unknown ids",
         ),
         pytest.param(

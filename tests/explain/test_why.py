@@ -89,7 +89,11 @@ def test_a_bound_pod_with_unknown_ids_and_one_without_its_node() -> None:
     """What cannot be known is said."""
     unknown, lost = pod("u", devices=2, on="a"), pod("l", devices=2, on="gone", ids=(0, 1))
     cluster = cluster_of([node("a", TRN1)], [unknown, lost])
-    assert run(explain_pod(cluster, unknown, PROFILE)).notes[0].startswith("The ids of its Neuron are unknown: ")
+    notes = run(explain_pod(cluster, unknown, PROFILE)).notes
+    assert notes[0].startswith("The ids of its Neuron are unknown: ")
+    assert notes[1].startswith("a has 14 of 16 devices withheld; 32 of 32 cores withheld; 1 pod with unknown ids may")
+    beside = run(explain_pod(cluster, ours(devices=1), PROFILE)).groups[0].arithmetic
+    assert beside.endswith(", for pods with 1 device only: another pod's ids are unknown")
     assert run(explain_pod(cluster, lost, PROFILE)).notes == ("There is no node gone.",)
 
 

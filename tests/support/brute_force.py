@@ -95,6 +95,10 @@ class World:
         """Return the world in which the pending pod has other constraints."""
         return self.with_pending(constraints=attrs.evolve(self.pending.constraints, **fields))
 
+    def requesting(self, name: str, amount: int) -> "World":
+        """Return the world in which the pending pod asks for another amount of a resource."""
+        return self.with_pending(requests={**self.pending.requests, name: amount})
+
     def asking_for(self, count: int) -> "World":
         """Return the world in which the one container that asks for Neuron asks for another count."""
         request = self.pending.neuron
@@ -126,6 +130,9 @@ def lets_it_in(world: World, change: SuggestedChange) -> bool:
     match change.kind:
         case ChangeKind.COUNT:
             world = world.asking_for(int(change.detail.partition("=")[2]))
+        case ChangeKind.REQUESTS:
+            name, _, amount = change.detail.partition("=")
+            world = world.requesting(name, int(amount))
         case ChangeKind.DEPARTURE:
             return world.without_pods(f"{pod.namespace}/{pod.name}" for pod in change.pods).takes(change.node_name)
         case ChangeKind.UNCORDON:
@@ -158,6 +165,11 @@ def possible(world: World) -> Iterator[ChangeKind]:
         cluster = world.cluster()
         if any(world.asking_for(count).fits_in(cluster) for count in range(1, most + 1) if count != request.total):
             yield ChangeKind.COUNT
+    others = {
+        name for name, amount in pending.requests.items() if amount > 1 and not name.startswith("aws.amazon.com/")
+    }
+    if any(world.requesting(name, 1).fits for name in others):
+        yield ChangeKind.REQUESTS
     if any(world.without_pods(_may_leave(world, node.name)).takes(node.name) for node in world.nodes):
         yield ChangeKind.DEPARTURE
     if any(node.unschedulable and world.uncordoned(node.name).takes(node.name) for node in world.nodes):

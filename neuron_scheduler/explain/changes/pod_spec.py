@@ -1,10 +1,13 @@
 """
-The changes of a pod's spec that would let it in: COUNT, TOLERATION, SELECTOR and INSTANCE_TYPE; and PAIRS.
+The changes of a pod's spec that would let it in: COUNT, REQUESTS, TOLERATION, SELECTOR and INSTANCE_TYPE;
+and PAIRS.
 
 Each kind makes other forms of the pod and asks for a node for them; the first form that fits is offered.
 
 COUNT: the pod asks for another number of devices or cores, the nearest one that fits. Which of several containers could
-ask for less is for the pod's owner to say, so none is offered for them.
+ask for less is for the pod's owner to say, so none is offered for them, and a note says so.
+
+REQUESTS: the pod asks for less of one resource other than Neuron, as much as is free at most where all else fits.
 
 TOLERATION: the pod tolerates the taints of a node, the fewest first, each by its key, value and effect. Taints that say
 that a node is not fit for pods, or is about to go, are never offered: a pod that tolerates them would fail there.
@@ -36,6 +39,7 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import (
     MOST_TRIED,
     NOT_ALL,
+    Note,
     RefusedPod,
     SearchStep,
     requirement_text,
@@ -45,9 +49,9 @@ from neuron_scheduler.explain.changes.refused_pod import (
 from neuron_scheduler.model.neuron_request import NeuronRequest, with_pairs
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABELS
 from neuron_scheduler.model.pod import Constraints, Pod
-from neuron_scheduler.model.resources import NEURON_CORE
+from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement, Taint, Toleration
-from neuron_scheduler.model.wording import few
+from neuron_scheduler.model.wording import clip, few, quantity
 from neuron_scheduler.neuron.annotations import runs_of
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, family_of
 from neuron_scheduler.neuron.topology import illegal_count, served_counts
@@ -57,7 +61,14 @@ from neuron_scheduler.scheduling.cycle.neuron_shortage import (
     named_types,
     nodes_that_fit_without_neuron,
 )
-from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity, node_unschedulable, taint_toleration
+from neuron_scheduler.scheduling.plugins import (
+    neuron_topology,
+    node_affinity,
+    node_resources_fit,
+    node_unschedulable,
+    taint_toleration,
+)
+from neuron_scheduler.scheduling.plugins.cause import Cause
 
 Part = str | Requirement | tuple[NodeSelectorTerm, ...]
 """
@@ -65,11 +76,16 @@ What a pod can drop: a key of its node selector, a requirement of the only term 
 that affinity.
 """
 WHOLE: Final = "its required node affinity"
+SEVERAL: Final = Note("Several of its containers ask for Neuron. Other counts for one of them were not tried.")
 
 
 def find_count(refused: RefusedPod) -> Iterator[SearchStep]:
     request, view, pod = refused.pod.neuron, refused.cluster.view, refused.pod
-    if request is None or len(request.counts) + len(request.init_counts) > 1:
+    if request is None:
+        return
+    if len(request.counts) + len(request.init_counts) > 1:
+        if refused.error.cause in (Cause.INVALID_COUNT, Cause.CAPACITY, Cause.FRAGMENTATION):
+            yield SEVERAL
         return
     yield from view.prepare(
         lambda view: (neuron_topology.machines(view), neuron_topology.largest_blocks(view, request))
@@ -114,6 +130,31 @@ def _with_count(pod: Pod, request: NeuronRequest, count: int) -> Pod:
         total=count,
     )
     return attrs.evolve(pod, neuron=neuron, requests={name: each for name, each in requests.items() if each})
+
+
+def find_requests(refused: RefusedPod) -> Iterator[SearchStep]:
+    pod, view = refused.pod, refused.cluster.view
+    asked = [name for name, amount in pod.requests.items() if amount > 0 and name not in NEURON_NAMES]
+    for name in asked[:MOST_TRIED]:
+        nodes = yield from refused.nodes_that_fit(with_request(pod, name, 0), view.live)
+        free = view.column(node_resources_fit.free_of(name)).maximum(nodes)
+        if not 0 < free < pod.requests[name]:
+            continue
+        decision = yield from refused.decision(with_request(pod, name, free))
+        if decision is not None:
+            less, before = (quantity(name, each) for each in (free, pod.requests[name]))
+            sentence = f"Ask for at most {less} {clip(name)} instead of {before}: it then goes to {decision.node_name}."
+            yield SuggestedChange(
+                ChangeKind.REQUESTS,
+                with_template(sentence, pod),
+                node_name=decision.node_name,
+                detail=f"{name}={free}",
+            )
+            return
+
+
+def with_request(pod: Pod, name: str, amount: int) -> Pod:
+    return attrs.evolve(pod, requests={**pod.requests, name: amount})
 
 
 def with_tolerations(pod: Pod, taints: Collection[Taint]) -> Pod:

@@ -109,6 +109,7 @@ def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Sugge
 
 KINDS: Final[tuple[Kind, ...]] = (
     pod_spec.find_count,
+    pod_spec.find_requests,
     find_departure,
     find_uncordon,
     pod_spec.find_toleration,

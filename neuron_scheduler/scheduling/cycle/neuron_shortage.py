@@ -214,14 +214,19 @@ def _needs_text(request: NeuronRequest, *, unit: bool = True) -> str:
 
 
 def request_text(request: NeuronRequest | None, *, unit: bool = True) -> str:
-    """Return what a pod asks for, by container if they are few: `8 Neuron devices (4 + 4)`; empty without Neuron."""
+    """
+    Return what a pod asks for, by container if they are few: `8 Neuron devices (4 + 4)`; empty without Neuron.
+
+    Init containers are listed, too, as what asks for too much may be one of them: `16 Neuron devices (2, init 16)`.
+    """
     if request is None:
         return ""
     total = amount(request.total, request.unit) if unit else str(request.total)
-    parts = request.widest
-    if not 1 < len(parts) <= MOST_PARTS:
-        return f"{total}{f' in {len(parts)} containers' if len(parts) > 1 else ''}"
-    return f"{total} ({' + '.join(map(str, parts))})"
+    parts, inits = request.counts, request.init_counts
+    if len(parts) + len(inits) > MOST_PARTS:
+        return f"{total} in {len(parts) + len(inits)} containers"
+    listed = [" + ".join(map(str, parts)), *(f"init {count}" for count in inits)]
+    return f"{total} ({', '.join(filter(None, listed))})" if inits or len(parts) > 1 else total
 
 
 def amount(count: int, unit: Unit) -> str:

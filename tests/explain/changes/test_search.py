@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
+from neuron_scheduler.explain.changes.pod_spec import SEVERAL
 from neuron_scheduler.explain.changes.search import ASKS_MUCH, KINDS, NONE_ALONE, NONE_HELPS, changes
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
@@ -65,6 +66,23 @@ def test_another_count() -> None:
         "Ask for 8 Neuron devices instead of 7: it then goes to n; the counts that can be served are 1, 4, 8, 16."
     )
     assert (count.detail, count.node_name) == ("aws.amazon.com/neuron=8", "n")
+
+
+def test_less_of_another_resource() -> None:
+    """As much as is free at most where the pod fits but for that; not if Neuron is lacking, too."""
+    user = pod("user", on="b", devices=4, ids=range(4), cpu=2_000)
+    nodes = [trn1("a", cpu=4_000), trn1("b", cpu=8_000)]
+    found, _ = answer(nodes, [user], pod(devices=8, cpu=64_000))
+    change = found[ChangeKind.REQUESTS]
+    assert change.sentence == "Ask for at most 6 cpu instead of 64: it then goes to b."
+    assert (change.detail, change.node_name) == ("cpu=6000", "b")
+    assert ChangeKind.REQUESTS not in answer(nodes, [user], pod(devices=7, cpu=64_000))[0]
+
+
+def test_several_containers_with_neuron() -> None:
+    """Which of them could ask for less is for the owner to say, so the answer says that no count was tried."""
+    assert answer([trn1()], [], pod(devices=(3, 1)))[1] == (NONE_ALONE, SEVERAL.text)
+    assert SEVERAL.text not in answer([trn1(unschedulable=True)], [], pod(devices=(4, 4)))[1]
 
 
 @pytest.mark.parametrize(

@@ -190,10 +190,18 @@ def trn1(name: str = "a", **keywords: object) -> Node:
             id="a larger node has an unknown holder",
         ),
         pytest.param(
+            [node("a", "trn1.32xlarge")],
+            [],
+            pod(devices=2, init=(16,)),
+            "Invalid count: pod needs 16 Neuron devices (2, init 16), trn1.32xlarge serves 1, 4, 8 or 16.",
+            id="an init container is listed",
+        ),
+        pytest.param(
             [node("a", "trn2.48xlarge")],
             [],
             pod(cores=(3,) * 5, init=(16,)),
-            "Invalid count: pod needs 16 Neuron cores, trn2.48xlarge has no sets for all its containers at once.",
+            "Invalid count: pod needs 16 Neuron cores (3 + 3 + 3 + 3 + 3, init 16), trn2.48xlarge has no sets for all"
+            " its containers at once.",
             id="each container has a set, all together do not",
         ),
         pytest.param(
