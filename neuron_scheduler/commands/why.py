@@ -5,7 +5,8 @@ The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod wait
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Final
 
@@ -16,9 +17,9 @@ from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.reading import Answered, Reading, compute, one_question
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
-from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting
+from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting, WaitingEntry
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
-from neuron_scheduler.model.wording import few_names
+from neuron_scheduler.model.wording import clip, count_text, few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import terminal
@@ -30,6 +31,8 @@ EPILOG: Final = (
     "Exit codes: 0: the pod fits or has a node (no pod is Pending); 1: it is Pending (some pod is); 2: no answer."
 )
 NAMES: Final = "Known names are the profiles' of --config, else my-scheduler."
+ALIKE: Final = 0.8
+"""Names of schedulers this near to one of ours are said first: they may be mistyped."""
 TYPES: Final = ("pod", "pods", "po")
 
 
@@ -85,7 +88,18 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
         and (arguments.all_namespaces or pod.namespace == reading.namespace)
     ]
     waiting = run(waiting_list(reading.capture.cluster, pods, reading.profile_for))
-    return attrs.evolve(waiting, notes=(*waiting.notes, *_decided_by_others(pods, reading)))
+    lines = tuple(_with_decider(*pair, reading) for pair in zip(waiting.pods, pods, strict=True))
+    return attrs.evolve(waiting, pods=lines, notes=(*waiting.notes, *_decided_by_others(pods, reading)))
+
+
+def _with_decider(line: WaitingEntry, pod: Pod, reading: Reading) -> WaitingEntry:
+    """Return the line of a pod; one that fits, but not by the scheduler that decides it, waits for that name."""
+    from neuron_scheduler.explain.why import SCHEDULER_NAME, decider_text
+
+    decider = decider_text(pod, reading.profile_for(pod))
+    if line.cause or not decider:
+        return line
+    return attrs.evolve(line, cause=SCHEDULER_NAME, message=f"{decider} {line.message}")
 
 
 def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
@@ -94,7 +108,9 @@ def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
     names = [pod.key for pod in others if pod.scheduler_name == DEFAULT_SCHEDULER]
     if names:
         yield f"{DEFAULT_SCHEDULER} decides these pods: {few_names(names)}"
-    unknown = [f"{pod.key} ({pod.scheduler_name})" for pod in others if pod.scheduler_name != DEFAULT_SCHEDULER]
+    others = [pod for pod in others if pod.scheduler_name != DEFAULT_SCHEDULER]
+    others.sort(key=lambda pod: not get_close_matches(pod.scheduler_name, reading.profiles, n=1, cutoff=ALIKE))
+    unknown = [f"{pod.key} ({pod.scheduler_name})" for pod in others]
     if unknown:
         yield f"No scheduler that is known here serves the schedulerName of {few_names(unknown)}. {NAMES}"
 
@@ -150,4 +166,21 @@ def find_pod(capture: Capture, text: str, namespace: str) -> Pod:
     if malformed is not None:
         where = f" on node {malformed.node_name}" if malformed.node_name else ""
         raise ConfigurationError(f"pod {shown}{where} cannot be read: {malformed.reason}")
-    raise ConfigurationError(f"there is no pod {shown}, or it has ended")
+    raise ConfigurationError(
+        f"there is no pod {shown}, or it has ended{_pods_of(capture, {own_namespace, namespace}, name)}"
+    )
+
+
+def _pods_of(capture: Capture, namespaces: Collection[str], name: str) -> str:
+    """Return which pods a group, or a controller such as a Job or a Deployment has, the pending ones first."""
+    pods = [pod for pod in capture.pods.values() if pod.namespace in namespaces and name in _names_of_many(pod)]
+    named = few_names([pod.key for pod in sorted(pods, key=lambda pod: (bool(pod.node_name), pod.key))])
+    return printable(f"; {clip(name)} has {count_text(len(pods), 'pod')}: {named}") if pods else ""
+
+
+def _names_of_many(pod: Pod) -> Iterator[str]:
+    if pod.group is not None:
+        yield pod.group.key.name
+    if pod.owner is not None:
+        yield pod.owner.name
+        yield pod.owner.name.rpartition("-")[0]  # a Deployment's ReplicaSet

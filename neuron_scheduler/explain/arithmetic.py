@@ -280,6 +280,25 @@ def free_on(node_info: NodeInfo) -> str:
     return "; ".join(parts)
 
 
+def states_of_claims(view: View, pod: Pod) -> Iterator[str]:
+    """Yield a sentence for each claim of a pod, with the phase that kubectl shows."""
+    for name in pod.constraints.volume_claims:
+        claim, about = view.volumes.claim(f"{pod.namespace}/{name}"), f"PersistentVolumeClaim {clip(name)}"
+        if claim is None:
+            yield f"{about} does not exist."
+        elif claim.lost or claim.is_fully_bound:
+            yield f"{about} is {'Lost' if claim.lost else 'Bound'}: its volume is {clip(claim.volume_name)}."
+        elif not claim.class_name:
+            yield f"{about} is Pending, and has no StorageClass."
+        elif claim.class_name not in view.volumes.classes:
+            yield f"{about} is Pending: there is no StorageClass {clip(claim.class_name)}."
+        else:
+            when = (
+                "when its pod gets a node" if view.volumes.waits_for_consumer(claim) else "before its pod gets a node"
+            )
+            yield f"{about} is Pending: StorageClass {clip(claim.class_name)} binds it {when}."
+
+
 ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
     node_unschedulable.NAME: _of_node(cordon),
     taint_toleration.NAME: _of_node(taints),

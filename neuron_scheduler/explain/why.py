@@ -22,7 +22,7 @@ from neuron_scheduler.explain.answers import (
     PodSummary,
     Verdict,
 )
-from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of
+from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of, states_of_claims
 from neuron_scheduler.explain.changes.group import group_changes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group
@@ -108,7 +108,7 @@ def _of_pending_pod(
         result = select_node(fork, pod, profile)
     else:
         result = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
-    nodes, notes, decider = fork.view.node_count, tuple(notes_on(pod)), _decider_text(pod, profile)
+    nodes, notes, decider = fork.view.node_count, tuple(notes_on(pod)), decider_text(pod, profile)
     yield
     fork.clear_nomination(pod.uid)
     pod_refusal, known = (result.pod_refusal, result.too_late) if isinstance(result, NoNode) else (None, ())
@@ -132,13 +132,16 @@ def _of_pending_pod(
         suggested, more = yield from changes(fork, pod, profile, refused=error, budgets=budgets)
         answer = Explanation(summary_of(pod), Verdict.WAITS, error.text, error.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, *more))
+    if answer.cause == Cause.VOLUMES:
+        of_claims = islice(states_of_claims(fork.view, pod), MOST_NAMED)
+        answer = attrs.evolve(answer, notes=(*answer.notes, *of_claims))
     if unserved_text(pod, profile):
         return _of_unserved_pod(answer, pod, profile)
     answer = attrs.evolve(answer, decider=decider)
     return _with_gates(answer, pod) if pod.gates else answer
 
 
-def _decider_text(pod: Pod, profile: Profile) -> str:
+def decider_text(pod: Pod, profile: Profile) -> str:
     """Return a sentence if the default scheduler decides the pod, and not the profile that explains it; else empty."""
     if pod.scheduler_name != DEFAULT_SCHEDULER or profile.scheduler_name in ("", DEFAULT_SCHEDULER):
         return ""
@@ -265,7 +268,7 @@ def _of_one_node(
         groups += yield from groups_of(fork, pod, profile, of_plugin, among=1 << slot)
     verdict = Verdict.GATED if pod.gates else answer.verdict
     answer = attrs.evolve(answer, verdict=verdict, nodes=1, groups=tuple(groups), notes=tuple(notes))
-    return attrs.evolve(answer, decider=_decider_text(pod, profile))
+    return attrs.evolve(answer, decider=decider_text(pod, profile))
 
 
 def summary_of(pod: Pod) -> PodSummary:

@@ -109,6 +109,41 @@ def test_a_name_that_no_scheduler_has(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "default/typo fits now" in ask(capsys, "typo", "--from", *files, f"--config={config}", code=0)
 
 
+def test_pods_that_others_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They do not fit in the list, and names that may be mistyped are said first."""
+    names = ("default-scheduler", "volcano", "yunikorn", "custom-scheduler", "my-schedular")
+    pods = [pod(f"p{number}", neuron=4, phase="Pending", scheduler_name=name) for number, name in enumerate(names)]
+    files = written(tmp_path, json.dumps(a_list([node(), *pods])))
+    lines = ask(capsys, "--from", *files, code=1).splitlines()
+    assert [line.split()[-1] for line in lines[1:6]] == ["scheduler_name"] * 5
+    assert "my-scheduler does not decide it." in lines_of_wide(capsys, files)[1]
+    note = "Note: No scheduler that is known here serves the schedulerName of default/p4 (my-schedular),"
+    assert any(line.startswith(note) for line in lines)
+
+
+def lines_of_wide(capsys: pytest.CaptureFixture[str], files: list[str]) -> list[str]:
+    """Return the lines of the list with messages."""
+    return ask(capsys, "--from", *files, "-o", "wide", code=1).splitlines()
+
+
+def test_the_name_of_a_job_or_a_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names its pods, the pending ones first, with the type or without."""
+    pods = [pod(f"train-{number}", neuron=1, phase="Pending") for number in range(2)]
+    pods[0]["spec"]["nodeName"] = "trn1-a"
+    for each in pods:
+        each["metadata"]["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "train-5d4f", "uid": "u", "controller": True}
+        ]
+        each["metadata"]["labels"] = {
+            "pod-group.scheduling.sigs.k8s.io/name": "run",
+            "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+        }
+    files = written(tmp_path, json.dumps(a_list([node(), *pods])))
+    for name in ("train", "deployment/train", "train-5d4f", "run"):
+        said = ask(capsys, name, "--from", *files, code=2)
+        assert "has 2 pods: default/train-1 and default/train-0" in said
+
+
 def test_another_profile(dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the scheduler's configuration, its names are ours."""
     config = tmp_path / "config.yaml"

@@ -16,12 +16,14 @@ from neuron_scheduler.explain.why import DELETED, MOST_ALIKE, MOST_NAMED, NoSuch
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint
+from neuron_scheduler.model.volumes import Storage
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES_AVAILABLE
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
+from tests.support.storage import IMMEDIATE, WAITING, claim
 
 TRN1 = "trn1.32xlarge"
 PROFILE = default_profile("my-scheduler")
@@ -132,6 +134,33 @@ def test_a_pod_that_is_refused_as_a_whole() -> None:
     (group,) = answer.groups
     assert (group.nodes, group.names, group.reason) == (9, ("n0", "n1", "n2", "n3", "n4"), "two names of devices")
     assert run(explain_pod(cluster_of([]), ours(), PROFILE)).message == NO_NODES_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("stored", "note"),
+    [
+        ([], "PersistentVolumeClaim data does not exist."),
+        ([claim(class_name="")], "PersistentVolumeClaim data is Pending, and has no StorageClass."),
+        ([claim()], "PersistentVolumeClaim data is Pending: there is no StorageClass local."),
+        (
+            [claim(class_name="efs"), IMMEDIATE],
+            "PersistentVolumeClaim data is Pending: StorageClass efs binds it before its pod gets a node.",
+        ),
+        (
+            [claim(), WAITING],
+            "PersistentVolumeClaim data is Pending: StorageClass local binds it when its pod gets a node.",
+        ),
+        ([claim(bound_to="pv")], "PersistentVolumeClaim data is Bound: its volume is pv."),
+        ([claim(bound_to="pv", lost=True)], "PersistentVolumeClaim data is Lost: its volume is pv."),
+    ],
+)
+def test_a_pod_that_waits_for_its_volumes(stored: list[Storage], note: str) -> None:
+    """Kubernetes' reason names no claim: the notes have the state of each."""
+    cluster = cluster_of([node("a")])
+    for each in stored:
+        cluster.put_storage(each)
+    answer = run(explain_pod(cluster, ours(volume_claims=("data",)), PROFILE))
+    assert (answer.cause, note in answer.notes) == ("volumes", True)
 
 
 def test_space_that_is_kept_for_others() -> None:
