@@ -89,8 +89,9 @@ class Stage:
             self._console.print(f"  {command}", style="bold", soft_wrap=True)
         self._console.print(
             f"\nWithout the variable, each kubectl needs --server={self._server.url}. Pods need schedulerName:"
-            f" {workload.SCHEDULER_NAME}.\nAll containers are simulated except the scheduler's."
-            " Ctrl-C ends everything.\n",
+            f" {workload.SCHEDULER_NAME}.\nAll containers are simulated except the scheduler's, and"
+            " no device is real. Only Deployments and Jobs have controllers; volumes, quotas and policies are only"
+            " stored. Ctrl-C ends everything.\n",
             soft_wrap=True,
         )
         drawn = None
