@@ -95,4 +95,7 @@ class WatchLog:
         if not doubt:
             self._doubts.forget(node.name)
         elif self._doubts(node.name, doubt):
-            log.warning("Neuron devices of node are not as expected", node=node.name, err=doubt)
+            if node.refusal:
+                log.warning("Skipping malformed node", node=node.name, err=doubt)
+            else:
+                log.warning("Neuron devices of node are not as expected", node=node.name, err=doubt)

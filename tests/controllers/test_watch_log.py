@@ -71,6 +71,12 @@ def test_a_pod_that_cannot_be_read_is_an_unknown_holder(world: World) -> None:
     assert world.unknown == [("odd", "the pod object cannot be read")]
 
 
+def test_a_node_that_cannot_be_read_is_called_malformed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """As the runbook says of the alert, and not a doubt about its devices."""
+    world.nodes.on_added(node("odd", "trn1.32xlarge", refusal="node cannot be read: bad"))
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == ["Skipping malformed node"]
+
+
 def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """A doubt is logged once, and again if the node was recreated or without doubt in between."""
     doubtful = node("b", "trn1.32xlarge", uid="1", created=1, devices=15)
