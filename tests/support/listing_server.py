@@ -116,7 +116,7 @@ def workload(
     return {
         "metadata": {"name": name, "namespace": namespace, "annotations": fields.get("annotations", {})},
         "spec": {"replicas": 2, "template": {"metadata": {"labels": labels or {}}, "spec": template}},
-        "status": fields.get("status", {"readyReplicas": 2}),
+        "status": fields.get("status", {"readyReplicas": 2, "updatedReplicas": 2}),
     }
 
 

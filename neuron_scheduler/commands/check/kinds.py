@@ -32,8 +32,13 @@ class _WithSpec(wire.Wire):
 
 
 def _deployment(struct: _WithSpec) -> SeenWorkload | None:
-    workload = _workload(struct, struct.spec.get("replicas", 1), struct.status.get("readyReplicas", 0))
-    return workload if is_named(workload, "scheduler") else None
+    status, replicas = struct.status, struct.spec.get("replicas", 1)
+    workload = _workload(struct, replicas, status.get("readyReplicas", 0))
+    if not is_named(workload, "scheduler"):
+        return None
+    # kubectl's rule (`rollout status`): all pods exist in the newest revision, and none of an earlier one is left
+    behind = max(replicas, status.get("replicas", 0)) - status.get("updatedReplicas", 0)
+    return attrs.evolve(workload, behind=behind)
 
 
 def _daemon_set(struct: _WithSpec) -> SeenWorkload | None:

@@ -177,6 +177,22 @@ async def test_pod_groups_where_they_are_served() -> None:
     assert snapshot.cluster.groups.watched == {Dialect.COSCHEDULING}, "a group without an object waits for it"
 
 
+@pytest.mark.parametrize(
+    ("status", "behind"),
+    [
+        ({"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2}, 0),
+        ({"replicas": 3, "readyReplicas": 2, "updatedReplicas": 1}, 2),  # a pod of the new revision is not ready
+        ({"replicas": 4, "readyReplicas": 2, "updatedReplicas": 2}, 2),  # maxSurge lets both be created
+        ({"replicas": 2, "readyReplicas": 2}, 2),  # a quota refuses the new pods
+    ],
+)
+async def test_a_rollout_that_is_stuck(status: dict[str, int], behind: int) -> None:
+    """The pods of the old revision are ready, so only their revision shows it."""
+    async with listing(lists={DEPLOYMENTS: [workload("my-scheduler", args=["run"], status=status)]}) as server:
+        (deployment,) = (await read(server)).ours
+    assert (deployment.ready, deployment.behind) == (2, behind)
+
+
 async def test_nothing_is_read_of_asking_where_nobody_asks() -> None:
     """The person who checks needs no right for what is not used."""
     async with listing(lists={DEPLOYMENTS: [OURS]}) as server:

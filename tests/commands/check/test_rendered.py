@@ -29,7 +29,7 @@ def snapshot_of(objects: dict[str, Any]) -> Snapshot:
     assert isinstance(workload, SeenWorkload)
     return attrs.evolve(
         HEALTHY,
-        deployments=(attrs.evolve(kinds.with_configuration(workload, config_maps), ready=workload.replicas),),
+        deployments=(attrs.evolve(kinds.with_configuration(workload, config_maps), ready=workload.replicas, behind=0),),
         lease=Lease(f"{workload.name}-5f6d-x_0a1b", 15, 1.0),
         pods=(),
         policies=of_kind(objects, POLICY),

@@ -71,6 +71,11 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
     elif deployment.ready < deployment.replicas:
         message = f"{key}: {deployment.ready} of {deployment.replicas} pods are ready"
         yield warning("partly-ready", message, advice=why, command=PODS.format(namespace))
+    elif deployment.behind:
+        message = (
+            f"{key}: its rollout has not finished; {count_text(deployment.behind, 'pod')} of the old revision left"
+        )
+        yield warning("rollout-unfinished", message, advice=f"If it stays so: {why}", command=PODS.format(namespace))
     else:
         yield ok("deployment", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready")
     if namespace != snapshot.namespace:

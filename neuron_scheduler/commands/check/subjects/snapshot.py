@@ -52,6 +52,7 @@ class SeenWorkload:
     The Deployment of a scheduler, or the DaemonSet of a device plugin.
 
     Attributes:
+        behind: how many pods a rollout has still to replace.
         account: the name of its pods' ServiceAccount.
         config_maps: the names of those that its pods mount.
         release, release_namespace: the Helm release that installed it; empty if none did.
@@ -64,6 +65,7 @@ class SeenWorkload:
     namespace: str
     replicas: int = 0
     ready: int = 0
+    behind: int = 0
     account: str = "default"
     containers: tuple[SeenContainer, ...] = ()
     config_maps: tuple[str, ...] = ()

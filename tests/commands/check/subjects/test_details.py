@@ -225,10 +225,13 @@ def test_a_policy_for_another_account_is_stale() -> None:
     )
 
 
-@pytest.mark.parametrize("code", ["not-ready", "partly-ready"])
-def test_why_pods_are_not_ready(code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [("not-ready", {"ready": 0}), ("partly-ready", {"ready": 1}), ("rollout-unfinished", {"behind": 1})],
+)
+def test_why_pods_are_not_ready(code: str, counts: dict[str, Any]) -> None:
     """The Events say so for pods without a node or an image, whose containers have no log."""
-    found = one(installation.of_installation(sick(deployments=(deployment(ready=int(code == "partly-ready")),))), code)
+    found = one(installation.of_installation(sick(deployments=(deployment(**counts),))), code)
     assert found.command == (
         "kubectl describe pods --namespace kube-system --selector app.kubernetes.io/name=neuron-scheduler"
     )

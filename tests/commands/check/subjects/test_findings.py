@@ -93,6 +93,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "scaled-to-zero": sick(deployments=(deployment(replicas=0, ready=0),)),
     "not-ready": sick(deployments=(deployment(ready=0),)),
     "partly-ready": sick(deployments=(deployment(ready=1),)),
+    "rollout-unfinished": sick(deployments=(deployment(behind=1),)),
     "another-namespace": sick(deployments=(deployment(), deployment(namespace="elsewhere"))),
     "lease-unknown": sick(lease=FORBIDDEN),
     "lease-not-held": sick(lease=None),
