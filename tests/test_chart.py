@@ -1,26 +1,21 @@
 """`helm template manifests/chart`: the same objects as with kustomize, and mistakes are refused in sentences."""
 
 import itertools
-import json
 import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 import yaml
 
 from neuron_scheduler import __version__, cli
-from neuron_scheduler.model.wording import camel
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.arguments import settings_from
-from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
-from neuron_scheduler.settings.config_file import PATHS
-from neuron_scheduler.settings.profile_config import CapacityRequests, path_of
-from neuron_scheduler.settings.setting import duration
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profile_config import CapacityRequests
 from tests.control_plane.rest import Object
 from tests.support.helm import CHART, Helm, values
 from tests.support.kustomize import ROOT, by_name, customized, rendered
@@ -29,30 +24,8 @@ pytestmark = pytest.mark.control_plane  # the built helm and kubectl, without a 
 
 IMAGE = "--set=image.repository=neuron-scheduler"
 ON = ["--set", "scheduler.enabled=true", IMAGE]
-SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 HELMS_LABELS = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
 SECRET_FILES = ("tls.crt", "tls.key", "ca.crt")
-# Settings that the chart decides itself: the API server's address and the Lease, which the policies and the Role name
-# too, and ports and certificates, which the Deployment's ports, probes and volumes belong to.
-WITHHELD = {
-    "kubeconfig",
-    "master",
-    "leader_elect",
-    "leader_elect_resource_name",
-    "leader_elect_resource_namespace",
-    "bind_address",
-    "port",
-    "secure_port",
-    "tls_cert_file",
-    "tls_private_key_file",
-    "authorize_metrics",
-    "answer_questions",
-    "serve_page",
-    "extender_bind_address",
-    "extender_tls_cert_file",
-    "extender_tls_private_key_file",
-    "extender_client_ca_file",
-}
 
 
 @pytest.fixture(scope="module")
@@ -407,55 +380,6 @@ def test_the_monitoring_is_that_of_the_folder(helm: Helm) -> None:
     for name in ("rules.yaml", "dashboard.json"):
         copied = (CHART / "monitoring" / name).read_text()
         assert copied == (ROOT / "manifests" / "monitoring" / name).read_text(), f"copy {name} into {CHART}/monitoring"
-
-
-# -- the schema --------------------------------------------------------------------------------------------------------
-
-
-def test_the_schema_has_every_value_and_every_setting() -> None:
-    """A new setting is in the schema's `config`, or in WITHHELD here because the chart decides it."""
-    properties = SCHEMA["properties"]["config"]["properties"]
-    profile = properties["profiles"]["items"]["properties"]
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "string"}
-    for field in settings():
-        if field.name in WITHHELD:
-            continue
-        found, path = (profile, camel(field.name)) if field.name in OF_A_PROFILE else (properties, PATHS[field.name])
-        *groups, last = path.split(".")
-        for group in groups:
-            found = found[group]["properties"]
-        rule = found.pop(last)
-        if field.metadata["parse"] is duration:
-            assert rule == {"$ref": "#/definitions/duration"}, path
-        elif "enum" in rule:
-            assert not any(field.metadata["check"](value) for value in rule["enum"]), path
-        elif "$ref" not in rule:
-            assert rule == {"type": kinds[type(field.default)]}, path
-    assert profile.pop("preferences")["items"]["enum"] == list(PREFERENCES)
-    group = profile.pop("capacityRequests")["properties"]
-    for asking in attrs.fields(CapacityRequests):
-        rule = group.pop(path_of(asking))
-        if asking.metadata["parse"] is duration:
-            assert rule == {"$ref": "#/definitions/duration"}
-        elif "enum" in rule:
-            assert not any(asking.metadata["check"](value) for value in rule["enum"])
-        else:
-            assert rule == {"type": kinds[type(asking.default)]}
-    assert group == {}
-    del properties["profiles"]
-    left = [*profile, *(name for name, rule in properties.items() if rule.get("properties", "none"))]
-    assert left == [], "no setting has this place in the file"
-
-
-def strict(rule: Mapping[str, Any]) -> bool:
-    """Return whether a schema refuses unknown values where it lists the known ones."""
-    within = [*rule.get("properties", {}).values(), *([rule["items"]] if "items" in rule else [])]
-    return (not rule.get("properties") or rule.get("additionalProperties") is False) and all(map(strict, within))
-
-
-def test_the_schema_is_strict_everywhere() -> None:
-    """So a typo is an error at every depth."""
-    assert strict(json.loads((CHART / "values.schema.json").read_text()))
 
 
 # -- the package -------------------------------------------------------------------------------------------------------
