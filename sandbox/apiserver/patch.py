@@ -14,18 +14,20 @@ JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 
-# patchMergeKey by field name (struct tags of k8s.io/api/core/v1); other lists are atomic.
+# patchMergeKey by field name (struct tags of k8s.io/api, core/v1 and admissionregistration/v1); other lists are atomic.
 MERGE_KEYS: Final[Mapping[str, str]] = {
     "addresses": "type",
     "conditions": "type",
     "containers": "name",
     "env": "name",
     "initContainers": "name",
+    "matchConditions": "name",
     "ownerReferences": "uid",
     "ports": "containerPort",
     "resourceClaims": "name",
     "schedulingGates": "name",
     "topologySpreadConstraints": "topologyKey",
+    "variables": "name",
     "volumeMounts": "mountPath",
     "volumes": "name",
 }

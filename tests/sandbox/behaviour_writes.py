@@ -143,6 +143,25 @@ async def patches_of_every_type_apply(api: Api) -> None:
     assert (await api.call("PATCH", "pods/a", stale, media_type=MERGE)).status == 409
 
 
+async def the_variables_of_a_policy_are_merged_by_name(api: Api) -> None:
+    """So kubectl, which sends only the one that changed, leaves the others as they are."""
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    variables = [{"name": "a", "expression": "1"}, {"name": "b", "expression": "2"}]
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "variables": variables,
+        "validations": [{"expression": "variables.a < variables.b"}],
+    }
+    meta = {"metadata": {"name": api.namespace}}
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
+    await api.made(policies, kind | meta | {"spec": spec})
+    patch = {"spec": {"variables": [{"name": "b", "expression": "3"}]}}
+    patched = await api.call("PATCH", f"{policies}/{api.namespace}", patch, media_type=STRATEGIC)
+    assert patched.body["spec"]["variables"] == [variables[0], {"name": "b", "expression": "3"}]
+    await api.call("DELETE", f"{policies}/{api.namespace}")
+
+
 async def the_spec_of_a_pod_cannot_change(api: Api) -> None:
     """Not its node, nor its scheduler, nor its requests: 422."""
     await api.pod("a")
