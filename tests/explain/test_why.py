@@ -14,7 +14,7 @@ from neuron_scheduler.explain.answers import (
 )
 from neuron_scheduler.explain.why import DELETED, MOST_ALIKE, MOST_NAMED, NoSuchNodeError, explain_on_node, explain_pod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.model.volumes import Storage
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -66,6 +66,14 @@ def test_a_pod_that_fits() -> None:
     assert (answer.node_name, answer.ids) == ("a", (4, 5, 6, 7))
     assert [(group.names, group.plugin) for group in answer.groups] == [(("a",), ""), (("b",), "NodeUnschedulable")]
     assert cluster.pod_count == 1
+
+
+def test_a_pod_whose_last_attempt_ended_in_an_error() -> None:
+    """It may fit by the filters: what the API server said of its Binding is in its condition alone."""
+    refused = attrs.evolve(ours(devices=4), scheduled=PodCondition("False", "SchedulerError", "a webhook denied it"))
+    answer = run(explain_pod(cluster_of([node("a", TRN1)]), refused, PROFILE))
+    assert (answer.verdict, answer.node_name) == (Verdict.FITS, "a")
+    assert answer.notes == ("Its condition says of the last attempt: a webhook denied it",)
 
 
 def test_a_gated_pod() -> None:
