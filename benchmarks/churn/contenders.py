@@ -21,7 +21,7 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place, whole_free_devices
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
-from neuron_scheduler.scheduling.plugins import super_blocks
+from neuron_scheduler.scheduling.plugins import intact_ultra_servers
 from neuron_scheduler.scheduling.plugins.contract import Prefer, Preference
 
 POOLED = "example.com/pooled"
@@ -151,7 +151,7 @@ def anywhere(workload: Workload) -> Workload:
 
 def _unprotected(_: Workload) -> Profile:
     profile = default_profile(SCHEDULER_NAME)
-    others = [each for each in profile.preferences if each.name != super_blocks.NAME]
+    others = [each for each in profile.preferences if each.name != intact_ultra_servers.NAME]
     return attrs.evolve(profile, preferences=tuple(others))
 
 

@@ -3,7 +3,7 @@ Sets a node aside for five minutes after its kubelet has rejected a pod at admis
 
 A controller recreates such a pod at once: it would get the same node and fail again, hundreds of times an hour. So the
 node comes last, and the ids that the pod was to get come last on it. This is only a preference
-(`scheduling/plugins/node_rejections`).
+(`scheduling/plugins/avoid_rejecting_nodes`).
 
 Only a pod that left the watch before it had started may have been rejected. The API server is asked about it
 (`kube/pod_reads`) at a limited rate; the other pods are counted.

@@ -15,9 +15,9 @@ import attrs
 from neuron_scheduler.model.neuron_request import with_pairs
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import (
+    avoid_rejecting_nodes,
     dynamic_resources,
     neuron_topology,
-    node_rejections,
     node_resources_fit,
     node_unschedulable,
     registry,
@@ -148,7 +148,7 @@ def extender_profile() -> Profile:
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         plugins=tuple(plugin.name for plugin in plugins),
-        preferences=(node_rejections.PREFERENCE, smallest_block.BESIDE_KUBE_SCHEDULER),
+        preferences=(avoid_rejecting_nodes.PREFERENCE, smallest_block.BESIDE_KUBE_SCHEDULER),
     )
 
 

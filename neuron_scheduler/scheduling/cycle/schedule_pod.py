@@ -36,9 +36,9 @@ from neuron_scheduler.scheduling.cycle.refusals import (
     refusals,
     refusals_on,
 )
+from neuron_scheduler.scheduling.plugins.avoid_rejecting_nodes import place_on
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PodRefusal, Prefer, Refusal
-from neuron_scheduler.scheduling.plugins.node_rejections import place_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"

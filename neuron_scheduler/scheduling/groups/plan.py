@@ -55,7 +55,7 @@ from neuron_scheduler.scheduling.groups.regions import (
     rooms_for,
     without_pod_terms,
 )
-from neuron_scheduler.scheduling.plugins import super_blocks
+from neuron_scheduler.scheduling.plugins import intact_ultra_servers
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Preference, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
@@ -299,9 +299,9 @@ class _Planner:
         fixed = fixed_domains(self.cluster, gang)
         asking = any(pod.neuron is not None for pod in inside)
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
-            yield from self.cluster.view.prepare(lambda view: view.column(super_blocks.whole_free))
+            yield from self.cluster.view.prepare(lambda view: view.column(intact_ultra_servers.whole_free))
             nodes = yield from self._nodes_for(inside[0])
-            free = self.cluster.view.column(super_blocks.whole_free).at_least(1, self.cluster.view.live)
+            free = self.cluster.view.column(intact_ultra_servers.whole_free).at_least(1, self.cluster.view.live)
             rooms = Rooms(self.cluster.view, whole=True, each=[nodes], numbers=[(1, free)])
             yield from regions(gang, rooms, 0, fixed)
         each = [self._nodes.get(self.kinds[first.uid], self.cluster.view.live) for first, *_ in self._by_kind(inside)]
@@ -406,8 +406,8 @@ class _Planner:
         if key not in ULTRASERVER_PLACES:
             return self.profile
         if key not in self._by_place:
-            others = [each for each in self.profile.preferences if each.name != super_blocks.NAME]
-            preference = Preference(super_blocks.NAME, super_blocks.by_place(key))
+            others = [each for each in self.profile.preferences if each.name != intact_ultra_servers.NAME]
+            preference = Preference(intact_ultra_servers.NAME, intact_ultra_servers.by_place(key))
             self._by_place[key] = attrs.evolve(self.profile, preferences=(*others, preference))
         return self._by_place[key]
 

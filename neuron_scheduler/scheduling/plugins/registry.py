@@ -6,26 +6,26 @@ from typing import Final, TypeVar
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import (
     avoid_neuron_nodes,
+    avoid_rejecting_nodes,
     dynamic_resources,
     image_locality,
+    intact_ultra_servers,
     inter_pod_affinity,
     neuron_topology,
     node_affinity,
     node_declared_features,
     node_name,
     node_ports,
-    node_rejections,
     node_resources_fit,
     node_unschedulable,
     node_volume_limits,
     pod_topology_spread,
-    preferred_terms,
     smallest_block,
-    super_blocks,
     taint_toleration,
     volume_binding,
     volume_restrictions,
     volume_zone,
+    weighted_terms,
 )
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, PluginName, PreFilter
@@ -55,13 +55,13 @@ PLUGINS: Final = (
 
 
 _PREFERRING: Final = (
-    node_rejections.PLUGIN,
+    avoid_rejecting_nodes.PLUGIN,
     taint_toleration.PLUGIN,
-    preferred_terms.PLUGIN,
+    weighted_terms.PLUGIN,
     avoid_neuron_nodes.PLUGIN,
     pod_topology_spread.PLUGIN,
     smallest_block.PLUGIN,
-    super_blocks.PLUGIN,
+    intact_ultra_servers.PLUGIN,
     node_resources_fit.PLUGIN,
     image_locality.PLUGIN,
 )

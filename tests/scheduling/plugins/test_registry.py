@@ -1,6 +1,7 @@
 """The registry orders the plugins' steps, and a step that names no plugin is an error at import."""
 
 import ast
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +42,16 @@ def test_plugins_are_in_kube_schedulers_order() -> None:
         *("NeuronTopology", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"),
         *("PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"),
     ]
+
+
+def test_the_file_of_a_plugin_has_its_name() -> None:
+    """In snake case, so that who knows kube-scheduler's name, or one of the settings, finds the file."""
+    modules = [import_module(f"{plugins.__name__}.{module.name}") for module in iter_modules(plugins.__path__)]
+    names = {module.__name__.rpartition(".")[2]: module.NAME for module in modules if hasattr(module, "NAME")}
+    assert len(names) > 20
+    assert {file: re.sub(r"(?<=.)(?=[A-Z])", "_", name).lower() for file, name in names.items()} == {
+        file: file for file in names
+    }
 
 
 def test_steps_that_come_earlier_than_their_plugins() -> None:

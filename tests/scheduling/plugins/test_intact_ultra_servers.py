@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, Node
-from neuron_scheduler.scheduling.plugins.super_blocks import prefer, whole_free
+from neuron_scheduler.scheduling.plugins.intact_ultra_servers import prefer, whole_free
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.thoroughness import examples
