@@ -41,6 +41,7 @@ from neuron_scheduler.serving.questions import question_pages
 from neuron_scheduler.serving.server import Endpoints, health, lease_watchdog, serve_endpoints
 from neuron_scheduler.serving.sources import AnswerSources, DecisionRing, ServedProfiles
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profile_config import RESERVED
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import StalledError
@@ -390,6 +391,7 @@ def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRi
         cluster=parts.cluster,
         queue=parts.queue,
         pod_of=parts.pods.get,
+        unserved=lambda: [pod for pod in parts.unserved.values() if pod.scheduler_name != RESERVED],
         budgets=parts.cluster.budgets.all,
         profiles=ServedProfiles(parts.scheduling_loop.attempts.profiles, extender_profile()),
         decisions=decisions,

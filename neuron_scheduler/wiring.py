@@ -6,6 +6,7 @@ the picture in `cluster/changes`.
 """
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,6 +71,7 @@ class Parts:
     Attributes:
         nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
+        unserved: the pending pods with Neuron of other schedulers, by uid.
         capacity: asks an autoscaler for machines; None if no profile says so.
         extender: answers kube-scheduler; None if it is off.
     """
@@ -87,6 +89,7 @@ class Parts:
     observers: Observers
     watch_log: WatchLog
     rejections: Rejections
+    unserved: Mapping[str, Pod]
     capacity: "CapacityRequester | None"
     election: LeaderElector | None
     extender: "Extender | None"
@@ -275,6 +278,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         observers=observers,
         watch_log=watch_log,
         rejections=rejections,
+        unserved=queue_observer.unserved,
         capacity=capacity,
         election=election,
         extender=extender,

@@ -22,7 +22,15 @@ from neuron_scheduler.capture.workloads import read_workload
 from neuron_scheduler.explain.answers import Explanation, RecentDecisions, Verdict, Waiting, WaitingEntry
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.explain.fleet import fleet
-from neuron_scheduler.explain.why import NoSuchNodeError, explain_on_node, explain_pod, summary_of
+from neuron_scheduler.explain.why import (
+    SCHEDULER_NAME,
+    NoSuchNodeError,
+    decider_text,
+    explain_on_node,
+    explain_pod,
+    summary_of,
+    unserved_text,
+)
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.replicated import Replicated
@@ -126,24 +134,39 @@ def waiting_now(sources: AnswerSources, question: Question) -> Steps:
     question.require_known()
     namespace = question.query.get("namespace", "")
     first = namespace if namespace in question.names else ""
-    pods = sorted(sources.queue.pods(), key=lambda queued: queued.pod.created)
+    pods: list[Pod | QueuedPod] = [*sources.queue.pods()]
+    if sources.profiles.first:  # without a queue of its own, kube-scheduler's pods are those that it serves
+        pods += sources.unserved()
+    pods.sort(key=_creation_of)
     yield
     notes: tuple[str, ...] = ()
     total = len(pods)
     if total > MOST_WAITING:
         notes = (_NOT_LISTED,)
-        pods.sort(key=lambda queued: queued.pod.namespace != first)
+        pods.sort(key=lambda pod: _pod_of(pod).namespace != first)
         yield
-        pods = sorted(pods[:MOST_WAITING], key=lambda queued: queued.pod.created)
+        pods = sorted(pods[:MOST_WAITING], key=_creation_of)
     lines = []
-    for queued in pods:
-        lines.append(_line(sources, queued))
+    for pod in pods:
+        lines.append(_line(sources, pod))
         yield
     return Waiting(tuple(lines), total, notes)
 
 
-def _line(sources: AnswerSources, queued: QueuedPod) -> WaitingEntry:
-    return WaitingEntry(summary_of(queued.pod), sources.queue.cause_of(queued).value, queued.pod.refused_because)
+def _pod_of(pending: Pod | QueuedPod) -> Pod:
+    return pending if isinstance(pending, Pod) else pending.pod
+
+
+def _creation_of(pending: Pod | QueuedPod) -> float:
+    return _pod_of(pending).created
+
+
+def _line(sources: AnswerSources, pending: Pod | QueuedPod) -> WaitingEntry:
+    if isinstance(pending, Pod):
+        profile = sources.profiles.of(pending.scheduler_name)
+        text = unserved_text(pending, profile) or decider_text(pending, profile)
+        return WaitingEntry(summary_of(pending), SCHEDULER_NAME, text)
+    return WaitingEntry(summary_of(pending.pod), sources.queue.cause_of(pending).value, pending.pod.refused_because)
 
 
 def decisions(sources: AnswerSources, question: Question) -> Steps:

@@ -89,6 +89,7 @@ class AnswerSources:
 
     Attributes:
         pod_of: the last known state of a pod by its key; None if there is none.
+        unserved: the pending pods with Neuron of other schedulers.
         budgets: all PodDisruptionBudgets.
         profiles: with which pods are decided.
         decisions: those that this process has made lately.
@@ -102,6 +103,7 @@ class AnswerSources:
     cluster: Cluster
     queue: SchedulingQueue
     pod_of: Callable[[str], Pod | None]
+    unserved: Callable[[], Sequence[Pod]]
     budgets: Callable[[], Sequence[DisruptionBudget]]
     profiles: ServedProfiles
     decisions: DecisionRing

@@ -34,6 +34,7 @@ class Desk:
         missing: what the process does not know yet.
         leads: whether it is the active replica.
         now: seconds, for its clock.
+        others: names of other schedulers, whose pods are in no queue here.
         capacity_request: what is said of the machine for a pod; None if no profile asks for machines.
     """
 
@@ -47,6 +48,7 @@ class Desk:
     leads: bool = True
     now: float = 50.0
     capacity_request: str | None = None
+    others: tuple[str, ...] = ()
     ring: DecisionRing = attrs.field(init=False)
     pages: dict[str, WebPage] = attrs.field(init=False)
     _pods: dict[str, Pod] = attrs.field(factory=dict, init=False)
@@ -57,6 +59,7 @@ class Desk:
             cluster=self.cluster,
             queue=self.queue,
             pod_of=self._pods.get,
+            unserved=lambda: [pod for pod in self._pods.values() if pod.scheduler_name in self.others],
             budgets=lambda: self.budgets,
             profiles=ServedProfiles(
                 {"my-scheduler": default_profile("my-scheduler")} if self.queued else {}, extender_profile()
@@ -78,7 +81,7 @@ class Desk:
             self.cluster.namespaces.put(Namespace(uid=pod.namespace, name=pod.namespace))
             if pod.node_name:
                 self.cluster.put_pod(pod)
-            else:
+            elif pod.scheduler_name not in self.others:
                 self.queue.add(pod, self.now)
 
     async def reply(

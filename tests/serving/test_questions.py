@@ -88,6 +88,19 @@ async def test_what_waits(desk: Desk) -> None:
     assert everything["pods"][0]["message"] == condition.message
 
 
+async def test_pods_of_other_schedulers_are_listed() -> None:
+    """A mistyped name is seen; where this process has no queue, kube-scheduler's pods are its own."""
+    pods = [pod("typo", devices=1, scheduler_name="my-schedular", created=2.0), pod("theirs", devices=1, created=1.0)]
+    for queued, count in ((True, 2), (False, 0)):
+        desk = Desk(queued=queued, others=("my-schedular", "default-scheduler"))
+        desk.put(pods=pods)
+        answer = await desk.json("/v1/waiting")
+        assert (answer["total"], len(answer["pods"])) == (count, count)
+        for line, said in zip(answer["pods"], ("my-scheduler does not decide it", "serves my-schedular"), strict=False):
+            assert line["cause"] == "scheduler_name"
+            assert said in line["message"]
+
+
 async def test_many_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long list ends with the youngest left out, and says so."""
     monkeypatch.setattr(questions, "MOST_WAITING", 3)

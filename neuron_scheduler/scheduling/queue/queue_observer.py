@@ -39,6 +39,7 @@ class QueueObserver:
     Attributes:
         scheduler_names: pods with one of these are ours to schedule.
         clock: seconds that never jump, the queue's time.
+        unserved: the pending pods with Neuron of other schedulers, by uid; only answers read them.
     """
 
     OBSERVES: ClassVar[Kinds] = (
@@ -50,6 +51,7 @@ class QueueObserver:
     queue: SchedulingQueue
     scheduler_names: Container[str]
     clock: Callable[[], float]
+    unserved: dict[str, Pod] = attrs.field(factory=dict, init=False)
 
     def observe(self, change: Change) -> None:
         match change:
@@ -61,7 +63,7 @@ class QueueObserver:
             case AssumedPodChanged(pod) if pod.uid in self.queue:
                 self._put_pending(pod)  # one that is being deleted is not tried again if its Binding fails
             case PodGone(pod, _, freed):
-                self.queue.remove(pod.uid)
+                self._remove(pod.uid)
                 self._note_freed(pod, freed)
             case GroupChanged(key):
                 self.queue.group_changed(key, self.clock())
@@ -77,14 +79,21 @@ class QueueObserver:
                     self.queue.note(storage_event.event, claim=storage_event.claim)
 
     def _put_pending(self, pod: Pod) -> None:
-        if pod.terminating or pod.scheduler_name not in self.scheduler_names:
-            self.queue.remove(pod.uid)
-        else:
+        is_ours = pod.scheduler_name in self.scheduler_names
+        if is_ours and not pod.terminating:
             self.queue.add(pod, self.clock())
+            return
+        self._remove(pod.uid)
+        if pod.neuron is not None and not (is_ours or pod.terminating):
+            self.unserved[pod.uid] = pod
+
+    def _remove(self, uid: str) -> None:
+        self.queue.remove(uid)
+        self.unserved.pop(uid, None)
 
     def _remove_bound(self, change: PodBound) -> None:
         pod, before = change.after.pod, change.before
-        self.queue.remove(pod.uid)
+        self._remove(pod.uid)
         if not self.queue.is_listening:
             return
         self._note_freed(pod, change.freed)

@@ -6,6 +6,7 @@ import {count, podName, short} from "./words.js";
 const SELECTOR = "didn't match Pod's node affinity/selector";
 // For a pod without a message, or one whose message the reader may not see.
 const CAUSES = {
+  scheduler_name: "Another scheduler than this one has to place it, by its schedulerName.",
   gated: "Its scheduling gates must be removed first.",
   group: "Its group has fewer members than it needs.",
   error: "The last attempt ended in an error. The scheduler retries.",

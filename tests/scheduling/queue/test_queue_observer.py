@@ -22,6 +22,7 @@ from neuron_scheduler.model.selectors import (
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.queue.places import Place
+from neuron_scheduler.scheduling.queue.queue_observer import QueueObserver
 from tests.support.builders import node, pod
 from tests.support.handlers import World, world_that_refuses
 from tests.support.queueing import popped
@@ -36,6 +37,20 @@ def test_pods_of_every_profile_are_queued(world: World) -> None:
     """Only pods with one of our scheduler names are queued."""
     assert world.queue.count(Place.UNSCHEDULABLE) == 3
     assert {name for _, name in world.queue.refused_by_plugin()} == {"one", "two"}
+
+
+def test_pending_pods_of_other_schedulers_are_known(world: World) -> None:
+    """Those with Neuron, until they have a node, are being deleted, or are gone."""
+    observer = world.watches.observers.observers[0]
+    assert isinstance(observer, QueueObserver)
+    theirs = [pod(name, scheduler_name="other", devices=1) for name in ("bound", "ending", "gone", "stays")]
+    for each in (*theirs, pod("cpu", scheduler_name="other"), pod("ours", scheduler_name="one", devices=1)):
+        world.pods.on_added(each)
+    assert [each.name for each in observer.unserved.values()] == ["bound", "ending", "gone", "stays"]
+    world.pods.on_updated(theirs[0], attrs.evolve(theirs[0], node_name="a"))
+    world.pods.on_updated(theirs[1], attrs.evolve(theirs[1], terminating=True))
+    world.pods.on_deleted(theirs[2])
+    assert [each.name for each in observer.unserved.values()] == ["stays"]
 
 
 def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
