@@ -115,7 +115,7 @@ class Collection:
             pods=pods,
             waiting=tuple(sorted(waiting, key=PODS.sort_key)),
             budgets=self.cluster.budgets.all(),
-            notes=(*self._notes, *self._notes_on_unreadable()),
+            notes=(*self._notes, *self._notes_on_unreadable(), *self._notes_on_volumes(waiting)),
             source=self.source,
             taken=self.taken,
             unreadable={m.key: m for m in self._malformed_of(PODS) if m.key and m.key not in pods},
@@ -166,6 +166,18 @@ class Collection:
                 yield f"{count_text(len(found), resource.kind)} cannot be read; {meaning} ({named})"
         if self._failed:
             yield f"{count_text(self._failed, 'object')} could not be taken in because of a mistake in this program"
+
+    def _notes_on_volumes(self, waiting: Iterable[Pod]) -> Iterator[str]:
+        """Yield a note if space is kept for pods while their volumes are bound: only the process knows which."""
+        ours, volumes = {profile.scheduler_name for profile in self.profiles}, self.cluster.volumes
+        held = list[str]()
+        for pod in waiting:
+            claims = (volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims)
+            if pod.scheduler_name in ours and any(c and c.selected_node and not c.is_fully_bound for c in claims):
+                held.append(pod.key)
+        if held:
+            pods = f"{count_text(len(held), 'pod')} ({_names_text(held)})"
+            yield f"volumes are being bound for {pods}; devices kept for them meanwhile are free here: --ask knows them"
 
 
 def _latest(decoded: list[Decoded[Any]]) -> list[Decoded[Any]]:
