@@ -1,5 +1,11 @@
 """The metrics have kube-scheduler's names, labels and buckets; their number grows only with the fleet's variety."""
 
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import attrs
 import pytest
 
 from neuron_scheduler import __version__
@@ -12,6 +18,23 @@ def samples(metrics: Metrics) -> dict[str, float]:
     body, _ = metrics.exposition()
     lines = (line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
+
+
+def test_every_metric_has_a_writer() -> None:
+    """One that nobody calls, or that `app` does not pass, would be 0 for ever."""
+    package = Path(__file__).parents[2] / "neuron_scheduler"
+    own, app = package / "telemetry" / "metrics.py", package / "app.py"
+    others = "\n".join(path.read_text() for path in package.rglob("*.py") if path != own)
+    methods = [name for name, member in vars(Metrics).items() if inspect.isfunction(member)]
+    names = [*(field.name for field in attrs.fields(Metrics) if not field.init), *methods]
+    used = [name for name in names if re.search(rf"\.{name}\b", own.read_text() if name.startswith("_") else others)]
+    assert [name for name in names if name not in used and not name.startswith("__")] == []
+    (state,) = [
+        node
+        for node in ast.walk(ast.parse(app.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == State.__name__
+    ]
+    assert {keyword.arg for keyword in state.keywords} == {field.name for field in attrs.fields(State)}
 
 
 def test_an_attempt_is_counted_and_timed() -> None:
