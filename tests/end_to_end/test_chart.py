@@ -124,6 +124,23 @@ async def test_a_release_from_its_installation_to_the_next_one(plane: ControlPla
         assert await fenced(plane, "third", former)
 
 
+async def test_from_kubectl_to_helm_and_back(plane: ControlPlane, helm: Helm) -> None:
+    """Helm refuses kubectl's objects; kubectl takes Helm's over, and then an upgrade conflicts. A removal ends both."""
+    ours = "manifests/my-scheduler"
+    await kubectl(helm, "apply", "-k", "manifests/lease-watch")
+    await kubectl(helm, "apply", "-k", ours)
+    assert "cannot be imported into the current release" in await refusal(helm, "install", RELEASE, CHART, *ON)
+    await kubectl(helm, "delete", "-k", ours)
+    await run(helm, "install", RELEASE, CHART, *ON)
+    await kubectl(helm, "apply", "-k", ours)
+    assert "conflicts" in await refusal(helm, "upgrade", RELEASE, CHART, "--set", "config.verbosity=4", *ON)
+    await run(helm, "uninstall", RELEASE)
+    assert (await plane.admin.request("GET", DEPLOYMENT))[0] == 404
+    await kubectl(helm, "apply", "-k", ours)
+    await plane.admin.get(DEPLOYMENT)
+    await plane.admin.get(KEEPER)
+
+
 async def test_an_upgrade_changes_the_road(plane: ControlPlane, helm: Helm) -> None:
     """There is always one Deployment only, and none after the scheduler is switched off; the keeper stays."""
 
