@@ -90,8 +90,8 @@ class Stage:
         self._console.print(
             f"\nWithout the variable, each kubectl needs --server={self._server.url}. Pods need schedulerName:"
             f" {workload.SCHEDULER_NAME}.\nAll containers are simulated except the scheduler's, and"
-            " no device is real. Only Deployments and Jobs have controllers; volumes, quotas and policies are only"
-            " stored. Ctrl-C ends everything.\n",
+            " no device is real. Only Deployments and Jobs have controllers; volumes, quotas, rights and policies are"
+            " only stored. Ctrl-C ends everything.\n",
             soft_wrap=True,
         )
         drawn = None
