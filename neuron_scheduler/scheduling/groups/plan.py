@@ -11,6 +11,7 @@ A trial that fails leaves no trace.
 
 from collections import Counter
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from heapq import nlargest
 from typing import Final, cast
 
 import attrs
@@ -69,6 +70,8 @@ _FEW: Final = 16
 """Up to so many small members are placed without counting for how many there is room."""
 _MOST_COUNTED: Final = 8
 """Sizes of members for which the room is counted."""
+_MOST_ROOMY: Final = 8
+"""Domains among which a refusal looks for one that takes a member."""
 _MOST_RENUMBERED: Final = 3
 """Times that the regions are counted again for one group."""
 MOST_DECISIONS: Final = 400
@@ -444,7 +447,8 @@ class _Planner:
 
     def _refuse(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         """Place as many as fit once more, and say why the next one does not."""
-        region = self._best_region or (yield from self._roomiest_region())
+        region = self._best_region if self._best > 0 else None
+        region = region or (yield from self._roomiest_region())
         left = yield from self._place((yield from self._choosiest_first(self.gang.waiting)), region)
         for pod in left:  # those placed since may have let it in
             if not (yield from self._place_one(pod, region.within)):
@@ -465,9 +469,14 @@ class _Planner:
         for pods in self._largest_first([pod for pod in self.gang.waiting if pod.uid not in self.gang.unconstrained]):
             rooms = yield from self._rooms_for(pods)
             domains = yield from rooms.by_domain(topology)
-            if domains:
-                return Region((topology, max(domains.values(), key=lambda domain: domain.room).value))
-        return NOWHERE
+            roomiest = nlargest(_MOST_ROOMY, domains.values(), key=lambda domain: domain.room)
+            for domain in roomiest:  # its rules about other pods may keep a member from the first ones
+                if (yield from self._place_one(pods[0], (topology, domain.value))):
+                    yield from _undo(self.trial, 0)
+                    return Region((topology, domain.value))
+            if roomiest:
+                return Region((topology, roomiest[0].value))
+        return self._best_region or NOWHERE
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""

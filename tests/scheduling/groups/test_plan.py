@@ -208,6 +208,12 @@ def test_leaders_without_neuron_whose_workers_are_to_come() -> None:
     assert play(19304) == "refused"
 
 
+@pytest.mark.parametrize("seed", [3483, 4254, 5435, 9965])
+def test_a_refusal_looks_beyond_the_roomiest_domain(seed: int) -> None:
+    """The members' rules about other pods keep all of them from that one; in another one a member fits."""
+    assert play(seed) == "refused"
+
+
 def exploding(steps: int) -> Profile:
     """Return a profile with a preference that raises an exception when it is asked for so many times."""
     asked = count(1)
