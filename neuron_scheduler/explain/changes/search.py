@@ -49,7 +49,10 @@ _IN_PIECES: Final = (
 _IF: Final = (
     ", if its cpu, memory, labels and taints suit the pod. The cluster has no such node, so these were not checked."
 )
-NONE_ALONE: Final = "No single change of the kinds that were tried lets the pod in."
+NONE_ALONE: Final = (
+    "No single change of the kinds that were tried lets the pod in. Its volumes, host ports, topology spread and rules"
+    " about other pods were left as they are."
+)
 ASKS_MUCH: Final = "What would let the pod in was not tried: it compares itself with other pods in too many ways."
 NONE_HELPS: Final = "No change of the cluster lets the pod in: the reason is the pod itself."
 Answer = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
