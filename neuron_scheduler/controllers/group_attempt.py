@@ -26,6 +26,7 @@ from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_sche
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.line_formats import printable
 
 NO_ROOM: Final = "Unable to schedule pod group; too few members fit at once; waiting"
 LOOK_AT_GROUPS: Final = 1.0
@@ -119,7 +120,8 @@ class GroupAttempts:
     ) -> Generator[None, None, None]:
         """Put a refused group back, and report why; a group evicts nobody."""
         refused = refusal.fit_error(gang)
-        log.info(NO_ROOM, v=2, group=str(gang.group.key), members=len(members), err=refused.text)
+        group, text = printable(str(gang.group.key)), printable(refused.text)  # tenants choose the name
+        log.info(NO_ROOM, v=2, group=group, members=len(members), err=text)
         for member in members:
             pod, now = member.pod, self.clock()
             if not self.queue.holds(member):

@@ -25,6 +25,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import shape
 from neuron_scheduler.neuron.annotations import ids_in_words
 from neuron_scheduler.neuron.topology import Placement
+from neuron_scheduler.telemetry.line_formats import printable
 
 REPEATED_PAUSE: Final = 300.0  # seconds between Events with the same message
 WAITING_FOR_GROUP: Final = "WaitingForGroup"
@@ -82,7 +83,7 @@ class PodReporter:
 
     def report_group_wait(self, pod: Pod, message: str) -> None:
         """Report, if it is news, that too few members of the pod's group exist; no autoscaler is to buy for it."""
-        last = self.conditions.last(pod)
+        message, last = printable(message), self.conditions.last(pod)
         if last is not None and last.message == message:
             return
         self.conditions.set(pod, reason=WAITING_FOR_GROUP, message=message)
@@ -144,6 +145,7 @@ class PodReporter:
             self.conditions.forget(change.pod.uid)
 
     def _report_refusal(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
+        message = printable(message)  # tenants choose names in it: of groups, topologies, volumes
         self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
         if self._note_if_news(pod, reason, message):
             self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)

@@ -111,7 +111,7 @@ class SchedulingLoop:
         try:
             if asks_much(queued.pod) and not queued.prepared:
                 self.side_lane.put(queued)
-            elif queued.pod.group is not None and (group := self.cluster.groups.group_of(queued.pod)) is not None:
+            elif queued.pod.group is not None and (group := self.cluster.groups.group_to_plan(queued.pod)) is not None:
                 return await self.group_attempts.attempt(queued, group.key)
             elif (commitment := await self.attempts.attempt(queued)) is not None:
                 return [commitment]

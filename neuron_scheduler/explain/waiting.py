@@ -103,7 +103,7 @@ def waiting_list(
     lines = []
     for pod in pods:
         profile = profile_of(pod)
-        if cluster.groups.group_of(pod) is not None:
+        if cluster.groups.group_to_plan(pod) is not None:
             if pod.uid not in grouped:
                 grouped |= yield from decide_in_group(cluster.fork(), pod, profile)
             cause, message = _cause_and_message(grouped[pod.uid])

@@ -106,7 +106,7 @@ def _of_pending_pod(
     fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
 ) -> Generator[None, None, Explanation]:
     result: Decision | NoNode | Waits
-    if fork.groups.group_of(pod) is None:
+    if fork.groups.group_to_plan(pod) is None:
         result = select_node(fork, pod, profile)
     else:
         result = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
@@ -236,7 +236,7 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
     if fork.node_of(pod.uid) == node_name:
         return _of_bound_pod(fork, pod)
     kept_away = unserved_text(pod, profile)
-    if not kept_away and fork.groups.group_of(pod) is not None:
+    if not kept_away and fork.groups.group_to_plan(pod) is not None:
         in_group = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
         kept_away = in_group.message if isinstance(in_group, Waits) else ""
     return (yield from _of_one_node(fork, pod, profile, slot, decision, kept_away=kept_away))

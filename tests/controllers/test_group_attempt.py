@@ -418,3 +418,21 @@ async def test_a_single_pod_does_not_wait_behind_a_member_that_is_left_out() -> 
         world.cluster.put_node(node("n3", "trn1.32xlarge"))
         world.queue.note(ClusterEvent.NODE_ADDED, on=world.cluster.node("n3"))
         await until(lambda: world.nodes.get("single") == "n3")
+
+
+async def test_the_only_member_of_an_inferred_group_is_tried_alone_after_the_burst() -> None:
+    """No other is known to come, so it may evict pods and is refused as a single pod; a second one makes it a group."""
+    words = PodGroup(GroupKey(Dialect.KUEUE, "default", "train"))
+    world = jobs_on(0, "m0", group=words)
+    async with running(world):
+        world.now = 1.0
+        world.scheduler.wake_up.ring()
+        await until(lambda: len(world.reports) == 1)
+        world.see("m1", group=words)
+        world.now = 30.0
+        world.scheduler.wake_up.ring()
+        await until(lambda: len(world.reports) == 3)
+    assert [text.partition(":")[0] for _, text in world.reports] == [
+        "no nodes available to schedule pods",
+        *["Group default/train needs room for 2 pods at once; 0 fit. For the next one"] * 2,
+    ]

@@ -18,6 +18,7 @@ GATE: Final = [{"name": "example.com/gate"}]
 FINALIZER: Final = "example.com/keep"
 QUOTAS: Final = "/api/v1/namespaces/default/resourcequotas"
 SIXTEEN: Final = "trn1.32xlarge"
+LWS: Final = "leaderworkerset.sigs.k8s.io"
 
 
 async def one_node(api: RestClient, scheduler: SchedulerProcess, instance_type: str = SIXTEEN) -> None:
@@ -68,6 +69,13 @@ async def test_hostile_texts_forge_nothing(api: RestClient, tenant: RestClient, 
         mounting("claim-of-volume", "named"),
         pod_manifest("spread", neuron=1, topologySpreadConstraints=[spread]),
         pod_manifest("annotated", neuron=17, annotations={"own": HOSTILE}),
+        *(
+            pod_manifest(f"member-{number}", neuron=16, annotations={"kueue.x-k8s.io/workload": HOSTILE})
+            for number in range(2)
+        ),
+        pod_manifest(
+            "leader", neuron=16, labels={f"{LWS}/group-key": "k"}, annotations={f"{LWS}/exclusive-topology": HOSTILE}
+        ),
     ]
     for pod in pods:
         await create_pod(tenant, pod)

@@ -125,6 +125,13 @@ class Groups:
         declared, is_complete = self._declared.get(group.key), 0 < group.size <= self.placed_count(group.key)
         return None if is_complete and not (declared is not None and declared.topology) else group
 
+    def group_to_plan(self, pod: Pod) -> PodGroup | None:
+        """Return the same; None also for the only member that exists, if none is known to come."""
+        group = self.group_of(pod)
+        if group is None or group.size or group.topology:
+            return group
+        return group if self.members(group.key).keys() - {pod.uid} else None
+
     def fork(self) -> Self:
         copies = {key: _Members(dict(each.pods), each.placed, each.said.copy()) for key, each in self._members.items()}
         return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched))
