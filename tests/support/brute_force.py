@@ -99,24 +99,30 @@ class World:
         """Return the world in which the pending pod asks for another amount of a resource."""
         return self.with_pending(requests={**self.pending.requests, name: amount})
 
-    def asking_for(self, count: int) -> "World":
-        """Return the world in which the one container that asks for Neuron asks for another count."""
+    def asking_for(self, count: int) -> Iterator["World"]:
+        """Yield the worlds in which one of the containers that ask for Neuron asks for another count."""
         request = self.pending.neuron
         assert request is not None
-        init = bool(request.init_counts)
-        neuron = NeuronRequest(
-            request.unit,
-            () if init else (count,),
-            count,
-            (count,) if init else (),
-            resource=request.resource,
-            cores_each=request.cores_each,
-            pairs=request.pairs,
-        )
-        requests = {**self.pending.requests, request.resource: count}
-        if request.cores_each:
-            requests[NEURON_CORE] = count * request.cores_each
-        return self.with_pending(neuron=neuron, requests=requests)
+        before = request.counts + request.init_counts
+        for place in range(len(before)):
+            every = (*before[:place], count, *before[place + 1 :])
+            apps, inits = every[: len(request.counts)], every[len(request.counts) :]
+            starting = (sum(apps[:beside]) + init for init, beside in zip(inits, request.beside, strict=True))
+            total = max(sum(apps), *starting) if inits else sum(apps)
+            neuron = NeuronRequest(
+                request.unit,
+                apps,
+                total,
+                inits,
+                resource=request.resource,
+                beside=request.beside,
+                cores_each=request.cores_each,
+                pairs=request.pairs,
+            )
+            requests = {**self.pending.requests, request.resource: total}
+            if request.cores_each:
+                requests[NEURON_CORE] = total * request.cores_each
+            yield self.with_pending(neuron=neuron, requests=requests)
 
 
 def in_pairs(world: World) -> World:
@@ -129,7 +135,8 @@ def lets_it_in(world: World, change: SuggestedChange) -> bool:
     """Return whether the pod goes where a change says, once the change is made."""
     match change.kind:
         case ChangeKind.COUNT:
-            world = world.asking_for(int(change.detail.partition("=")[2]))
+            count = int(change.detail.partition("=")[2])
+            return any(other.takes(change.node_name) for other in world.asking_for(count))
         case ChangeKind.REQUESTS:
             name, _, amount = change.detail.partition("=")
             world = world.requesting(name, int(amount))
@@ -159,11 +166,11 @@ def lets_it_in(world: World, change: SuggestedChange) -> bool:
 def possible(world: World) -> Iterator[ChangeKind]:
     """Yield the kinds of which some change lets the pod in."""
     request, pending = world.pending.neuron, world.pending
-    if request is not None and len(request.counts) + len(request.init_counts) == 1:
+    if request is not None:
         machines = [machine for node in world.nodes if (machine := machine_of(node)) is not None]
         most = max((machine.size(request.unit) for machine in machines), default=0)
         cluster = world.cluster()
-        if any(world.asking_for(count).fits_in(cluster) for count in range(1, most + 1) if count != request.total):
+        if any(other.fits_in(cluster) for count in range(1, most + 1) for other in world.asking_for(count)):
             yield ChangeKind.COUNT
     others = {
         name for name, amount in pending.requests.items() if amount > 1 and not name.startswith("aws.amazon.com/")

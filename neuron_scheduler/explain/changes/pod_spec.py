@@ -4,8 +4,7 @@ and PAIRS.
 
 Each kind makes other forms of the pod and asks for a node for them; the first form that fits is offered.
 
-COUNT: the pod asks for another number of devices or cores, the nearest one that fits. Which of several containers could
-ask for less is for the pod's owner to say, so none is offered for them, and a note says so.
+COUNT: one container asks for another number of devices or cores, the nearest one with which the pod fits.
 
 REQUESTS: the pod asks for less of one resource other than Neuron, as much as is free at most where all else fits.
 
@@ -39,14 +38,13 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import (
     MOST_TRIED,
     NOT_ALL,
-    Note,
     RefusedPod,
     SearchStep,
     requirement_text,
     taint_text,
     with_template,
 )
-from neuron_scheduler.model.neuron_request import NeuronRequest, with_pairs
+from neuron_scheduler.model.neuron_request import NeuronRequest, widest_phase, with_pairs
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABELS
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
@@ -68,7 +66,6 @@ from neuron_scheduler.scheduling.plugins import (
     node_unschedulable,
     taint_toleration,
 )
-from neuron_scheduler.scheduling.plugins.cause import Cause
 
 Part = str | Requirement | tuple[NodeSelectorTerm, ...]
 """
@@ -76,30 +73,31 @@ What a pod can drop: a key of its node selector, a requirement of the only term 
 that affinity.
 """
 WHOLE: Final = "its required node affinity"
-SEVERAL: Final = Note("Several of its containers ask for Neuron. Other counts for one of them were not tried.")
 
 
 def find_count(refused: RefusedPod) -> Iterator[SearchStep]:
     request, view, pod = refused.pod.neuron, refused.cluster.view, refused.pod
     if request is None:
         return
-    if len(request.counts) + len(request.init_counts) > 1:
-        if refused.error.cause in (Cause.INVALID_COUNT, Cause.CAPACITY, Cause.FRAGMENTATION):
-            yield SEVERAL
-        return
     yield from view.prepare(
         lambda view: (neuron_topology.machines(view), neuron_topology.largest_blocks(view, request))
     )
     legal, possible = _counts(refused, request)
-    nearest = sorted({*possible} - {request.total}, key=lambda count: (abs(count - request.total), count))
-    found = yield from refused.first_fitting((count, _with_count(pod, request, count)) for count in nearest)
+    counts = (*request.counts, *request.init_counts)
+    nearest = sorted(
+        (abs(count - old), count, place) for place, old in enumerate(counts) for count in {*possible} - {old}
+    )
+    found = yield from refused.first_fitting(
+        ((count, place), _with_count(pod, request, place, count)) for _, count, place in nearest
+    )
     if found is None:
         return
-    count, node_name = found
+    (count, place), node_name = found
+    kind = "container" if place < len(request.counts) else "init container"
+    where = f" in one {kind}" if len(counts) > 1 else ""
     serving = f"; the counts that can be served are {runs_of(legal)}" if len(legal) > 1 else ""
-    sentence = (
-        f"Ask for {amount(count, request.unit)} instead of {request.total}: it then goes to {node_name}{serving}."
-    )
+    asks = f"Ask for {amount(count, request.unit)} instead of {counts[place]}{where}"
+    sentence = f"{asks}: it then goes to {node_name}{serving}."
     yield SuggestedChange(
         ChangeKind.COUNT,
         with_template(sentence, pod),
@@ -119,16 +117,15 @@ def _counts(refused: RefusedPod, request: NeuronRequest) -> tuple[tuple[int, ...
     return tuple(legal), [count for count in legal if count <= largest]
 
 
-def _with_count(pod: Pod, request: NeuronRequest, count: int) -> Pod:
-    more, requests = count - request.total, {**pod.requests}
+def _with_count(pod: Pod, request: NeuronRequest, place: int, count: int) -> Pod:
+    """Return the pod whose container at a place, with the init containers last, asks for another count."""
+    every, running, requests = [*request.counts, *request.init_counts], len(request.counts), {**pod.requests}
+    every[place] = count
+    counts, init_counts = tuple(every[:running]), tuple(every[running:])
+    total = sum(widest_phase(counts, [*zip(init_counts, request.beside, strict=True)]))
+    neuron = attrs.evolve(request, counts=counts, init_counts=init_counts, total=total)
     for name, times in ((request.resource, 1), (NEURON_CORE, request.cores_each)):
-        requests[name] = requests.get(name, 0) + more * times
-    neuron = attrs.evolve(
-        request,
-        counts=(count,) if request.counts else (),
-        init_counts=(count,) if request.init_counts else (),
-        total=count,
-    )
+        requests[name] = requests.get(name, 0) + (total - request.total) * times
     return attrs.evolve(pod, neuron=neuron, requests={name: each for name, each in requests.items() if each})
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
-from neuron_scheduler.explain.changes.pod_spec import SEVERAL
 from neuron_scheduler.explain.changes.search import ASKS_MUCH, KINDS, NONE_ALONE, NONE_HELPS, changes
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
@@ -80,9 +79,11 @@ def test_less_of_another_resource() -> None:
 
 
 def test_several_containers_with_neuron() -> None:
-    """Which of them could ask for less is for the owner to say, so the answer says that no count was tried."""
-    assert answer([trn1()], [], pod(devices=(3, 1)))[1] == (NONE_ALONE, SEVERAL.text)
-    assert SEVERAL.text not in answer([trn1(unschedulable=True)], [], pod(devices=(4, 4)))[1]
+    """One of them asks for another number; the sentence says which kind of container it is."""
+    found, _ = answer([trn1()], [], pod(devices=(3, 1)))
+    assert found[ChangeKind.COUNT].sentence.startswith("Ask for 4 Neuron devices instead of 3 in one container: ")
+    found, _ = answer([trn1()], [], pod(devices=1, init=(7,)))
+    assert found[ChangeKind.COUNT].sentence.startswith("Ask for 8 Neuron devices instead of 7 in one init container: ")
 
 
 @pytest.mark.parametrize(
