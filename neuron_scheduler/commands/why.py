@@ -5,7 +5,7 @@ The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod wait
 """
 
 import argparse
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Final
@@ -19,7 +19,7 @@ from neuron_scheduler.commands.reading import Answered, Reading, compute, one_qu
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
 from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting, WaitingEntry
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
-from neuron_scheduler.model.wording import clip, count_text, few_names
+from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import terminal
@@ -166,21 +166,7 @@ def find_pod(capture: Capture, text: str, namespace: str) -> Pod:
     if malformed is not None:
         where = f" on node {malformed.node_name}" if malformed.node_name else ""
         raise ConfigurationError(f"pod {shown}{where} cannot be read: {malformed.reason}")
-    raise ConfigurationError(
-        f"there is no pod {shown}, or it has ended{_pods_of(capture, {own_namespace, namespace}, name)}"
-    )
+    from neuron_scheduler.explain.why import pods_of
 
-
-def _pods_of(capture: Capture, namespaces: Collection[str], name: str) -> str:
-    """Return which pods a group, or a controller such as a Job or a Deployment has, the pending ones first."""
-    pods = [pod for pod in capture.pods.values() if pod.namespace in namespaces and name in _names_of_many(pod)]
-    named = few_names([pod.key for pod in sorted(pods, key=lambda pod: (bool(pod.node_name), pod.key))])
-    return printable(f"; {clip(name)} has {count_text(len(pods), 'pod')}: {named}") if pods else ""
-
-
-def _names_of_many(pod: Pod) -> Iterator[str]:
-    if pod.group is not None:
-        yield pod.group.key.name
-    if pod.owner is not None:
-        yield pod.owner.name
-        yield pod.owner.name.rpartition("-")[0]  # a Deployment's ReplicaSet
+    near = (pod for pod in capture.pods.values() if pod.namespace in (own_namespace, namespace))
+    raise ConfigurationError(f"there is no pod {shown}, or it has ended{printable(pods_of(name, near))}")

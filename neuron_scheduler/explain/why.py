@@ -6,7 +6,7 @@ about as much as a decision: it shares everything with the cluster until one of 
 is true of one moment, although the cluster changes in the pauses. The filters alone decide.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Final
@@ -30,7 +30,7 @@ from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.model.wording import clip, few_names
+from neuron_scheduler.model.wording import clip, count_text, few_names
 from neuron_scheduler.neuron.annotations import ids_in_words
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -287,6 +287,22 @@ def summary_of(pod: Pod) -> PodSummary:
         group="" if pod.group is None else pod.group.key.name,
         owner="" if pod.owner is None else f"{pod.owner.kind} {pod.owner.name}",
     )
+
+
+def pods_of(name: str, pods: Iterable[Pod]) -> str:
+    """Return which of the pods a group, Job or Deployment of a name has, the pending ones first; empty if none."""
+    found = sorted((bool(pod.node_name), pod.key) for pod in pods if name in _names_of_many(pod))
+    return (
+        f"; {clip(name)} has {count_text(len(found), 'pod')}: {few_names([key for _, key in found])}" if found else ""
+    )
+
+
+def _names_of_many(pod: Pod) -> Iterator[str]:
+    if pod.group is not None:
+        yield pod.group.key.name
+    if pod.owner is not None:
+        yield pod.owner.name
+        yield pod.owner.name.rpartition("-")[0]  # a Deployment's ReplicaSet
 
 
 def notes_on(pod: Pod) -> Iterator[str]:

@@ -28,6 +28,7 @@ from neuron_scheduler.explain.why import (
     decider_text,
     explain_on_node,
     explain_pod,
+    pods_of,
     summary_of,
     unserved_text,
 )
@@ -62,7 +63,9 @@ def why(sources: AnswerSources, question: Question) -> Steps:
         raise RefusedError(403, f"you may not get the pods of namespace {namespace}: {may}")
     pod = sources.pod_of(f"{namespace}/{name}")
     if pod is None:
-        raise RefusedError(404, f"there is no pod {namespace}/{name}, or it has ended")
+        near = [each for each in map(_pod_of, _pending(sources)) if each.namespace == namespace]
+        yield
+        raise RefusedError(404, f"there is no pod {namespace}/{name}, or it has ended{pods_of(name, near)}")
     profile = profiles.of(pod.scheduler_name)
     if node_name:
         try:
@@ -134,10 +137,7 @@ def waiting_now(sources: AnswerSources, question: Question) -> Steps:
     question.require_known()
     namespace = question.query.get("namespace", "")
     first = namespace if namespace in question.names else ""
-    pods: list[Pod | QueuedPod] = [*sources.queue.pods()]
-    if sources.profiles.first:  # without a queue of its own, kube-scheduler's pods are those that it serves
-        pods += sources.unserved()
-    pods.sort(key=_creation_of)
+    pods = sorted(_pending(sources), key=_creation_of)
     yield
     notes: tuple[str, ...] = ()
     total = len(pods)
@@ -151,6 +151,13 @@ def waiting_now(sources: AnswerSources, question: Question) -> Steps:
         lines.append(_line(sources, pod))
         yield
     return Waiting(tuple(lines), total, notes)
+
+
+def _pending(sources: AnswerSources) -> list[Pod | QueuedPod]:
+    pods: list[Pod | QueuedPod] = [*sources.queue.pods()]
+    if sources.profiles.first:  # without a queue of its own, kube-scheduler's pods are those that it serves
+        pods += sources.unserved()
+    return pods
 
 
 def _pod_of(pending: Pod | QueuedPod) -> Pod:

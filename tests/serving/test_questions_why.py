@@ -4,6 +4,7 @@ import pytest
 
 from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.explain.why import explain_pod
+from neuron_scheduler.model.pod import Owner
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.serving.names import OTHERS_LEFT_OUT
 from neuron_scheduler.serving.questions import ASKS_FOR_NONE, NOT_YET
@@ -69,6 +70,18 @@ async def test_on_one_node(desk: Desk) -> None:
         (["n"], "NeuronTopology", "")
     ]
     assert await desk.refusal("/v1/why?namespace=a&pod=waits&node=none") == (404, "there is no node none")
+
+
+async def test_the_name_of_a_job(desk: Desk) -> None:
+    """The refusal names its pending pods, to a reader who may get them; those of other namespaces are not of it."""
+    desk.put(
+        pods=[
+            pod(f"train-{number}", namespace=namespace, devices=1, owner=Owner("batch/v1", "Job", "train"))
+            for number, namespace in enumerate("aab")
+        ]
+    )
+    status, sentence = await desk.refusal("/v1/why?namespace=a&pod=train", "jane")
+    assert (status, sentence.partition("; ")[2]) == (404, "train has 2 pods: a/train-0 and a/train-1")
 
 
 async def test_who_may_ask(desk: Desk) -> None:
