@@ -20,10 +20,10 @@ MOST_SAYINGS: Final = 64
 
 @attrs.define(eq=False)
 class _Members:
-    """The members of one group: how many have a node, and how many say the same of the group."""
+    """The members of one group, and how many say the same of the group: of those with a node, and of all."""
 
     pods: dict[str, Pod] = attrs.field(factory=dict)
-    placed: int = 0
+    placed: Counter[PodGroup] = attrs.field(factory=Counter)
     said: Counter[PodGroup] = attrs.field(factory=Counter)
 
 
@@ -57,18 +57,18 @@ class Groups:
         if group is not None and not pod.terminating:
             members = self._members.setdefault(group.key, _Members())
             members.pods[pod.uid] = pod
-            members.placed += bool(pod.node_name)
             if group not in members.said and len(members.said) >= MOST_SAYINGS:
                 group = PodGroup(group.key)
             members.said[group] += 1
+            members.placed.update((group,) if pod.node_name else ())
             self._group_of[pod.uid] = group
 
     def remove(self, uid: str) -> None:
         group = self._group_of.pop(uid, None)
         if group is not None:
             members = self._members[group.key]
-            members.placed -= bool(members.pods.pop(uid).node_name)
             members.said -= Counter((group,))  # drops those that nobody says any more
+            members.placed -= Counter((group,) if members.pods.pop(uid).node_name else ())
             if not members.pods:
                 del self._members[group.key]
 
@@ -84,7 +84,12 @@ class Groups:
         return (other for other in self._members if other != key and (other.dialect, other.namespace) == same)
 
     def placed_count(self, key: GroupKey) -> int:
-        return self._members.get(key, _NOBODY).placed
+        return self._members.get(key, _NOBODY).placed.total()
+
+    def begun_size(self, key: GroupKey) -> int:
+        """Return how many members make a group complete, as those with a node say: no later member raises that."""
+        sizes = [group.size for group in self._members.get(key, _NOBODY).placed if group.size]
+        return self._declared[key].size if key in self._declared else min(sizes, default=0)
 
     def group(self, key: GroupKey) -> PodGroup:
         """
@@ -133,5 +138,7 @@ class Groups:
         return group if self.members(group.key).keys() - {pod.uid} else None
 
     def fork(self) -> Self:
-        copies = {key: _Members(dict(each.pods), each.placed, each.said.copy()) for key, each in self._members.items()}
+        copies = {
+            key: _Members(dict(each.pods), each.placed.copy(), each.said.copy()) for key, each in self._members.items()
+        }
         return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched))

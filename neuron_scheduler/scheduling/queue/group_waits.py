@@ -38,7 +38,7 @@ class _WaitingGroup:
     Attributes:
         since: when the first of them came.
         held: whether there were too few at the last look.
-        half_bound: whether all members existed at the last look, and some had a node, but too few.
+        half_bound: whether at the last look some members had a node, fewer than these say, and the others existed.
         count: how many members, placed or not, existed at the last look.
         least: what it needed at the last look.
         placed: how many of them had a node when it was refused; None if it was not, since its last try.
@@ -112,7 +112,7 @@ class GroupWaits:
         waiting.least = group.least
         waiting.count = len(self.groups.members(key))
         waiting.held = group.has_to_wait and waiting.count < group.least
-        waiting.half_bound = 0 < placed < group.size <= waiting.count
+        waiting.half_bound = 0 < placed < self.groups.begun_size(key) <= waiting.count
         if waiting.count < count and waiting.not_before <= now and not group.least:
             waiting.not_before = now + BURST_PAUSE
         is_less_needed = waiting.placed is not None and waiting.placed < placed

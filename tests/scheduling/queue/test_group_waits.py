@@ -365,6 +365,25 @@ def test_members_of_half_bound_groups_come_first_in_their_priority(
     assert drain(world.queue, 9.0)[:2] == ["urgent", "last" if first else "older"]
 
 
+@pytest.mark.parametrize(
+    ("dialect", "ahead"),
+    [(Dialect.COSCHEDULING, 0), (Dialect.LEADER_WORKER_SET, 0), (Dialect.LEADER_WORKER_SET, 1)],
+)
+def test_a_count_that_each_new_pod_raises_makes_none_of_them_first(dialect: Dialect, ahead: int) -> None:
+    """What the members with a node said counts; else a tenant's pods would come before all older ones for ever."""
+    world = Fed()
+    for number in range(1, 9):
+        group, now = PodGroup(GroupKey(dialect, "default", "grows"), expected=number + ahead), 10.0 * number
+        if dialect is Dialect.COSCHEDULING:
+            group = attrs.evolve(group, least=number)
+        world.see("older", now, group=None)
+        world.see(f"m{number}", now, group)
+        second_of_two = ahead and number == 2
+        assert drain(world.queue, now + 5.0) == ([f"m{number}", "older"] if second_of_two else ["older", f"m{number}"])
+        world.see(f"m{number}", now + 5.0, group, on="n")
+        world.lose("older", now + 5.0)
+
+
 def test_a_member_that_ends_makes_the_others_first_again() -> None:
     """So does one that changes its mind about the group; a pod that leaves the group leaves its place."""
     world = fed(*"abc")
