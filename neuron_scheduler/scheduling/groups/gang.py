@@ -103,13 +103,10 @@ class GroupRefusal:
     Attributes:
         fitting: how many of the waiting members fit at once.
         reason: why the next one does not, with the others placed, or what keeps the group itself from any node.
-        waits_for_next: whether only what may let in the next member may help. Else what lets in another one may make
-            room for it, or give enough room to a domain.
     """
 
     fitting: int
     reason: FitError
-    waits_for_next: bool = False
 
     def plugins_for(self, pod: Pod) -> frozenset[str]:
         """
@@ -117,9 +114,7 @@ class GroupRefusal:
 
         Otherwise only an event may help after which the node that it happened on takes some member by itself.
         """
-        if self.reason.pod_reason:
-            return frozenset()
-        return self.reason.plugins if self.waits_for_next else names_for(pod)
+        return frozenset() if self.reason.pod_reason else names_for(pod) | self.reason.plugins
 
     def fit_error(self, gang: Gang) -> FitError:
         if self.reason.pod_reason and GROUP_TOPOLOGY in self.reason.plugins:

@@ -144,7 +144,7 @@ class _Planner:
     _tried: dict[Region, None] = attrs.field(factory=dict)
     _main: PodRoom | None = None
     _best: int = -1
-    _best_region: Region | None = None
+    _best_region: Region = NOWHERE
     _by_place: dict[str, Profile] = attrs.field(factory=dict)
 
     @property
@@ -353,21 +353,9 @@ class _Planner:
             for within in domains if None not in domains else (None,):
                 search = _Search(self.trial, self.profile, within, self.gang, self.kinds, self._most)
                 if (yield from search.run(self._by_kind(members))):
+                    self._best_region = Region(within)
                     return True
         return False
-
-    def _home(self) -> Region | None:
-        """Return where all members must be, by those that are placed; None if that is one domain, and any will do."""
-        required = self.gang.group.topology
-        if not required:
-            return ANYWHERE
-        placed = dict(self.gang.placed)
-        placed |= {taken.pod.uid: taken.decision.node_name for taken in self.trial.pods}
-        now = attrs.evolve(self.gang, placed=placed)
-        domain = fixed_domains(self.cluster, now).get(required)
-        if domain is None:
-            return None
-        return Region((required, domain)) if domain else NOWHERE
 
     def _place(self, pods: Sequence[Pod], region: Region, needed: int = 0) -> Generator[None, None, Sequence[Pod]]:
         """
@@ -433,7 +421,8 @@ class _Planner:
     def _add_the_others(self) -> Generator[None, None, GroupPlan]:
         """Place the members beyond the count where they fit, and return the plan."""
         taken = {taken.pod.uid for taken in self.trial.pods}
-        home, reasons = self._home() or NOWHERE, dict[_Kind, FitError]()
+        home = Region(self._best_region.within) if self.gang.group.topology else ANYWHERE
+        reasons = dict[_Kind, FitError]()
         others = yield from self._place([pod for pod in self.gang.waiting if pod.uid not in taken], home)
         yield
         for pod in others:  # what comes free in these pauses is theirs
@@ -447,8 +436,9 @@ class _Planner:
 
     def _refuse(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
         """Place as many as fit once more, and say why the next one does not."""
-        region = self._best_region if self._best > 0 else None
-        region = region or (yield from self._roomiest_region())
+        if self._best <= 0:
+            self._best_region = yield from self._roomiest_region()
+        region = self._best_region
         left = yield from self._place((yield from self._choosiest_first(self.gang.waiting)), region)
         for pod in left:  # those placed since may have let it in
             if not (yield from self._place_one(pod, region.within)):
@@ -458,14 +448,15 @@ class _Planner:
             return (yield from self._add_the_others())
         reason = yield from self._reason(pod, region)
         yield from _undo(self.trial, 0)
-        may_move = self._home() is None and GROUP_TOPOLOGY in reason.plugins
-        return GroupRefusal(fitting_at_once, reason, waits_for_next=len({*self.kinds.values()}) == 1 and not may_move)
+        return GroupRefusal(fitting_at_once, reason)
 
     def _roomiest_region(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
-        topology, home = self.gang.group.topology, self._home()
-        if home is not None:
-            return home
+        topology, fixed = self.gang.group.topology, fixed_domains(self.cluster, self.gang)
+        if not topology:
+            return ANYWHERE
+        if topology in fixed:
+            return Region((topology, fixed[topology])) if fixed[topology] else NOWHERE
         for pods in self._largest_first([pod for pod in self.gang.waiting if pod.uid not in self.gang.unconstrained]):
             rooms = yield from self._rooms_for(pods)
             domains = yield from rooms.by_domain(topology)
@@ -476,7 +467,7 @@ class _Planner:
                     return Region((topology, domain.value))
             if roomiest:
                 return Region((topology, roomiest[0].value))
-        return self._best_region or NOWHERE
+        return self._best_region
 
     def _reason(self, pod: Pod, region: Region) -> Generator[None, None, FitError]:
         """Return why a pod finds no place beside those that are placed."""

@@ -18,10 +18,17 @@ import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
+from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NodeHint, RowHint
-from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY, COUNTING_PODS, COUNTING_VOLUMES, PLUGINS
+from neuron_scheduler.scheduling.plugins.registry import (
+    CONCERNED_BY,
+    COUNTING_PODS,
+    COUNTING_VOLUMES,
+    GROUP_TOPOLOGY,
+    PLUGINS,
+)
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 
 _HINTS: Final[Mapping[str, NodeHint[Any] | RowHint[Any]]] = {
@@ -176,6 +183,7 @@ class RefusalKind:
         hint_input: what those of the plugins that have a hint look at in the pods.
         interest: which other pods matter to them; None if no plugin that counts pods refused them.
         refused_by: names of those that refused them last.
+        group: of members that are outside of its domain, which may move with a node that has one.
     """
 
     plugins: frozenset[str] = frozenset()
@@ -183,6 +191,7 @@ class RefusalKind:
     interest: Interest | None = None
     scheduler_name: str = ""
     refused_by: frozenset[str] = frozenset()
+    group: GroupKey | None = None
 
 
 def refusal_kind_of(
@@ -205,6 +214,7 @@ def refusal_kind_of(
         interest_of(pod, plugins),
         pod.scheduler_name,
         refused_by,
+        pod.group.key if pod.group is not None and GROUP_TOPOLOGY in plugins else None,
     )
 
 
@@ -290,10 +300,15 @@ def _wake_up(
         return LineWakeUp(event, kind)
     if concerned <= COUNTING_PODS | COUNTING_VOLUMES:
         return None
-    if rows is None:
+    if rows is None or (event is ClusterEvent.NODE_LABELS and any(_has_member(row, kind) for row in rows.values())):
         return LineWakeUp(event, kind)
     takers = tuple([name for name, node_info in rows.items() if is_acceptable(kind.hint_input, node_info)])
     return LineWakeUp(event, kind, takers) if takers else None
+
+
+def _has_member(node_info: NodeInfo, kind: RefusalKind) -> bool:
+    groups = (info.pod.group for info in node_info.pod_infos.values())
+    return kind.group is not None and any(group is not None and group.key == kind.group for group in groups)
 
 
 def has_acceptable(kind: RefusalKind, nodes: list[str], row: RowOf) -> bool:

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
-from itertools import count
+from itertools import count, product
 from random import Random
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -159,21 +160,23 @@ def test_a_plan_is_found_where_there_is_one(part: int) -> None:
 
 
 def happen(dice: Random, world: World, cluster: Cluster) -> PendingEvents:
-    """Have a pod end, or a node come or become like another one; return the events. Members are left alone."""
+    """Have a pod end, or a node come or become like another one; return the events. No member goes."""
     bound, events = [each for each in world.bound if each.group is None], PendingEvents()
-    members_on = {each.node_name for each in world.bound if each.group is not None}
     if bound and dice.random() < 0.6:
         gone = dice.choice(bound)
         cluster.remove_pod(gone.uid)
         events.note(ClusterEvent.ASSIGNED_POD_GONE, [gone], cluster.node(gone.node_name))
         return events
-    old, other = (
-        dice.choice([each for each in world.nodes if each.name not in members_on] or world.nodes),
-        dice.choice(world.nodes),
-    )
+    old, other = dice.choice(world.nodes), dice.choice(world.nodes)
     if dice.random() < 0.5:
         events.note(ClusterEvent.NODE_ADDED, [], cluster.put_node(attrs.evolve(other, name="new")))
         return events
+    return become(old, other, cluster)
+
+
+def become(old: Node, other: Node, cluster: Cluster) -> PendingEvents:
+    """Have a node become like another one; return the events."""
+    events = PendingEvents()
     new = attrs.evolve(old, labels=other.labels, taints=other.taints, unschedulable=other.unschedulable)
     for event in node_events(old, new):
         events.note(event, [], cluster.put_node(new))
@@ -201,6 +204,24 @@ def test_what_lets_a_group_in_wakes_it(part: int) -> None:
         let_in += isinstance(again, GroupPlan)
         needless += not wakes
     assert min(let_in, needless) > 5
+
+
+@pytest.mark.parametrize("seed", [881, 2310, 3749, 6419, 7626])
+def test_a_group_moves_with_the_node_of_a_member(seed: int) -> None:
+    """A node on which a member runs gets other labels: the group has another domain then, or any."""
+    dice, let_in = Random(seed), 0
+    world = some_world(dice)
+    cluster, on = world.cluster(), {each.node_name for each in world.bound if each.group is not None}
+    found = run(plan_group(cluster, gang_of(cluster, world.waiting), PROFILE, IndexWarmup()))
+    assert isinstance(found, GroupRefusal)
+    kinds = [refusal_kind_of(each, found.reason.plugins, together=found.plugins_for(each)) for each in world.waiting]
+    for old, other in product([each for each in world.nodes if each.name in on], world.nodes):
+        cluster = world.cluster()
+        wakes = any(become(old, other, cluster).wake_ups(kinds, cluster.node))
+        again = run(plan_group(cluster, gang_of(cluster, world.waiting), PROFILE, IndexWarmup()))
+        assert wakes or not isinstance(again, GroupPlan)
+        let_in += isinstance(again, GroupPlan)
+    assert let_in
 
 
 def test_leaders_without_neuron_whose_workers_are_to_come() -> None:
