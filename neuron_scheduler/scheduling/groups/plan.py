@@ -204,39 +204,28 @@ class _Planner:
 
     def _place_by_affinity(self) -> Generator[None, None, bool]:
         """
-        Place the members of each affinity to themselves in one domain with room for them; return whether all fit.
+        Place the members of each affinity to themselves in one domain with room for them; return whether enough fit.
 
         The order above puts the first of them where it fits best, and the others must follow it there. A group that
         has a domain has tried all of them.
         """
-        if self.gang.group.topology:
-            return False
-        parts, needed = dict[PodAffinityTerm | None, list[Pod]](), max(self.gang.missing_count, 1)
-        for count, pod in enumerate(self.gang.waiting, start=1):
-            parts.setdefault(own_term(pod), []).append(pod)
-            if count % _AT_ONCE == 0:
-                yield
-        alone = parts.pop(None, [])
+        alone, parts = list[Pod](), dict[PodAffinityTerm, list[Pod]]()
+        for pods in self._by_kind(() if self.gang.group.topology else self.gang.waiting):
+            term = own_term(pods[0])
+            (alone if term is None else parts.setdefault(term, [])).extend(pods)
         for term, pods in sorted(parts.items(), key=lambda part: -len(part[1])):
-            if term is not None:
-                yield from self._place_in_one_domain(pods, term.topology_key)
-        if not self.trial.pods:
-            return False
-        yield from self._place(alone, ANYWHERE)
-        if len(self.trial.pods) >= needed:
+            before, rooms = len(self.trial.pods), (yield from self._rooms_for(self._largest_first(pods)[0]))
+            for region in in_one(rooms, term.topology_key, len(pods)):
+                if region is not None and self.trial.decisions < self._most:
+                    if not (yield from self._place(pods, region)):
+                        break
+                    yield from _undo(self.trial, before)
+                yield
+        yield from self._place(alone if parts else (), ANYWHERE)
+        if len(self.trial.pods) >= max(self.gang.missing_count, 1):
             return True
         yield from _undo(self.trial, 0)
         return False
-
-    def _place_in_one_domain(self, pods: Sequence[Pod], key: str) -> Generator[None, None, None]:
-        before = len(self.trial.pods)
-        rooms = yield from self._rooms_for(self._largest_first(pods)[0])
-        for region in in_one(rooms, key, len(pods)):
-            if region is not None and self.trial.decisions < self._most:
-                if not (yield from self._place(pods, region, len(pods))):
-                    return
-                yield from _undo(self.trial, before)
-            yield
 
     @property
     def _most(self) -> int:
@@ -276,7 +265,7 @@ class _Planner:
                     if self.trial.decisions >= self._most:
                         return False
                     self._tried[region] = None
-                    yield from self._place(rest, region, needed)
+                    yield from self._place(rest, region)
                     if len(self.trial.pods) > self._best:
                         self._best, self._best_region = len(self.trial.pods), region
                     if len(self.trial.pods) >= needed:
@@ -357,28 +346,21 @@ class _Planner:
                     return True
         return False
 
-    def _place(self, pods: Sequence[Pod], region: Region, needed: int = 0) -> Generator[None, None, Sequence[Pod]]:
-        """
-        Place pods in a region, unless fewer than `needed` fit there; return those that found no place.
-
-        Those that look at other pods are tried again, and all where members keep space that they may leave.
-        """
-        taken, left, filled = self.trial.pods, pods, 0
+    def _place(self, pods: Sequence[Pod], region: Region) -> Generator[None, None, Sequence[Pod]]:
+        """Place pods in a region, and try again those that others may have let in; return those without a place."""
+        left, filled = pods, 0
         while True:
-            trying, left, refused, before, lost = left, list[Pod](), set[_Kind](), len(taken), 0
+            trying, left, refused, before = left, list[Pod](), set[_Kind](), len(self.trial.pods)
             for pod in trying:
                 kind = self.kinds[pod.uid]
                 in_slice = pod.uid not in self.gang.unconstrained and room_of(pod) is self._main
                 domain = region.domain_for(filled) if in_slice else region.within
                 if kind not in refused and (yield from self._place_one(pod, domain)):
                     filled += in_slice
-                    continue
-                refused.add(kind)
-                left.append(pod)
-                lost += without_pod_terms(pod) is pod and not self.cluster.has_nominations
-                if lost > len(pods) - needed:
-                    return left
-            if lost == len(left) or len(taken) == before or self.trial.decisions >= self._most:
+                else:
+                    refused.add(kind)
+                    left.append(pod)
+            if len(self.trial.pods) == before or not left or self.trial.decisions >= self._most:
                 return left
 
     def _place_one(self, pod: Pod, domain: Domain | None) -> Generator[None, None, bool]:
