@@ -5,22 +5,22 @@ from collections.abc import Generator, Mapping
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.changes.group import waiting_members
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
-from neuron_scheduler.scheduling.groups.gang import GroupPlan, gang_of, held_text
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
 
 @attrs.frozen
 class Waits:
-    """A pod waits with its group: the message of its condition, and the cause."""
+    """A pod waits with its group: the message of its condition, the cause, and how the group was refused as a whole."""
 
     message: str
     cause: Cause
+    refused: tuple[Gang, GroupRefusal] | None = None
 
 
 def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Mapping[str, Decision | Waits]]:
@@ -33,7 +33,9 @@ def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None
         raise ValueError(f"{pod.key} is in no group")
     fork.groups.put(pod)
     group, members = fork.groups.group(pod.group.key), fork.groups.members(pod.group.key)
-    waiting = waiting_members(fork, pod)
+    others = [each for uid, each in members.items() if uid != pod.uid and fork.node_of(uid) is None]
+    ours = (each for each in others if each.scheduler_name == pod.scheduler_name and not each.node_name)
+    waiting = [pod, *ours]
     if group.has_to_wait and len(members) < group.least:
         return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, group), Cause.GROUP))
     gang = gang_of(fork, waiting)
@@ -42,4 +44,4 @@ def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None
         taken = {taken.pod.uid: taken.decision for taken in found.members}
         return taken | {left.uid: Waits(error.text, error.cause) for left, error in found.left_out}
     refused = found.fit_error(gang)
-    return dict.fromkeys([each.uid for each in waiting], Waits(refused.text, refused.cause))
+    return dict.fromkeys([each.uid for each in waiting], Waits(refused.text, refused.cause, (gang, found)))

@@ -119,8 +119,8 @@ def _of_pending_pod(
     else:
         groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile, known), among=fork.view.live)
     if isinstance(result, Waits):
-        held = result.cause is Cause.GROUP
-        suggested, more = ((), ()) if held else (yield from group_changes(fork, pod, profile))
+        refused = result.refused
+        suggested, more = (yield from group_changes(fork, pod, *refused, profile)) if refused else ((), ())
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, ALONE, *more))
     elif isinstance(result, Decision):

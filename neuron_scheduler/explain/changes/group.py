@@ -28,7 +28,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.what_if import fresh_nodes_that_take, prepare_for_fresh
-from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, neuron_total_of
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, neuron_total_of
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.regions import without_pod_terms
 from neuron_scheduler.scheduling.plugins import neuron_topology
@@ -86,26 +86,15 @@ def _comes_in_domains(view: View, instance_type: str, topology: str) -> bool:
     )
 
 
-def waiting_members(cluster: Cluster, pod: Pod) -> list[Pod]:
-    """Return a pod of a group, and the other members that its scheduler decides together with it."""
-    if pod.group is None:
-        raise ValueError(f"{pod.key} is in no group")
-    members = cluster.groups.members(pod.group.key)
-    others = [member for uid, member in members.items() if uid != pod.uid and cluster.node_of(uid) is None]
-    return [pod, *(each for each in others if each.scheduler_name == pod.scheduler_name and not each.node_name)]
-
-
-def group_changes(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, GroupChanges]:
+def group_changes(
+    cluster: Cluster, pod: Pod, gang: Gang, refused: GroupRefusal, profile: Profile
+) -> Generator[None, None, GroupChanges]:
     """
     Return changes after which a refused group fits; yields whenever other tasks may run.
 
     `cluster` is a fork that nobody else changes; the pod becomes a member there, if it is not yet known.
     """
     cluster.groups.put(pod)
-    gang = gang_of(cluster, waiting_members(cluster, pod))
-    refused = yield from plan_group(cluster.fork(), gang, profile, IndexWarmup())
-    if isinstance(refused, GroupPlan):
-        return (), ()
     fewer = yield from _fewer_members(cluster, gang, profile, refused)
     nodes = yield from _new_nodes(cluster, gang, profile, refused)
     found = tuple(change for change in (fewer, nodes) if change is not None)
