@@ -223,7 +223,7 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
         nodes=cluster.view.node_count,
         plugins=frozenset((refusal.plugin,)),
         pod_reason=refusal.reason,
-        new_node_cannot_help=refusal.new_node_cannot_help,
+        new_node_cannot_help=True,
         cause=cause_of_pod(refusal),
     )
 

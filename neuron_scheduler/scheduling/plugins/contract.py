@@ -47,16 +47,10 @@ class Refusal:
 
 @attrs.frozen
 class PodRefusal:
-    """
-    The reason why no node can take a pod in the current state of the cluster.
-
-    Attributes:
-        new_node_cannot_help: the pod's condition must not make an autoscaler buy a node.
-    """
+    """The reason why no node can take a pod in the current state of the cluster, and a new one could not either."""
 
     plugin: PluginName
     reason: str
-    new_node_cannot_help: bool = False
 
 
 Refuse = Callable[[View, Pod, NodeSet], Sequence[Refusal]]

@@ -15,7 +15,7 @@ REASON = "spec.resourceClaims is not supported by this scheduler; use default-sc
 
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
-    return PodRefusal(NAME, REASON, new_node_cannot_help=True) if pod.constraints.resource_claims else None
+    return PodRefusal(NAME, REASON) if pod.constraints.resource_claims else None
 
 
 PLUGIN = Plugin(

@@ -189,7 +189,7 @@ def nodes_with_unknown(view: View) -> NodeSet:
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse pods that can never be bound (`Pod.refusal`), such as those that ask for devices and for cores."""
-    return PodRefusal(NAME, pod.refusal, new_node_cannot_help=True) if pod.refusal else None
+    return PodRefusal(NAME, pod.refusal) if pod.refusal else None
 
 
 def filter_counts(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:

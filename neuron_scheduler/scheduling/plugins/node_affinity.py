@@ -41,7 +41,7 @@ Selection = tuple[frozenset[tuple[str, str]], tuple[NodeSelectorTerm, ...] | Non
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod whose every required term names nodes, but no node that could exist."""
     names = _required_names(pod)
-    return PodRefusal(NAME, CONFLICT, new_node_cannot_help=True) if names is not None and not names else None
+    return PodRefusal(NAME, CONFLICT) if names is not None and not names else None
 
 
 def filter_names(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:

@@ -50,14 +50,14 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
         ephemeral = name in pod.constraints.ephemeral_claims
         if claim is None:
             waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
-            return PodRefusal(NAME, waiting if ephemeral else not_found(name), new_node_cannot_help=True)
+            return PodRefusal(NAME, waiting if ephemeral else not_found(name))
         reason = _unusable(claim, pod, ephemeral=ephemeral)
         if reason:
-            return PodRefusal(NAME, reason, new_node_cannot_help=True)
+            return PodRefusal(NAME, reason)
         claims.append(claim)
     for claim in claims:
         if not claim.is_fully_bound and (claim.volume_name or not view.volumes.waits_for_consumer(claim)):
-            return PodRefusal(NAME, UNBOUND_IMMEDIATE, new_node_cannot_help=True)
+            return PodRefusal(NAME, UNBOUND_IMMEDIATE)
     return None
 
 

@@ -45,10 +45,10 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     if constraints.inline_volumes:
         name = constraints.inline_volumes[0]
         reason = f'volume "{name}" is of an in-tree type that no CSI driver serves; use a PersistentVolumeClaim'
-        return PodRefusal(NAME, reason, new_node_cannot_help=True)
+        return PodRefusal(NAME, reason)
     for name in constraints.volume_claims:
         if name not in constraints.ephemeral_claims and view.volumes.claim(f"{pod.namespace}/{name}") is None:
-            return PodRefusal(NAME, not_found(name), new_node_cannot_help=True)
+            return PodRefusal(NAME, not_found(name))
     return None
 
 

@@ -41,15 +41,13 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
             continue  # VolumeRestrictions has refused it
         if claim.volume_name:
             if view.volumes.volume(claim.volume_name) is None:
-                return PodRefusal(NAME, f'persistentvolume "{claim.volume_name}" not found', new_node_cannot_help=True)
+                return PodRefusal(NAME, f'persistentvolume "{claim.volume_name}" not found')
         elif not claim.class_name:
-            return PodRefusal(NAME, NO_NAMES, new_node_cannot_help=True)
+            return PodRefusal(NAME, NO_NAMES)
         elif claim.class_name not in view.volumes.classes:
-            return PodRefusal(
-                NAME, f'storageclass.storage.k8s.io "{claim.class_name}" not found', new_node_cannot_help=True
-            )
+            return PodRefusal(NAME, f'storageclass.storage.k8s.io "{claim.class_name}" not found')
         elif not view.volumes.waits_for_consumer(claim):
-            return PodRefusal(NAME, NO_VOLUME, new_node_cannot_help=True)
+            return PodRefusal(NAME, NO_VOLUME)
     return None
 
 
