@@ -80,20 +80,20 @@ class GroupAttempts:
         self, members: list[QueuedPod], plan: GroupPlan, gang: Gang, started: float
     ) -> Generator[None, None, list[Commitment]]:
         by_uid = {member.pod.uid: member for member in members}
-        held = self.queue.groups.is_held(gang.group.key)
-        if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.members):
-            yield from self._give_back(plan)
-            raise ChangedError
-        self.attempts.metrics.observe_decision(self.clock() - started)
-        commitments = list[Commitment]()
+        held, commitments = self.queue.groups.is_held(gang.group.key), list[Commitment]()
         try:
+            if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.members):
+                raise ChangedError  # noqa: TRY301 - undone like any other error
+            self.attempts.metrics.observe_decision(self.clock() - started)
             for taken in plan.members:
                 for listener in self.attempts.listeners:
                     listener(taken.pod, taken.decision)
                 commitments.append(self.attempts.commit(by_uid[taken.pod.uid], taken, started))
                 yield
         except Exception:
-            yield from self._give_back(plan)
+            for taken in plan.members:
+                give_back(self.cluster, taken)
+                yield
             raise
         for pod, refused in plan.left_out:
             self.attempts.handle_unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
@@ -103,11 +103,6 @@ class GroupAttempts:
     def _retry_group(self, members: list[QueuedPod]) -> Generator[None, None, None]:
         for member in members:
             self.queue.put_back_failed(member, self.clock())
-            yield
-
-    def _give_back(self, plan: GroupPlan) -> Generator[None, None, None]:
-        for taken in plan.members:
-            give_back(self.cluster, taken)
             yield
 
     def _is_as_decided(self, member: QueuedPod, taken: AssumedPod) -> bool:
