@@ -394,9 +394,8 @@ class SchedulingQueue:
         """Take the best pod that is worth a try, if there is one; only some in one step are put off."""
         put_off = 0
         while put_off < AT_ONCE and (queued := self._places.first()) is not None:
-            group = queued.pod.group
-            if group is not None and self.groups.groups.group_of(queued.pod) is None:
-                group = None  # the only member that its group needs takes no turn
+            # The only member that its group needs takes no turn.
+            group = queued.pod.group and self.groups.groups.group_of(queued.pod)
             if group is not None:
                 queued.not_before = self.groups.not_before(group.key, now)
             if group is not None and self.groups.is_held(group.key):
