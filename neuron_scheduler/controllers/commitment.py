@@ -95,7 +95,7 @@ def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
     if withdrawal is not None:
         return withdrawal
     if node_info is None:
-        return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
+        return Refused(0, f'node "{commitment.node_name}" not found')
     if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, commitment.decision.cores):
         return Fenced()
     return None
@@ -103,7 +103,7 @@ def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
 
 def refused_by(error: Exception, commitment: Commitment, errors: UnexpectedErrors, *, task: str) -> Refused:
     """Report an unexpected exception in the work on a commitment, and return what it means: a refusal."""
-    return Refused(0, errors.report(error, task=task, pod=commitment.pod.key), retryable=True)
+    return Refused(0, errors.report(error, task=task, pod=commitment.pod.key))
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -196,4 +196,4 @@ class VolumeBinder:
 
 
 def _refusal(message: str) -> Refused:
-    return Refused(0, PREFIX + message, retryable=True)
+    return Refused(0, PREFIX + message)

@@ -193,9 +193,7 @@ async def test_a_doubt_holds_up_its_own_amount_only() -> None:
         assert await site.settle() == ["four", "eight", "five"]
 
 
-@pytest.mark.parametrize(
-    "outcome", [Refused(403, "no", retryable=False), Refused(409, "bound", retryable=False)], ids=str
-)
+@pytest.mark.parametrize("outcome", [Refused(403, "no"), Refused(409, "bound")], ids=str)
 async def test_a_binding_that_fails_lets_the_next_through(outcome: Refused) -> None:
     """Its pod has no node."""
     async with at_work(outcomes={"b": outcome}) as site:
@@ -442,7 +440,7 @@ async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkey
         elif event == "watch":
             site.tell("first", admitted=True)
         elif event == "answer":
-            fence.on_outcome(first, Refused(500, "no", retryable=True))
+            fence.on_outcome(first, Refused(500, "no"))
         else:
             fence.on_delayed(first)
         await site.settle()

@@ -285,7 +285,7 @@ async def test_what_happens_while_a_pod_waits_behind_doubts_counts() -> None:
         assert world.count("late") == 0
 
 
-@pytest.mark.parametrize("outcome", [Gone(), Fenced(), Refused(403, "no", retryable=False)], ids=str)
+@pytest.mark.parametrize("outcome", [Gone(), Fenced(), Refused(403, "no")], ids=str)
 async def test_what_is_not_bound_gives_its_place_back(outcome: BindOutcome) -> None:
     """Also if the outcome was in doubt before; a pod that waits for the place is woken."""
     world = World(outcomes={"p": IN_DOUBT})
@@ -302,7 +302,7 @@ async def test_what_is_not_bound_gives_its_place_back(outcome: BindOutcome) -> N
 
 async def test_a_pod_that_must_change_first_waits_for_that() -> None:
     """The failure is reported; the pod is tried again after five minutes or when its annotations get shorter."""
-    world = World(outcomes={"p": Refused(413, "too large", retryable=False, until_changed=True)})
+    world = World(outcomes={"p": Refused(413, "too large", until_changed=True)})
     async with running(world):
         world.add("p")
         await until(lambda: ("p", "too large") in world.reports)
@@ -367,7 +367,7 @@ async def test_an_exception_in_telling_a_doubt_keeps_the_doubt() -> None:
 @pytest.mark.parametrize("part", ["scheduled", "failed"])
 async def test_an_exception_in_telling_ends_nothing(part: str) -> None:
     """A bound pod stays bound; a pod whose failure cannot be reported is tried again anyway."""
-    outcome = Bound() if part == "scheduled" else Refused(403, "no", retryable=False)
+    outcome = Bound() if part == "scheduled" else Refused(403, "no")
     world = World(breaks={part: "p"}, outcomes={"p": outcome})
     async with running(world):
         world.add("p")

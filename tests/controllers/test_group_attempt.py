@@ -30,7 +30,7 @@ from tests.support.queueing import new_queue
 KEY = GroupKey(Dialect.COSCHEDULING, "default", "train")
 FOUR = PodGroup(KEY, least=4, expected=4)
 MEMBERS = tuple(f"m{number}" for number in range(4))
-UNTIL_CHANGED = Refused(413, "too large", retryable=False, until_changed=True)
+UNTIL_CHANGED = Refused(413, "too large", until_changed=True)
 
 
 @attrs.define(eq=False)
@@ -180,7 +180,7 @@ async def test_a_group_that_is_held_again_during_the_plan_is_not_bound() -> None
         assert (world.tried, world.nodes) == ([], {})
 
 
-OUTCOMES = [Refused(500, "no", retryable=True), Fenced()]
+OUTCOMES = [Refused(500, "no"), Fenced()]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=["refused", "fenced"])

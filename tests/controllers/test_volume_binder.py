@@ -193,7 +193,7 @@ async def test_provisioning_gives_up(sentence: str) -> None:
     changes, want = FAILURES[sentence]
     async with waiting(claim(class_name="gp3")) as waiter:
         await waiter.hear(*changes())
-        assert waiter.outcome == Refused(0, PREFIX + want, retryable=True)
+        assert waiter.outcome == Refused(0, PREFIX + want)
 
 
 KEEPING_FAILURES: dict[str, tuple[tuple[Storage, ...], str]] = {
@@ -222,7 +222,7 @@ async def test_keeping_gives_up(sentence: str) -> None:
     changes, want = KEEPING_FAILURES[sentence]
     async with waiting(claim(), volume(on=host("a"))) as waiter:
         await waiter.hear(*changes)
-        assert waiter.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
+        assert waiter.outcome == Refused(0, f"{PREFIX}binding volumes: {want}")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ async def test_what_was_kept_is_deleted(lost: PersistentVolume | PersistentVolum
         waiter.cluster.remove_storage(lost)
         waiter.binder.observe(StorageChanged(lost, None))
         await anyio.wait_all_tasks_blocked()
-        assert waiter.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
+        assert waiter.outcome == Refused(0, f"{PREFIX}binding volumes: {want}")
 
 
 async def test_the_pod_is_deleted() -> None:
@@ -256,7 +256,7 @@ async def test_the_node_is_deleted() -> None:
         waiter.cluster.remove_node("a")
         waiter.binder.observe(NodeGone("a", ()))
         await anyio.wait_all_tasks_blocked()
-        assert waiter.outcome == Refused(0, f'{PREFIX}binding volumes: node "a" not found', retryable=True)
+        assert waiter.outcome == Refused(0, f'{PREFIX}binding volumes: node "a" not found')
 
 
 async def test_nobody_binds_the_volume() -> None:
@@ -268,14 +268,14 @@ async def test_nobody_binds_the_volume() -> None:
     plan = reserve_volumes(binder.cluster, P, "a")
     assert plan is not None
     want = f"{PREFIX}binding volumes: not bound within 0 s: data"
-    assert await binder.prepare(P, plan) == Refused(0, want, retryable=True)
+    assert await binder.prepare(P, plan) == Refused(0, want)
     assert metrics.counted == [(P.scheduler_name, 1.0, True)]
 
 
 @pytest.mark.parametrize(
     ("outcome", "want"),
     [
-        (Failed("was modified"), Refused(0, f"{PREFIX}was modified", retryable=True)),
+        (Failed("was modified"), Refused(0, f"{PREFIX}was modified")),
         (HeldBack(), Fenced()),
     ],
 )

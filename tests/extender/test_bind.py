@@ -192,8 +192,8 @@ async def test_two_calls_share_one_binding() -> None:
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (Refused(403, "forbidden", retryable=False), "forbidden"),
-        (Refused(409, "", retryable=False), "the API server refused the Binding of default/p"),
+        (Refused(403, "forbidden"), "forbidden"),
+        (Refused(409, ""), "the API server refused the Binding of default/p"),
         (Gone(), "pod default/p does not wait for a node any more: it is gone, terminating or bound"),
         (Fenced(), "the node or the pod has changed, or this replica may not bind any more; try again"),
     ],

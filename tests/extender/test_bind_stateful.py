@@ -77,14 +77,14 @@ class Chaos(Road):
             return Gone()
         if stored.node_name or stored.terminating:
             ours = stored.node_name == binding.node_name and stored.allocation == dict(binding.annotations)
-            return Bound() if ours else Refused(409, "already assigned", retryable=False)
+            return Bound() if ours else Refused(409, "already assigned")
         return self.by_chance(binding, stored)
 
     def by_chance(self, binding: Binding, stored: Pod) -> BindOutcome | InDoubt:
         """Answer a Binding that could be committed."""
         luck = 1.0 if self.calm else self.dice.random()
         if luck < 0.15 and not binding.unknown:
-            return Refused(403, "by chance", retryable=False)
+            return Refused(403, "by chance")
         if luck < 0.3:
             binding.unknown = True
             return InDoubt(binding, 0.0)

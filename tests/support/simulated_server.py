@@ -104,7 +104,7 @@ class World:
         if self.dice.random() < 0.05:
             return Fenced()
         if self.dice.random() < 0.2 or known is None or known.uid != pod.uid or node_name not in self.nodes:
-            return Refused(status=422, message="by chance", retryable=False)
+            return Refused(status=422, message="by chance")
         self.see_pod(attrs.evolve(known, node_name=node_name, allocation=annotations, nominated_node_name=""))
         return Bound()
 

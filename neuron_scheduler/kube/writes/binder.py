@@ -29,7 +29,6 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 MOST_ANNOTATIONS: Final = 256 << 10
 """Bytes. With a Binding the server stores more than it accepts otherwise, and then the pod can never start."""
 
-NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
 NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/base/admission_bindings.yaml
 READ_TIMEOUT: Final = 4.0
 LAG: Final = 5.0  # seconds; an API server whose watch of Leases is further behind has most probably lost it
@@ -78,13 +77,11 @@ class Refused:
     The server refused, and no earlier try can succeed any more.
 
     Attributes:
-        retryable: another attempt may succeed; otherwise the pod is bound elsewhere, terminating, or not allowed.
         until_changed: only a change of the pod can help.
     """
 
     status: int
     message: str
-    retryable: bool
     until_changed: bool = False
 
 
@@ -179,7 +176,7 @@ class Binder:
         """
         problem = too_many(annotations, already=pod.annotations_size)
         if problem:
-            return Refused(422, problem, retryable=False, until_changed=True)
+            return Refused(422, problem, until_changed=True)
         binding = Binding(
             pod=pod,
             path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
@@ -234,7 +231,7 @@ class Binder:
 
     def _handle_unexpected(self, binding: Binding, error: Exception) -> Refused | InDoubt:
         problem = self.errors.report(error, task="binding", pod=binding.pod.key)
-        return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem, retryable=True)
+        return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem)
 
     async def _outcome_of_error(self, binding: Binding, error: ApiError) -> BindOutcome | InDoubt:
         """
@@ -246,13 +243,12 @@ class Binder:
         if error.is_gone("pods", binding.pod.name, binding.pod.uid):
             return Gone()
         if error.is_too_large and not binding.unknown:
-            return Refused(413, TOO_LARGE, retryable=False, until_changed=True)
+            return Refused(413, TOO_LARGE, until_changed=True)
         if error.is_refusal and error.status in (404, 409) and not error.is_too_large:
             return await self._read_back(binding, error)
         if binding.unknown or not error.is_refusal:
             return self._in_doubt(binding, error)
-        temporary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
-        return Refused(error.status, self._message(error), retryable=temporary)
+        return Refused(error.status, self._message(error))
 
     def _message(self, error: ApiError) -> str:
         """Return the message for the pod's owner: the server's, or what it means that the policy refuses a leader."""
@@ -302,7 +298,7 @@ def _outcome_in(pod: wire.ReadBackPod, binding: Binding, conflict: ApiError) -> 
     if pod.spec.node_name == binding.node_name and _has_all(pod.metadata.annotations or {}, binding.annotations):
         return Bound()
     if pod.spec.node_name or pod.metadata.deletion_timestamp or pod.spec.scheduling_gates:
-        return Refused(409, conflict.message, retryable=False)
+        return Refused(409, conflict.message)
     return None
 
 

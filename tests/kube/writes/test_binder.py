@@ -110,7 +110,7 @@ async def test_one_post() -> None:
     assert seen.body == encode_binding(POD, "n1", SENT)
 
 
-ELSEWHERE = Refused(409, 'pod p is already assigned to node "n1"', retryable=False)
+ELSEWHERE = Refused(409, 'pod p is already assigned to node "n1"')
 OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
     "the pod is gone": ([GONE], Gone()),
     "a pod of another uid": ([refuse(409, "Conflict", "Precondition failed: UID"), stands(uid="u2")], Gone()),
@@ -121,16 +121,16 @@ OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
     ),
     "being deleted": ([TAKEN, stands(terminating=True)], ELSEWHERE),
     "still gated": ([TAKEN, stands(gates=[{"name": "g"}])], ELSEWHERE),
-    "forbidden": ([refuse(403, "Forbidden", "no")], Refused(403, "no", retryable=False)),
+    "forbidden": ([refuse(403, "Forbidden", "no")], Refused(403, "no")),
     "the server's admission is not ready": (
         [refuse(403, "Forbidden", "not yet ready to handle request")],
-        Refused(403, "not yet ready to handle request", retryable=True),
+        Refused(403, "not yet ready to handle request"),
     ),
-    "bad": ([refuse(400, "BadRequest", "name")], Refused(400, "name", retryable=False)),
+    "bad": ([refuse(400, "BadRequest", "name")], Refused(400, "name")),
     "too many requests, then room": ([refuse(429), CREATED], Bound()),
     "too many requests in the API server's own words, then no": (
         [answer("Too many requests, please try again later.\n", status=429), refuse(403, "Forbidden", "no")],
-        Refused(403, "no", retryable=False),
+        Refused(403, "no"),
     ),
     "timeout, and it had not arrived": ([hang, CREATED], Bound()),
     "reset, and it had arrived": ([reset, TAKEN, OURS], Bound()),
@@ -317,7 +317,7 @@ TOO_BIG = refuse(
 async def test_a_pod_that_cannot_take_annotations_is_refused_until_it_changes() -> None:
     """Etcd refuses the request as a whole, so no try can have succeeded."""
     outcome, binder, server = await bound(TOO_BIG)
-    assert outcome == Refused(413, TOO_LARGE, retryable=False, until_changed=True)
+    assert outcome == Refused(413, TOO_LARGE, until_changed=True)
     assert (len(server.seen), binder.is_resolved) == (1, True)
 
 
@@ -356,7 +356,7 @@ async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_
         if sends:
             assert isinstance(outcome, InDoubt)
         else:
-            assert outcome == Refused(0, "unexpected error in binding: RuntimeError: no idea", retryable=True)
+            assert outcome == Refused(0, "unexpected error in binding: RuntimeError: no idea")
     assert reported == ["binding", "binding"]
 
 
@@ -371,5 +371,5 @@ async def test_too_many_annotations() -> None:
 
     assert isinstance(outcome, Refused)
     assert "are allowed" in outcome.message
-    assert (outcome.status, outcome.retryable, outcome.until_changed) == (422, False, True)
+    assert (outcome.status, outcome.until_changed) == (422, True)
     assert not server.seen
