@@ -72,6 +72,8 @@ _MOST_COUNTED: Final = 8
 """Sizes of members for which the room is counted."""
 _MOST_ROOMY: Final = 8
 """Domains among which a refusal looks for one that takes a member."""
+_MOST_RENUMBERED: Final = 3
+"""Times that the regions are counted again for one group."""
 MOST_DECISIONS: Final = 400
 """Decisions for one group, beside one for each member; what has not been found then counts as not to be had."""
 MOST_SEARCHED: Final = 8
@@ -255,8 +257,7 @@ class _Planner:
 
     def _place_in_a_region(self, rest: Sequence[Pod], wanted: int, needed: int) -> Generator[None, None, bool]:
         """Try each region; from the first one again if the nodes were renumbered meanwhile."""
-        epoch = -1
-        while epoch != self.cluster.view.epoch:
+        for _ in range(_MOST_RENUMBERED):
             epoch = self.cluster.view.epoch
             self._tried.clear()
             for region in self._regions(rest, wanted, needed):
@@ -274,6 +275,8 @@ class _Planner:
                 if self.cluster.view.epoch != epoch:
                     self._nodes.clear()
                     break
+            else:
+                return False
         return False
 
     def _regions(self, rest: Sequence[Pod], wanted: int, needed: int) -> RegionSteps:
