@@ -116,6 +116,18 @@ def test_a_job_that_makes_fewer_pods_than_its_group_has(
     assert "fit" in fit(capsys, "-f", str(path), "--replicas", "8", "--from", dump, code=1)
 
 
+def test_a_job_that_starts_with_fewer_pods_than_the_file_makes(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not all of them fit, and no Event of theirs would say that all are needed."""
+    group = {f"pod-group.scheduling.sigs.k8s.io/{key}": value for key, value in (("name", "g"), ("min-available", "2"))}
+    template = {"metadata": {"labels": group}, "spec": JOB["spec"]["template"]["spec"]}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({**JOB, "spec": {"parallelism": 5, "template": template}}))
+    said = " ".join(fit(capsys, "-f", str(path), "--from", dump, code=1).split())
+    assert "Group default/g: 3 of its 5 pods fit at once, and it starts with 2. For the next one: 0/1 nodes" in said
+
+
 def test_standard_input(dump: str) -> None:
     """`-` is the workload, as with kubectl."""
     command = [sys.executable, "-m", "neuron_scheduler", "fit", "-f", "-", "--from", dump]
