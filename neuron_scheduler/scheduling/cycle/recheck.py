@@ -4,18 +4,18 @@ Whether a node still takes a pod that was decided for it and waits: to be bound,
 A Binding may wait for minutes, and the API server does not check whether the pod fits. Only the one node is looked at.
 """
 
+from typing import Final
+
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pod
-from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.plugins import (
-    neuron_topology,
-    node_affinity,
-    node_ports,
-    node_unschedulable,
-    taint_toleration,
-)
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports
+from neuron_scheduler.scheduling.plugins.contract import NodeHint
+from neuron_scheduler.scheduling.plugins.registry import PLUGINS
+
+_NODE_HINTS: Final = tuple(plugin.hint for plugin in PLUGINS if isinstance(plugin.hint, NodeHint))
+"""Of all plugins that judge a node by its object alone."""
 
 
 def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
@@ -32,16 +32,14 @@ def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
         return False  # another scheduler has bound a pod to these cores
     if not _is_safe(node_info, pod):
         return False
-    return not _keeps_off(node_info.node, pod) and _has_room(node_info, pod) and node_ports.has_free(node_info, pod)
+    return not _keeps_off(node_info, pod) and _has_room(node_info, pod) and node_ports.has_free(node_info, pod)
 
 
-def _keeps_off(node: Node, pod: Pod) -> bool:
+def _keeps_off(node_info: NodeInfo, pod: Pod) -> bool:
     """Return whether a node refuses a pod, whatever is free on it."""
-    if pod.neuron is not None and node.neuron_fault:
+    if pod.neuron is not None and node_info.node.neuron_fault:
         return True
-    if not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node)):
-        return True
-    return not node_affinity.fits(node_affinity.selection_of(pod), node)
+    return not all(hint.accepts(hint.looks_at(pod), node_info) for hint in _NODE_HINTS)
 
 
 def _is_safe(node_info: NodeInfo, pod: Pod) -> bool:

@@ -128,7 +128,8 @@ class NodeHint(Generic[_Input]):
     Whether a node would pass now, for a plugin that looks at nothing but the node's object.
 
     A hint is asked about one changed node, where a filter is asked about all. It may say yes too often, never no too
-    often: a pod is not tried again before the hint says yes.
+    often: a pod is not tried again before the hint says yes. A `NodeHint` is also asked before a Binding that has
+    waited is sent (`scheduling.cycle.recheck`).
 
     Attributes:
         looks_at: what the plugin looks at in a pod; hashable, as pods that are equal in it share one question.

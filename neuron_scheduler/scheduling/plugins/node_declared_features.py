@@ -13,7 +13,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, NodeHint, Plugin, PluginName, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("NodeDeclaredFeatures")
@@ -35,8 +35,13 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return [Refusal(NAME, REASON, among & ~capable, unresolvable=True)]
 
 
+def fits(needed: tuple[str, ...], node: Node) -> bool:
+    return set(needed) <= set(node.declared_features)
+
+
 PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, reads=(PodField.REQUIRED_FEATURES,)),),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_FEATURES}),
+    hint=NodeHint(lambda pod: pod.constraints.required_features, fits),
 )

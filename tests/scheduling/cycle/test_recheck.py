@@ -1,5 +1,6 @@
 """Whether a node still takes an assumed pod; `tests/controllers/test_allocate_fence` tests what happens to the pod."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ from neuron_scheduler.model.pod import HostPort, Pod, assigned_pod
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
+from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 
@@ -28,6 +30,37 @@ def takes(cluster: Cluster, wanted: Pod, cores: CoreMask = CORES) -> bool:
     node_info = cluster.node("n")
     assert node_info is not None
     return still_takes(node_info, wanted, cores)
+
+
+def change_node(**changes: Any) -> Callable[[Cluster], object]:
+    """Return what gives the only node another state."""
+    return lambda cluster: cluster.put_node(
+        attrs.evolve(node("n", "trn1.32xlarge", cpu=8000, labels={"team": "blue"}, declared_features=("F",)), **changes)
+    )
+
+
+def put_pod(**fields: Any) -> Callable[[Cluster], object]:
+    """Return what brings another scheduler's pod to the only node."""
+    return lambda cluster: cluster.put_pod(pod("b", on="n", **fields))
+
+
+WITH_PORT: dict[str, Any] = {"host_ports": (HostPort("TCP", 80),)}
+REFUSED: dict[str, tuple[dict[str, Any], Callable[[Cluster], object]]] = {
+    "NodeUnschedulable": ({}, change_node(unschedulable=True)),
+    "TaintToleration": ({}, change_node(taints=(Taint("t", Effect.NO_EXECUTE),))),
+    "NodeAffinity": ({"node_selector": {"team": "blue"}}, change_node(labels={})),
+    "NodePorts": (WITH_PORT, put_pod(**WITH_PORT)),
+    "NodeResourcesFit": ({"cpu": 1}, put_pod(cpu=8000)),
+    "NeuronTopology": ({}, change_node(neuron_fault="NeuronHealth")),
+    "NodeDeclaredFeatures": ({"required_features": ("F",)}, change_node(declared_features=())),
+}
+"""What a pod asks for, and what happens then to its node, so that the plugin refuses the node."""
+NOT_ASKED_AGAIN = {
+    *("NodeName", "DynamicResources"),  # their answers never change
+    *("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"),  # these look beyond the node
+    *("PodTopologySpread", "InterPodAffinity"),
+}
+"""A new plugin that refuses nodes needs a case above: `recheck` asks it by itself if its hint is a `NodeHint`."""
 
 
 def test_a_node_that_is_as_it_was_takes_its_pod() -> None:
@@ -97,6 +130,18 @@ def test_health_is_about_neuron() -> None:
         assert node_info is not None
         cluster.put_node(attrs.evolve(node_info.node, neuron_fault="NeuronHealth"))
         assert takes(cluster, wanted, cores) is answer
+
+
+@pytest.mark.parametrize("plugin", sorted({plugin.name for plugin in PLUGINS} - NOT_ASKED_AGAIN))
+def test_each_plugin_is_asked_again(plugin: str) -> None:
+    """What a plugin refuses by now is no node for the pod, although it was when the pod was decided."""
+    fields, happens = REFUSED[plugin]
+    wanted = pod("a", **{"devices": 2, **fields})
+    cluster = assumed(wanted)
+    change_node()(cluster)
+    assert takes(cluster, wanted)
+    happens(cluster)
+    assert not takes(cluster, wanted)
 
 
 def test_tolerations_are_the_pods_present_ones() -> None:
