@@ -296,7 +296,8 @@ class MapText:
 
     def _figures(self, machine: MachinePicture) -> list[Segments]:
         kind: list[Segments] = [] if self.by == BY[0] else [[(cut(machine.instance_type, WIDTH), LINK)]]
-        free = f"{machine.free_devices}/{machine.devices} free"
+        in_devices = "device" in machine.units
+        free = f"{machine.free_devices}/{machine.devices} free" if in_devices else next(states(machine))[0]
         return [[(free, "")], [(blocks_text(machine), LINK)], *kind]
 
     def _legend(self, machines: Sequence[MachinePicture], *, pictures: bool) -> Iterator[str]:

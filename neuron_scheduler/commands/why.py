@@ -17,7 +17,7 @@ from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.reading import Answered, Reading, compute, one_question
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
-from neuron_scheduler.explain.answers import Explanation, Verdict, Waiting, WaitingEntry
+from neuron_scheduler.explain.answers import LEFT_OUT, Explanation, Verdict, Waiting, WaitingEntry
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
@@ -122,6 +122,9 @@ def _ask(arguments: argparse.Namespace) -> Answered[Answer]:
         asked = ask(arguments, "/v1/waiting", {"namespace": arguments.namespace}, Waiting)
         if arguments.all_namespaces:
             return asked
+        if LEFT_OUT in asked.answer.notes:
+            may = f"kubectl auth can-i get pods --namespace {asked.namespace}"
+            raise ConfigurationError(f"you may not get the pods of namespace {asked.namespace}: {may}")
         pods = tuple(line for line in asked.answer.pods if line.pod.namespace == asked.namespace)
         return attrs.evolve(asked, answer=attrs.evolve(asked.answer, pods=pods, total=len(pods)))
     namespace, name = parse_name(arguments.pod)

@@ -15,6 +15,7 @@ import msgspec
 from neuron_scheduler.model.wording import camel
 
 T = TypeVar("T")
+LEFT_OUT: Final = "Pod names are hidden. A token, and a namespace whose pods it may read, show them."
 _CAPITAL: Final = re.compile(r"([A-Z])")
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.explain.answers import (
+    LEFT_OUT,
     Explanation,
     Fit,
     Fleet,
@@ -29,7 +30,6 @@ from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports
 from neuron_scheduler.scheduling.plugins.cause import Cause
 
-LEFT_OUT: Final = "Pod names are hidden. Enter a token under Names to see the pods it may read."
 OTHERS_LEFT_OUT: Final = "Names of pods in other namespaces are hidden."
 A_POD: Final = "a pod that you may not see"
 
@@ -74,7 +74,7 @@ def as_seen(value: Any, names: Names) -> Any:
         case LeavingPod() if value.namespace not in names:
             seen = attrs.evolve(value, namespace="", name="", budgets=())
         case PodSummary() if value.namespace not in names:
-            seen = attrs.evolve(value, namespace="", name="", group="", owner="")
+            seen = attrs.evolve(value, namespace="", name="", group="", owner="", scheduler_name="")
         case Holder() if value.namespace not in names:
             seen = attrs.evolve(value, namespace="", name="")
         case WaitingEntry() | RecentDecision() if value.pod.namespace not in names:  # the message may name its claims

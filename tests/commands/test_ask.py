@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from neuron_scheduler import cli
-from neuron_scheduler.explain.answers import Explanation, Fit, PodSummary, Verdict, Waiting, WaitingEntry, to_json
+from neuron_scheduler.explain.answers import (
+    LEFT_OUT,
+    Explanation,
+    Fit,
+    PodSummary,
+    Verdict,
+    Waiting,
+    WaitingEntry,
+    to_json,
+)
 from tests.support.beside import beside
 from tests.support.scripted_server import Answer, answer, refuse, scripted
 
@@ -54,6 +63,15 @@ def test_a_pod(ask: Ask) -> None:
     assert "0/1 nodes are available: 1 Too bad." in out
     assert (seen.path, seen.query) == ("/v1/why", {"namespace": "ml", "pod": "a"})
     assert seen.headers["Authorization"] == "Bearer secret"
+
+
+def test_a_namespace_whose_pods_are_hidden(ask: Ask) -> None:
+    """That none is seen there does not mean that none waits."""
+    hidden = Waiting((WaitingEntry(PodSummary("", ""), "capacity"),), total=1, notes=(LEFT_OUT,))
+    code, out, err, _ = ask(answer(to_json(hidden)), command=("why",))
+    assert (code, out) == (2, "")
+    assert "you may not get the pods of namespace ml: kubectl auth can-i get pods --namespace ml" in err
+    assert ask(answer(to_json(hidden)), command=("why", "-A"))[0] == 1
 
 
 def test_what_waits(ask: Ask) -> None:

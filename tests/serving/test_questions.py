@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from neuron_scheduler.explain.answers import LEFT_OUT
 from neuron_scheduler.model.pod import PodCondition
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement
@@ -12,7 +13,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.serving import questions
 from neuron_scheduler.serving.answering import AGE
-from neuron_scheduler.serving.names import LEFT_OUT, OTHERS_LEFT_OUT
+from neuron_scheduler.serving.names import OTHERS_LEFT_OUT
 from neuron_scheduler.serving.sources import MOST_DECISIONS
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
@@ -78,6 +79,7 @@ async def test_what_waits(desk: Desk) -> None:
         ("", "", 2.0),
         ("a", "p", 5.0),
     ]
+    assert [line["pod"]["schedulerName"] for line in seen] == ["", "my-scheduler"]  # any text of its creator
     assert {(line["pod"]["asks"], line["cause"]) for line in seen} == {("8 Neuron devices", Cause.UNTRIED)}
     assert [line["message"] for line in seen] == [
         "",

@@ -145,7 +145,7 @@ def find_requests(refused: RefusedPod) -> Iterator[SearchStep]:
                 ChangeKind.REQUESTS,
                 with_template(sentence, pod),
                 node_name=decision.node_name,
-                detail=f"{name}={free}",
+                detail=f"{name}={less}",
             )
             return
 

@@ -74,7 +74,7 @@ def test_less_of_another_resource() -> None:
     found, _ = answer(nodes, [user], pod(devices=8, cpu=64_000))
     change = found[ChangeKind.REQUESTS]
     assert change.sentence == "Ask for at most 6 cpu instead of 64: it then goes to b."
-    assert (change.detail, change.node_name) == ("cpu=6000", "b")
+    assert (change.detail, change.node_name) == ("cpu=6", "b")
     assert ChangeKind.REQUESTS not in answer(nodes, [user], pod(devices=7, cpu=64_000))[0]
 
 
