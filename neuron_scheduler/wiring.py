@@ -111,6 +111,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     pods = _informer(client, metrics, pods_through(own_pods(profiles.values())))
 
     wake_up, cluster = LoopBell(), Cluster()
+    cluster.groups.served = frozenset(profiles)
     queue = SchedulingQueue(
         initial_backoff=config.pod_initial_backoff_seconds,
         max_backoff=config.pod_max_backoff_seconds,

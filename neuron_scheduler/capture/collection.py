@@ -100,6 +100,7 @@ class Collection:
 
     def capture(self) -> Capture:
         """Return the cluster; nothing may be added afterwards."""
+        self.cluster.groups.served = frozenset([profile.scheduler_name for profile in self.profiles])
         self._lists = {resource: _latest(decoded) for resource, decoded in self._lists.items()}
         self._lists[PODS] = list(_with_uids(self._lists[PODS]))
         for resource, decoded in self._lists.items():

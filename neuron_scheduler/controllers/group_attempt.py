@@ -154,7 +154,7 @@ class GroupAttempts:
         """Bind no member of a group that waits for members, keep no space for it, and say how many exist."""
         for key, since in self.queue.groups.held_groups():
             is_to_be_said = self.clock() - since >= _HELD_IN_SILENCE
-            text = held_text(self.cluster.groups.members(key), self.cluster.groups.group(key))
+            text = held_text(self.cluster.groups, key)
             for member in self.queue.groups.waiting_members(key):
                 pod = member.pod
                 if self.queue.groups.is_held(key):

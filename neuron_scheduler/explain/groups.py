@@ -31,13 +31,15 @@ def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None
     """
     if pod.group is None:
         raise ValueError(f"{pod.key} is in no group")
+    fork.groups.served |= {pod.scheduler_name}  # it is explained as if it were ours
     fork.groups.put(pod)
     group, members = fork.groups.group(pod.group.key), fork.groups.members(pod.group.key)
     others = [each for uid, each in members.items() if uid != pod.uid and fork.node_of(uid) is None]
     ours = (each for each in others if each.scheduler_name == pod.scheduler_name and not each.node_name)
     waiting = [pod, *ours]
-    if group.has_to_wait and len(members) < group.least:
-        return dict.fromkeys([each.uid for each in waiting], Waits(held_text(members, group), Cause.GROUP))
+    if group.has_to_wait and fork.groups.present_count(group.key) < group.least:
+        text = held_text(fork.groups, group.key)
+        return dict.fromkeys([each.uid for each in waiting], Waits(text, Cause.GROUP))
     gang = gang_of(fork, waiting)
     found = yield from plan_group(fork, gang, profile, IndexWarmup())
     if isinstance(found, GroupPlan):

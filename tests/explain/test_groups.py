@@ -148,10 +148,35 @@ def test_a_refused_group_says_that_it_evicts_nobody() -> None:
 
 
 def test_members_of_other_schedulers_count_and_are_not_placed() -> None:
-    """One machine is enough for the one member that is ours."""
+    """A launcher without Neuron counts, whoever schedules it; a worker of another scheduler only with a node."""
     two = PodGroup(TRAIN.key, least=2)
-    mixed = [member(0, two), member(1, two, scheduler_name="other")]
-    assert explained(cluster_with(mixed, nodes=1), mixed[0]).verdict is Verdict.FITS
+    launcher = pod("launcher", group=two, scheduler_name="other")
+    assert explained(with_ours(member(0, two), launcher), member(0, two)).verdict is Verdict.FITS
+    mixed = with_ours(member(0, two), member(1, two, scheduler_name="other"))
+    held = explained(mixed, member(0, two))
+    assert held.verdict is Verdict.WAITS
+    assert held.message == (
+        "Waiting for group default/train: 1 of 2 members exist. It starts when all 2 do. 1 more has the schedulerName"
+        " other: no member without a node."
+    )
+    mixed.put_pod(bound := member(1, two, scheduler_name="other", on="trn2-0", ids=range(16)))
+    mixed.groups.put(bound)
+    assert explained(mixed, member(0, two)).verdict is Verdict.FITS
+
+
+def test_a_group_of_another_scheduler_is_explained_as_if_it_were_ours() -> None:
+    """Its members count for each other; of several other schedulers, they would not."""
+    two = PodGroup(TRAIN.key, least=2)
+    others = [member(number, two, scheduler_name="my-schedular") for number in range(2)]
+    assert "With schedulerName my-scheduler: default/train-0 fits now" in "".join(
+        explained(with_ours(*others), others[0]).notes
+    )
+
+
+def with_ours(*members: Pod) -> Cluster:
+    cluster = cluster_with(members)
+    cluster.groups.served = frozenset({"my-scheduler", "default-scheduler"})
+    return cluster
 
 
 def test_the_name_of_a_group_is_hidden_with_that_of_its_pod() -> None:

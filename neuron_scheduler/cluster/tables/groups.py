@@ -2,11 +2,12 @@
 What each group is: its members, and what they say of it together.
 
 Members are pods of any scheduler, with a node or without, but not those that are being deleted. Where they, or an
-object of kind PodGroup, say different numbers, the largest counts.
+object of kind PodGroup, say different numbers, the largest counts. A member with Neuron that another scheduler decides
+is *foreign* until it has a node: nobody here knows whether it will get one, so the others do not start on its account.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Self
 
 import attrs
@@ -20,11 +21,17 @@ MOST_SAYINGS: Final = 64
 
 @attrs.define(eq=False)
 class _Members:
-    """The members of one group, and how many say the same of the group: of those with a node, and of all."""
+    """
+    The members of one group, and how many say the same of the group: of those with a node, and of all.
+
+    Attributes:
+        deciders: the schedulerNames of the members with Neuron that have no node.
+    """
 
     pods: dict[str, Pod] = attrs.field(factory=dict)
     placed: Counter[PodGroup] = attrs.field(factory=Counter)
     said: Counter[PodGroup] = attrs.field(factory=Counter)
+    deciders: Counter[str] = attrs.field(factory=Counter)
 
 
 _NOBODY: Final = _Members()
@@ -37,12 +44,14 @@ class Groups:
 
     Attributes:
         watched: whose PodGroups are known; a group that has none waits for it, unless its members say a count.
+        served: the scheduler names whose pods are decided here; empty if no member is foreign.
     """
 
     _members: dict[GroupKey, _Members] = attrs.field(factory=dict)
     _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
     _declared: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
     watched: set[Dialect] = attrs.field(factory=set)
+    served: frozenset[str] = frozenset()
 
     def declare(self, group: PodGroup) -> None:
         self.watched.add(group.key.dialect)
@@ -61,6 +70,7 @@ class Groups:
                 group = PodGroup(group.key)
             members.said[group] += 1
             members.placed.update((group,) if pod.node_name else ())
+            members.deciders.update(_deciders(pod))
             self._group_of[pod.uid] = group
 
     def remove(self, uid: str) -> None:
@@ -68,7 +78,9 @@ class Groups:
         if group is not None:
             members = self._members[group.key]
             members.said -= Counter((group,))  # drops those that nobody says any more
-            members.placed -= Counter((group,) if members.pods.pop(uid).node_name else ())
+            pod = members.pods.pop(uid)
+            members.placed -= Counter((group,) if pod.node_name else ())
+            members.deciders -= Counter(_deciders(pod))
             if not members.pods:
                 del self._members[group.key]
 
@@ -77,6 +89,15 @@ class Groups:
 
     def members(self, key: GroupKey) -> Mapping[str, Pod]:
         return self._members.get(key, _NOBODY).pods
+
+    def foreign_members(self, key: GroupKey) -> Counter[str]:
+        """Return how many members are foreign, by their schedulerName."""
+        deciders = self._members.get(key, _NOBODY).deciders
+        return Counter({name: count for name, count in deciders.items() if self.served and name not in self.served})
+
+    def present_count(self, key: GroupKey) -> int:
+        """Return how many members count towards those that the group needs: all but the foreign ones."""
+        return len(self.members(key)) - self.foreign_members(key).total()
 
     def other_groups(self, key: GroupKey) -> Iterator[GroupKey]:
         """Yield the other groups of a namespace that are said in the same words; looks at all groups."""
@@ -139,6 +160,11 @@ class Groups:
 
     def fork(self) -> Self:
         copies = {
-            key: _Members(dict(each.pods), each.placed.copy(), each.said.copy()) for key, each in self._members.items()
+            key: _Members(dict(each.pods), each.placed.copy(), each.said.copy(), each.deciders.copy())
+            for key, each in self._members.items()
         }
-        return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched))
+        return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched), self.served)
+
+
+def _deciders(pod: Pod) -> Sequence[str]:
+    return () if pod.node_name or pod.neuron is None else (pod.scheduler_name,)

@@ -10,9 +10,10 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import UNKNOWN, PodGroup
-from neuron_scheduler.model.wording import count_text, list_of
+from neuron_scheduler.model.pod_group import UNKNOWN, GroupKey, PodGroup
+from neuron_scheduler.model.wording import count_text, few_names, list_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -160,14 +161,20 @@ def _has_many_terms(pods: Iterable[Pod]) -> bool:
     return False
 
 
-def held_text(members: Mapping[str, Pod], group: PodGroup) -> str:
+def held_text(groups: Groups, key: GroupKey) -> str:
+    group, members, foreign = groups.group(key), groups.members(key), groups.foreign_members(key)
     if group.least == UNKNOWN:
         doubt = "does not exist, or its count cannot be read"
         return f"PodGroup {group.key} {doubt}; create or correct it. Its pods stay Pending."
-    exist = f"{len(members)} of {group.least} members exist. It starts when all {group.least} do."
+    exist = f"{groups.present_count(key)} of {group.least} members exist. It starts when all {group.least} do."
     text = f"Waiting for group {group.key}: {exist}"
-    key, worker = _LATE
-    if len(members) == group.least - 1 and all(member.labels.get(key) == worker for member in members.values()):
+    if foreign:
+        have = "has" if foreign.total() == 1 else "have"
+        text += (
+            f" {foreign.total()} more {have} the schedulerName {few_names(sorted(foreign))}: no member without a node."
+        )
+    label, worker = _LATE
+    if len(members) == group.least - 1 and all(member.labels.get(label) == worker for member in members.values()):
         text += (
             " If the launcher is created after its workers (WaitForWorkersReady), do not count it: set"
             f" the label pod-group.scheduling.sigs.k8s.io/min-available to {len(members)}."

@@ -39,7 +39,7 @@ class _WaitingGroup:
         since: when the first of them came.
         held: whether there were too few at the last look.
         half_bound: whether at the last look some members had a node, fewer than these say, and the others existed.
-        count: how many members, placed or not, existed at the last look.
+        count: how many members, placed or not, counted at the last look.
         least: what it needed at the last look.
         placed: how many of them had a node when it was refused; None if it was not, since its last try.
         not_before: when the group may be tried.
@@ -77,7 +77,7 @@ class GroupWaits:
         if waiting is None:
             waiting = self._waiting[key] = _WaitingGroup(now, held=group.has_to_wait)
         waiting.pods[queued.pod.uid] = queued
-        complete = group.has_to_wait or 0 < group.expected <= len(self.groups.members(key))
+        complete = group.has_to_wait or 0 < group.expected <= self.groups.present_count(key)
         waiting.not_before = now if complete else min(now + BURST_PAUSE, waiting.since + LONGEST_BURST)
 
     def leave(self, uid: str, key: GroupKey) -> bool:
@@ -110,7 +110,7 @@ class GroupWaits:
         held, count, least, group = waiting.held, waiting.count, waiting.least, self.groups.group(key)
         placed = self.groups.placed_count(key)
         waiting.least = group.least
-        waiting.count = len(self.groups.members(key))
+        waiting.count = self.groups.present_count(key)
         waiting.held = group.has_to_wait and waiting.count < group.least
         waiting.half_bound = 0 < placed < self.groups.begun_size(key) <= waiting.count
         if waiting.count < count and waiting.not_before <= now and not group.least:

@@ -1,7 +1,8 @@
 """What a group is, when its members say different things, come, change and go."""
 
+from collections import Counter
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -10,6 +11,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 from tests.support.builders import pod
 
+OURS: Final = frozenset({"ours"})
 KEYS: Final = [GroupKey(Dialect.COSCHEDULING, "default", name) for name in ("one", "two")]
 
 
@@ -30,11 +32,17 @@ def check(groups: Groups, pods: dict[str, Pod], objects: dict[GroupKey, PodGroup
         )
         placed = sum(bool(each.node_name) for each in members.values())
         assert (groups.members(key), groups.group(key), groups.placed_count(key)) == (members, together, placed)
+        foreign = Counter(
+            each.scheduler_name
+            for each in members.values()
+            if each.neuron and not each.node_name and each.scheduler_name not in groups.served
+        )
+        assert (groups.foreign_members(key), groups.present_count(key)) == (foreign, len(members) - foreign.total())
 
 
 def test_a_group_is_what_its_members_say_together() -> None:
-    """The largest count and the only domain, at every moment, without a count no less than its PodGroup's."""
-    dice, groups, pods, objects = Random(1), Groups(), dict[str, Pod](), dict[GroupKey, PodGroup]()
+    """The largest count and the only domain, at every moment, and who counts, whatever others' schedulers do."""
+    dice, groups, pods, objects = Random(1), Groups(served=OURS), dict[str, Pod](), dict[GroupKey, PodGroup]()
     for _ in range(2_000):
         key = dice.choice(KEYS)
         if dice.random() < 0.1:
@@ -54,7 +62,8 @@ def test_a_group_is_what_its_members_say_together() -> None:
                 dice.randint(0, 3),
                 *dice.choice([("", ""), ("", ""), ("zone", ""), ("zone", "job")]),
             )
-            new = pod(name, group=dice.choice([group, group, group, None]), on=dice.choice(["", "n"]))
+            rest: dict[str, Any] = {"scheduler_name": dice.choice(["ours", "other"]), "devices": dice.choice([0, 16])}
+            new = pod(name, group=dice.choice([group, group, group, None]), on=dice.choice(["", "n"]), **rest)
             new = attrs.evolve(new, terminating=dice.random() < 0.2)
             groups.put(new)
             pods[new.uid] = new
@@ -69,7 +78,10 @@ def test_a_group_is_what_its_members_say_together() -> None:
 
 def test_only_some_different_sayings_of_a_group_count() -> None:
     """Those that came first: with each of them every question about the group takes longer."""
-    groups, pods = Groups(), [pod(f"p{number}", group=PodGroup(KEYS[0], number, number)) for number in range(1000)]
+    groups, pods = (
+        Groups(served=OURS),
+        [pod(f"p{number}", group=PodGroup(KEYS[0], number, number)) for number in range(1000)],
+    )
     for each in (*pods, *pods):
         groups.put(each)
     assert groups.group(KEYS[0]) == PodGroup(KEYS[0], MOST_SAYINGS - 1, MOST_SAYINGS - 1)

@@ -11,8 +11,8 @@ from typing import Final
 import attrs
 
 from tests.simulation.oracles.change import Object, annotations_of, metadata_of
-from tests.simulation.oracles.reading import has_ended
-from tests.simulation.pod_plans import COUNT, KUEUE, KUEUE_COUNT, NAME, ULTRASERVER
+from tests.simulation.oracles.reading import asks_for_neuron, has_ended, node_name_of
+from tests.simulation.pod_plans import COUNT, KUEUE, KUEUE_COUNT, NAME, OURS, ULTRASERVER
 
 LWS: Final = "leaderworkerset.sigs.k8s.io/group-key"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -60,9 +60,10 @@ def is_lws(pod: Object) -> bool:
 
 
 def counts(pod: Object) -> bool:
-    """Return whether a pod is a member as far as counts are concerned."""
-    gates = (pod.get("spec") or {}).get("schedulingGates")
-    return not (has_ended(pod) or gates or metadata_of(pod).get("deletionTimestamp"))
+    """Return whether a pod is a member as far as counts are concerned; another scheduler may never bind its pods."""
+    spec = pod.get("spec") or {}
+    foreign = asks_for_neuron(pod) and not node_name_of(pod) and spec.get("schedulerName") != OURS
+    return not (has_ended(pod) or spec.get("schedulingGates") or metadata_of(pod).get("deletionTimestamp") or foreign)
 
 
 def least_of(members: Iterable[Object]) -> int:
