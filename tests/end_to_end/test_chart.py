@@ -142,7 +142,12 @@ async def test_from_kubectl_to_helm_and_back(plane: ControlPlane, helm: Helm) ->
 
 
 async def test_an_upgrade_changes_the_road(plane: ControlPlane, helm: Helm) -> None:
-    """There is always one Deployment only, and none after the scheduler is switched off; the keeper stays."""
+    """
+    There is always one Deployment only; the keeper stays.
+
+    Without the values of the installation, or with the scheduler switched off, an upgrade is refused: it would remove
+    the scheduler.
+    """
 
     async def upgraded(**switches: bool) -> list[str]:
         flags = values(**{f"scheduler__{name}": value for name, value in switches.items()})
@@ -154,9 +159,15 @@ async def test_an_upgrade_changes_the_road(plane: ControlPlane, helm: Helm) -> N
     assert await upgraded(enabled=True) == ["my-scheduler"]
     assert await upgraded(defaultScheduler__enabled=True) == ["my-scheduler", "k8s-neuron-scheduler"]
     assert await upgraded(customScheduler__enabled=False) == ["k8s-neuron-scheduler", "k8s-neuron-scheduler"]
-    assert await upgraded(enabled=False) == []
+    for values_lost in ((IMAGE,), ("--reset-then-reuse-values", "--set", "scheduler.enabled=false")):
+        refused = await refusal(helm, "upgrade", RELEASE, CHART, *values_lost)
+        assert "would remove the Deployment kube-system/k8s-neuron-scheduler and its policies" in refused
+        assert "add --reset-then-reuse-values" in refused
+    assert await upgraded() == ["k8s-neuron-scheduler", "k8s-neuron-scheduler"]
+    await run(helm, "uninstall", RELEASE)
     await plane.admin.get(KEEPER)
-    assert await upgraded(enabled=True) == ["k8s-neuron-scheduler", "k8s-neuron-scheduler"]
+    assert await upgraded(enabled=False) == await upgraded() == [], "there is nothing to remove"
+    assert await upgraded(enabled=True) == ["my-scheduler"]
 
 
 async def test_the_keeper_of_the_kustomization_stays_as_it_is(plane: ControlPlane, helm: Helm) -> None:
