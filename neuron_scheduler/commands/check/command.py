@@ -16,13 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Say what needs action in a cluster, before or after the installation. Changes nothing."
     parser.epilog = EXIT_CODES
     add = parser.add_argument
-    add(
-        "--namespace",
-        "-n",
-        metavar="NAME",
-        default="kube-system",
-        help="where the scheduler is, or will be, installed (default: kube-system)",
-    )
+    add("--namespace", "-n", metavar="NAME", help="has no effect: all namespaces are checked")  # a habit of kubectl
     add(
         "--scheduler-name",
         metavar="NAME",
@@ -48,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _report(arguments: argparse.Namespace) -> Report:
     connection = await auth.load(**connection_arguments(arguments))
     async with Client(connection=connection) as client:
-        reader = SnapshotReader(client=client, namespace=arguments.namespace, names=tuple(arguments.scheduler_name))
+        reader = SnapshotReader(client=client, names=tuple(arguments.scheduler_name))
         return report_on(await in_time(arguments, connection.server, reader.read))
 
 

@@ -82,7 +82,7 @@ def test_a_finding_that_needs_action(run: Run, tmp_path: Path) -> None:
 
 
 def test_other_names_and_another_context(run: Run, tmp_path: Path) -> None:
-    """`--context`, `--namespace` and each `--scheduler-name` have their effect."""
+    """`--context` and each `--scheduler-name` have their effect; `--namespace`, a habit of kubectl, has none."""
     pods = [neuron_pod("p"), neuron_pod("q")]
     pods[1]["spec"]["schedulerName"] = "batch"
     with beside(listing(default=403)) as other, beside(listing(lists={NODES: [trn1("a")], PODS: pods})) as server:
@@ -90,10 +90,10 @@ def test_other_names_and_another_context(run: Run, tmp_path: Path) -> None:
         names = ("--scheduler-name=my-scheduler", "--scheduler-name=batch")
         _, out, _ = run("--kubeconfig", path, "--context=there", "-n", "mine", *names, "-ojson")
     content = json.loads(out)
-    assert (content["server"], content["namespace"]) == (server.url, "mine")
+    assert (content["server"], content["namespace"]) == (server.url, "kube-system")
     assert content["schedulerNames"] == ["my-scheduler", "batch"]
     assert "scheduler-names" in {finding["code"] for finding in content["findings"]}
-    assert "/apis/coordination.k8s.io/v1/namespaces/mine/leases/my-scheduler" in server.requests
+    assert "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler" in server.requests
 
 
 @pytest.mark.parametrize("flag", ["--master", "--server", "-s"])

@@ -5,12 +5,13 @@ The commands that a finding recommends, as the scheduler was installed: by Helm 
 import shlex
 from typing import Final
 
-from neuron_scheduler.commands.check.subjects.known import AWS_CHART, AWS_RELEASE
+from neuron_scheduler.commands.check.subjects.known import AWS_CHART, AWS_RELEASE, OUR_LABEL
 from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snapshot
 
 CHART: Final = "manifests/chart"
 KEEPER: Final = "kubectl apply -k manifests/lease-watch"
 APPLY: Final = "kubectl apply -k manifests/"
+WITHOUT_NAMESPACE: Final = "sed -i.bak '/^namespace:/d' manifests/kustomization.yaml"
 INSTALL: Final = f"{KEEPER} && {APPLY}"
 WRITERS: Final = "`writers`, by a patch in manifests/kustomization.yaml (Helm: allocationWriters)"
 NAMES: Final = "`names`, by a patch in manifests/kustomization.yaml (Helm: otherSchedulerNames)"
@@ -21,7 +22,15 @@ def apply(snapshot: Snapshot) -> str:
     if helm is not None:
         words = ("helm", "upgrade", helm.release, CHART, "--namespace", helm.release_namespace)
         return shlex.join((*words, "--reset-then-reuse-values"))  # this version's chart may have values of its own
+    if any(deployment.namespace != snapshot.namespace for deployment in snapshot.ours):
+        return f"{WITHOUT_NAMESPACE} && {APPLY}"
     return APPLY
+
+
+def removal_elsewhere(deployment: SeenWorkload) -> str:
+    """Return the command that removes what a `namespace:` in the kustomization has installed."""
+    kinds = "deployment,service,configmap,serviceaccount,role,rolebinding,networkpolicy,poddisruptionbudget"
+    return f"kubectl delete {kinds} --namespace {deployment.namespace} --selector {OUR_LABEL}"
 
 
 def removal(deployment: SeenWorkload) -> str:

@@ -5,7 +5,7 @@ Without what asking for machines needs, pods are scheduled as before, and no mac
 warning, no error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from neuron_scheduler.commands.check.subjects import commands
@@ -26,17 +26,38 @@ def of_installation(snapshot: Snapshot) -> Iterator[Finding]:
     elif not snapshot.ours:
         others = list_of([deployment.key for deployment in snapshot.in_the_way])
         ways = "First write your image into manifests/kustomization.yaml: the README says how, and how with Helm"
-        yield note(
+        waiting = () if any(deployment.replicas for deployment in snapshot.in_the_way) else snapshot.pending
+        make = warning if waiting else note
+        yield make(
             "not-installed",
-            "neuron-scheduler is not installed",
+            f"neuron-scheduler is not installed{_waiting_text(waiting)}",
+            objects=waiting,
             advice=f"First remove {others}, which has our name: docs/migrating.md has all steps" if others else ways,
             command="" if others else commands.INSTALL,
         )
     for deployment in snapshot.ours:
         yield from _state(snapshot, deployment)
+    yield from _of_several(snapshot)
     if snapshot.ours:
         yield from _lease(snapshot)
         yield from _fence(snapshot)
+
+
+def _waiting_text(keys: Sequence[str]) -> str:
+    return f", and {count_text(len(keys), 'pod waits', 'pods wait')} for it" if keys else ""
+
+
+def _of_several(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield that several Deployments compete for the Lease; one of them may serve no pod of the other's."""
+    running = [deployment.key for deployment in snapshot.ours if deployment.replicas]
+    if len(running) > 1:
+        yield error(
+            "several-deployments",
+            f"{len(running)} Deployments of neuron-scheduler take one Lease from each other: {list_of(running)}",
+            advice="While one holds it, pods that only another serves stay Pending without an Event. Delete all but the"
+            " one of manifests/kustomization.yaml or of the Helm release",
+            objects=running,
+        )
 
 
 def _fence(snapshot: Snapshot) -> Iterator[Finding]:
@@ -60,10 +81,15 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
     namespace, key = deployment.namespace, f"Deployment {deployment.key}"
     why = "The pods' Events say why; if the containers have started, kubectl logs does"
     if not deployment.replicas:
-        yield warning(
+        alone = not any(each.replicas for each in snapshot.ours)
+        waiting = snapshot.pending if alone else ()
+        make = error if waiting else warning
+        yield make(
             "scaled-to-zero",
-            f"{key} has no replicas",
-            command=f"kubectl scale --namespace {namespace} deployment/{deployment.name} --replicas=2",
+            f"{key} has no replicas{_waiting_text(waiting)}",
+            objects=waiting,
+            advice="" if alone else "Another one runs: delete this one, never scale it up",
+            command=f"kubectl scale --namespace {namespace} deployment/{deployment.name} --replicas=2" if alone else "",
         )
     elif not deployment.ready:
         message = f"{key}: none of {count_text(deployment.replicas, 'pod')} is ready"
@@ -79,11 +105,12 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
     else:
         yield ok("deployment", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready")
     if namespace != snapshot.namespace:
-        yield warning(
+        yield error(
             "another-namespace",
-            f"{key} is not in the namespace {snapshot.namespace}",
-            advice="Check that namespace too",
-            command=f"neuron-scheduler check --namespace {namespace}",
+            f"{key} is not in the namespace {snapshot.namespace}, for which the policies, rights and the Lease are",
+            advice="Remove `namespace:` from manifests/kustomization.yaml, apply it again, and delete what is in"
+            f" {namespace}",
+            command=f"{commands.apply(snapshot)} && {commands.removal_elsewhere(deployment)}",
         )
 
 

@@ -181,6 +181,11 @@ class Snapshot:
     def foreign(self) -> tuple[SeenWorkload, ...]:
         return tuple(d for d in self.deployments if d.replicas and not d.mode)
 
+    @cached_property
+    def pending(self) -> tuple[str, ...]:
+        """The keys of pods that wait for us: they have our scheduler name, and no node."""
+        return tuple(p.key for p in self.pods if p.scheduler_name in self.scheduler_names and not p.node_name)
+
     @property
     def in_the_way(self) -> tuple[SeenWorkload, ...]:
         """Deployments of others that have our names, or serve them: an installation would fail, or fight them."""

@@ -20,7 +20,7 @@ from neuron_scheduler.commands.check.subjects import (
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME
 from neuron_scheduler.commands.check.subjects.nodes import Machines, has_neuron_type, machines
-from neuron_scheduler.commands.check.subjects.snapshot import Lease, Unread
+from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Unread
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, PodGroupObject
 from tests.support.builders import node, pod
@@ -78,6 +78,43 @@ def test_helm_restores_what_helm_has_installed() -> None:
     assert commands.apply(sick(deployments=(helm,))) == (
         "helm upgrade neuron-scheduler manifests/chart --namespace kube-system --reset-then-reuse-values"
     )
+
+
+def test_a_namespace_in_the_kustomization_is_removed_before_it_is_applied_again() -> None:
+    """It would move the rights away from the installation, each time."""
+    moved = sick(deployments=(deployment(), deployment(namespace="x")), rights={"list pods": False})
+    again = "sed -i.bak '/^namespace:/d' manifests/kustomization.yaml && kubectl apply -k manifests/"
+    assert one(installation.of_rights(moved), "account-lacks-rights").command == again
+    found = one(installation.of_installation(moved), "another-namespace")
+    assert found.severity is Severity.ERROR
+    assert found.command.startswith(f"{again} && kubectl delete deployment,service,configmap,")
+    assert found.command.endswith(" --namespace x --selector app.kubernetes.io/name=neuron-scheduler")
+
+
+@pytest.mark.parametrize("copy", [EXTENDING, deployment("a-copy")], ids=["both ways", "a copy"])
+def test_two_deployments_compete_for_one_lease(copy: SeenWorkload) -> None:
+    """Whatever their names; one without replicas is to be deleted, and never scaled up beside the other."""
+    found = one(installation.of_installation(sick(deployments=(deployment(), copy))), "several-deployments")
+    assert (found.severity, found.objects) == (Severity.ERROR, ("kube-system/my-scheduler", copy.key))
+    stopped = sick(deployments=(deployment(), attrs.evolve(copy, replicas=0, ready=0)))
+    assert "several-deployments" not in codes(installation.of_installation(stopped))
+    found = one(installation.of_installation(stopped), "scaled-to-zero")
+    assert (found.severity, found.command, "delete" in found.advice) == (Severity.WARNING, "", True)
+
+
+def test_pods_that_wait_for_a_scheduler_that_does_not_run() -> None:
+    """It is not installed, or has no replicas; without such pods, neither is a fault that stops anything."""
+    waits = ours("waits", devices=1)
+    absent = attrs.evolve(BEFORE, pods=(waits, ours("bound", devices=1, on="trn1-a")))
+    found = one(installation.of_installation(absent), "not-installed")
+    assert (found.severity, found.objects) == (Severity.WARNING, ("default/waits",))
+    assert found.message == "neuron-scheduler is not installed, and 1 pod waits for it"
+    served = attrs.evolve(absent, deployments=(foreign("my-scheduler", serves=("my-scheduler",)),))
+    assert one(installation.of_installation(served), "not-installed").severity is Severity.NOTE
+    stopped = deployment(replicas=0, ready=0)
+    for pods, severity in ((waits,), Severity.ERROR), ((), Severity.WARNING):
+        found = one(installation.of_installation(sick(deployments=(stopped,), pods=pods)), "scaled-to-zero")
+        assert (found.severity, len(found.objects)) == (severity, len(pods))
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "not-ready": sick(deployments=(deployment(ready=0),)),
     "partly-ready": sick(deployments=(deployment(ready=1),)),
     "rollout-unfinished": sick(deployments=(deployment(behind=1),)),
+    "several-deployments": sick(deployments=(deployment(), deployment("k8s-neuron-scheduler", "extender"))),
     "another-namespace": sick(deployments=(deployment(), deployment(namespace="elsewhere"))),
     "lease-unknown": sick(lease=FORBIDDEN),
     "lease-not-held": sick(lease=None),
