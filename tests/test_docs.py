@@ -38,7 +38,11 @@ OTHERS = {
     "--tags",
     "--find",  # of tests.mutants, like the next
     "--list",
-    "--dry-run",  # of kubectl
+    "--attach",  # of kubectl, like the next four
+    "--dry-run",
+    "--image",
+    "--restart",
+    "--rm",
     "--build-arg",  # of docker, like the next five
     "--device",
     "--platform",

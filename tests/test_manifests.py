@@ -197,7 +197,7 @@ def test_the_version() -> None:
 
 
 def test_your_own_kustomization(rendered: dict[str, Object], tmp_path: Path) -> None:
-    """With all that the example has, it sets image and lists, and changed settings restart the replicas."""
+    """With all that the example has, image, replicas, memory and lists are set; changed settings restart the replicas."""
     folder = kustomize.copied(tmp_path)
     example = (folder / "kustomization.example.yaml").read_text()
     used = re.sub(r"^# (?!With |write )", "", example[example.index("apiVersion:") :], flags=re.MULTILINE)
@@ -210,6 +210,8 @@ def test_your_own_kustomization(rendered: dict[str, Object], tmp_path: Path) -> 
         (config,) = (item for name, item in items.items() if name.startswith(f"ConfigMap/{CONFIG}-"))
         assert f"verbosity: {verbosity}" in config["data"]["config.yaml"]
         _, spec, container = pod_template(items)
+        assert items["Deployment/my-scheduler"]["spec"]["replicas"] == 3
+        assert container["resources"]["limits"]["memory"] == "2Gi"
         assert spec["volumes"][0]["configMap"]["name"] == config["metadata"]["name"]
         assert container["image"] == "REGISTRY/neuron-scheduler:TAG"
         templates.append(items["Deployment/my-scheduler"]["spec"]["template"])

@@ -303,7 +303,7 @@ AWS_LABELS = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/c
 @pytest.mark.control_plane
 async def test_the_commands_of_the_page(plane: ControlPlane, tmp_path: Path) -> None:
     """Those of docs/default-scheduler.md that need no image, beginning with AWS's Service in the cluster."""
-    replace, install, address, look, example, remove = run_by(f"{THIS}::test_the_commands_of_the_page")
+    replace, install, address, look, example = run_by(f"{THIS}::test_the_commands_of_the_page")
     shell = reader_shell(tmp_path, plane.folder / "kubeconfig", road="default-scheduler")
     service = f"{NAMESPACE}/services/k8s-neuron-scheduler"
     instance = {"app.kubernetes.io/instance": "neuron-helm-chart"}
@@ -318,6 +318,7 @@ async def test_the_commands_of_the_page(plane: ControlPlane, tmp_path: Path) -> 
     await plane.admin.wait_until(f"{NAMESPACE}/pods", bool, labelSelector="app.kubernetes.io/component=extender")
     assert "k8s-neuron-scheduler-" in await shell.run(look)
     assert "pod/four-devices-on-trn1 created" in await shell.run(example)
+    *_, remove = run_by("tests/end_to_end/test_readme.py::test_with_kubectl")
     await shell.run(remove)
     assert (await plane.admin.request("GET", service))[0] == 404
     assert "created" in await shell.run(install)
