@@ -317,6 +317,17 @@ async def test_a_node_that_takes_no_more_pods_lets_go_at_once(changes: dict[str,
         assert site.cluster.assumed_count == 1
 
 
+async def test_a_node_that_is_gone_lets_go_at_once_and_is_forgotten() -> None:
+    """Pods that wait are scheduled again; a node that joins under its name is a new one to the fence."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.nodes.on_deleted(node("n", "trn1.32xlarge", pods=1000))
+        await site.settle()
+        assert (site.waiting, site.tried, site.cluster.is_assumed("uid-a")) == (0, ["b"], False)
+        assert site.scheduler.binding_cycle.fence._nodes == {}  # only memory shows it otherwise
+
+
 @pytest.mark.parametrize("fields", [{"devices": 1}, {"devices": 9, "ids": range(7, 16)}, {"cpu": 191_501}], ids=str)
 async def test_who_waits_is_decided_again_where_another_pod_takes_its_share(fields: dict[str, Any]) -> None:
     """At once, not after two minutes: its ids may be in use, they are, or the kubelet would reject it."""

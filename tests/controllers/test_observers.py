@@ -1,6 +1,6 @@
 """What the watch shows of a node and its pods reaches everything that was decided for that node and is not done yet."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -101,6 +101,24 @@ async def test_space_on_a_node_that_takes_no_more_pods_is_given_up(changes: dict
     """The pod would sleep until its victims are gone, and be refused there."""
     world = World()
     world.change_node(**changes)
+    assert world.tried_at_once()
+
+
+def gone(world: World) -> None:
+    """Let the node go; its pods follow."""
+    world.nodes.on_deleted(NODE)
+
+
+def replaced(world: World) -> None:
+    """Let a smaller machine join under the node's name."""
+    world.nodes.on_updated(NODE, node("n", "trn1.2xlarge"))
+
+
+@pytest.mark.parametrize("ends", [gone, replaced])
+async def test_space_on_a_machine_that_is_gone_is_given_up(ends: Callable[[World], None]) -> None:
+    """The pod would sleep until its victims have ended, and be refused then."""
+    world = World()
+    ends(world)
     assert world.tried_at_once()
 
 

@@ -14,6 +14,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers import rejections
 from neuron_scheduler.controllers.rejections import LASTING, READS_AT_ONCE, Rejections, rejection
+from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.pod_reads import Failure, PodFailures
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -21,7 +22,9 @@ from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
+from tests.support.loops import watches_of
 from tests.support.patience import PATIENCE
+from tests.support.queueing import new_queue
 from tests.telemetry.test_metrics import samples
 
 NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")
@@ -184,6 +187,17 @@ async def test_each_rejection_begins_the_time_again() -> None:
         assert world.aside() == CoreMask(0xFFFFFF)
         world.now += 1
         assert world.aside() is None
+
+
+async def test_a_node_that_is_gone_is_not_remembered() -> None:
+    """Another machine may join under its name."""
+    async with running() as world:
+        await world.leave(pod_info())
+        assert world.rejections.set_aside_count == 1
+        watches_of(world.cluster, new_queue(), world.rejections, clock=lambda: world.now).of(NODES).on_deleted(
+            node("a", "trn1.32xlarge")
+        )
+        assert world.rejections.set_aside_count == 0
 
 
 @pytest.mark.parametrize("error", [ApiError(410), UnreachableError("reset"), RuntimeError("a bug")])

@@ -2,7 +2,8 @@
 Memory, tasks, log lines, requests and Events stay in proportion to what there is to do.
 
 Bounds are generous: they find what grows without end and what turns without a pause, not what could be a little
-cheaper. What remembers pods that have been gone for long is found by their uids, in any part of a replica.
+cheaper. What remembers pods or nodes that have been gone for long is found by their uids or names, in any part of a
+replica.
 """
 
 from collections import Counter, deque
@@ -15,12 +16,13 @@ from tests.simulation.oracles.change import Change, Oracle, named
 
 MINUTE: Final = 60.0
 FORGOTTEN: Final = 30.0
-"""Seconds after which nothing needs to remember a pod that is gone."""
+"""Seconds after which nothing needs to remember a pod or a node that is gone."""
 _OF_PACKAGE: Final = "neuron_scheduler"
 _MOST_DEEP: Final = 12
-_LAZY: Final = frozenset({"_changes", "bound_at"})
+_LAZY: Final = frozenset({"_changes", "_by_definition", "bound_at", "_newest"})
 """
-Fields that are cleared later: the log of changed rows when it is full, and a node's Bindings at the next Binding there.
+Fields that are cleared later: the log of changed rows when it is full, an idle index when it is used or dropped, a
+node's Bindings at the next Binding there. The last is no more than one node.
 """
 _CONTAINERS: Final = (dict, list, set, frozenset, deque, tuple)
 
@@ -35,7 +37,7 @@ class Bounds(Oracle):
         most_requests: of one replica in a minute, beside five for each committed change.
         most_events: writes of Events about one pod in a minute.
         most_tasks: of one replica, beside one for each Binding on its way.
-        most_remembered: pods gone for long that one container of a replica may still have.
+        most_remembered: pods and nodes gone for long that one container of a replica may still have.
     """
 
     most_lines: int = 300
@@ -44,16 +46,20 @@ class Bounds(Oracle):
     most_tasks: int = 120
     most_remembered: int = 0
     _counts: dict[int, Counter[tuple[str, str]]] = attrs.field(factory=dict)  # by the minute
-    _gone: dict[str, float] = attrs.field(factory=dict)  # pods by uid and by name
+    _gone: dict[str, float] = attrs.field(factory=dict)  # pods by uid and by name, nodes by name
     _reported: set[tuple[str, str]] = attrs.field(factory=set)
 
     def changed(self, change: Change) -> None:
-        """Count a change, and remember when pods are gone."""
+        """Count a change, and remember when pods and nodes are gone."""
         self._count(change.at, "changes", "")
         if change.kind == "Pod" and change.after is None:
             self._gone |= dict.fromkeys((change.uid, named(change.object)), change.at)
         elif change.kind == "Pod" and change.previous is None:
             self._gone.pop(named(change.object), None)
+        elif change.kind == "Node" and change.after is None:
+            self._gone[change.key[1]] = change.at
+        elif change.kind == "Node":
+            self._gone.pop(change.key[1], None)
         elif change.kind == "Event":
             about = change.object.get("involvedObject") or change.object.get("regarding") or {}
             self._count(change.at, "Events", f"{about.get('namespace')}/{about.get('name')}")
@@ -83,14 +89,14 @@ class Bounds(Oracle):
             self.violated(f"{replica}: {count} tasks, with {bindings} Bindings on their way")
 
     def remembered(self, replica: str, now: float, root: object) -> None:
-        """Look in all parts of a replica for pods that are gone for long."""
+        """Look in all parts of a replica for pods and nodes that are gone for long."""
         long_gone = {uid for uid, at in self._gone.items() if now - at > FORGOTTEN}
         if not long_gone:
             return
         for path, container in containers(root):
             count = sum(1 for key in container if isinstance(key, str) and key in long_gone)
             if count > self.most_remembered:
-                self.violated(f"{replica}: {path} still has {count} of {len(long_gone)} pods that are gone for long")
+                self.violated(f"{replica}: {path} still has {count} of {len(long_gone)} objects that are gone for long")
 
 
 def containers(root: object) -> Iterator[tuple[str, Any]]:

@@ -137,6 +137,11 @@ def test_the_words_of_each_project(value: Pod, expected: tuple[PodGroup, int]) -
     assert (value.group, value.rank) == expected
 
 
+def test_each_dialect_has_its_words_above() -> None:
+    """They are read from a whole pod, so a dialect whose label is not in `SIGNS` is noticed."""
+    assert {group.key.dialect for _, (group, _) in GROUPS} == set(Dialect)
+
+
 @pytest.mark.parametrize(
     "value",
     [
