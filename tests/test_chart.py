@@ -377,9 +377,6 @@ def test_the_monitoring_is_that_of_the_folder(helm: Helm) -> None:
     flags = [f"--set={value}.enabled=true" for value in ("podMonitor", "prometheusRule", "dashboard")]
     usual, chart = helm.rendered(*ON), without_helms_own(helm.rendered(*ON, *flags))
     assert {name: chart[name] for name in chart.keys() - usual.keys()} == rendered("manifests/monitoring")
-    for name in ("rules.yaml", "dashboard.json"):
-        copied = (CHART / "monitoring" / name).read_text()
-        assert copied == (ROOT / "manifests" / "monitoring" / name).read_text(), f"copy {name} into {CHART}/monitoring"
 
 
 # -- the package -------------------------------------------------------------------------------------------------------

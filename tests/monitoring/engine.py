@@ -24,7 +24,7 @@ from tests.control_plane.build import go_environment
 from tests.support.kustomize import ROOT
 
 SOURCE: Final = Path(__file__).parent / "engine"
-RULES: Final = ROOT / "manifests" / "monitoring" / "rules.yaml"
+RULES: Final = ROOT / "manifests" / "chart" / "monitoring" / "rules.yaml"
 STEP: Final = 30
 """Seconds between two scrapes, as in the PodMonitor, and between two evaluations of the rules."""
 TEXT: Final = "text/plain; version=0.0.4"

@@ -13,7 +13,7 @@ from tests.support.kustomize import ROOT
 pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(400)]
 
 Panel = dict[str, Any]
-DASHBOARD: Final = json.loads((ROOT / "manifests" / "monitoring" / "dashboard.json").read_text())
+DASHBOARD: Final = json.loads((ROOT / "manifests" / "chart" / "monitoring" / "dashboard.json").read_text())
 PANELS: Final[dict[str, Panel]] = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"] != "row"}
 VARIABLES: Final = {"$job": ".*", "$__rate_interval": "2m"}
 """What Grafana would put in their place."""
