@@ -235,6 +235,18 @@ def test_where_to_look() -> None:
     assert [looking_for for looking_for, look_in in rows if not paths_in(look_in)] == []
 
 
+def test_where_a_message_is_made() -> None:
+    """Each part of a quoted message, between its figures, is in a file that its row names."""
+    for row in section("Where is ...").splitlines():
+        quoted, _, look_in = row.removeprefix("| ").partition(" | ")
+        code = "".join(
+            file.read_text() for path in paths_in(look_in) for file in MAP.parent.glob(path) if file.is_file()
+        )
+        for message in re.findall(r'"([^"]+)"', quoted):
+            parts = [part for part in re.split(r"\d+|/|\.\.\.", message) if part.strip()]
+            assert [part for part in parts if part.strip(" :").lower() not in code.lower()] == [], message
+
+
 def test_the_commands_exist() -> None:
     """`python -m` names an existing module, `make` a target, and `neuron-scheduler` a command."""
     modules = named_in(TEXTS, r"python -m ([\w.]+)")

@@ -17,6 +17,21 @@ The road of a change: from a line of a watch to the Event that says where a pod 
 
 A change says what has happened to the cluster, after it has happened. It never says what to do: each observer knows
 what a change means to its own work, and ignores the others. Upstream: `pkg/scheduler/eventhandlers.go`.
+
+Who is told of what, by the modules of the observers:
+
+    GroupChanged        queue_observer
+    PodPending          queue_observer, foreign_nominations, machines
+    AssumedPodChanged   queue_observer, allocate_fence
+    PodBound            queue_observer, allocate_fence, foreign_nominations, machines
+    PodGone             queue_observer, allocate_fence, rejections, volume_binder, pod_reporter, watch_log,
+                        foreign_nominations, machines
+    SpaceChanged        allocate_fence, preemption_executor, foreign_nominations
+    PodDoubted          watch_log
+    NodeChanged         queue_observer, preemption_executor, watch_log, machines
+    NodeGone            queue_observer, allocate_fence, preemption_executor, rejections, volume_binder, watch_log
+    NamespaceChanged    queue_observer
+    StorageChanged      queue_observer, volume_binder
 """
 
 from typing import ClassVar, Protocol, TypeAlias

@@ -1,12 +1,14 @@
 """What the watch shows of a node and its pods reaches everything that was decided for that node and is not done yet."""
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import pytest
 
+from neuron_scheduler.cluster import changes
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.pod_attempt import LONGEST_LIST
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
@@ -25,6 +27,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.trial import take
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profile_config import CapacityRequests, ProfileConfig
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
 from tests.controllers.test_allocate_fence import at_work
@@ -375,3 +378,16 @@ async def test_bindings_that_wait_give_way_before_nominations() -> None:
     world.change_node(allocatable={CPU: 5500})
     assert waiting_of(world) == 0
     assert world.parts.cluster.nomination(world.wanted.uid) is not None
+
+
+async def test_the_table_of_observers() -> None:
+    """`changes` says in its docstring who is told of what, in the order in which they are told."""
+    table = (changes.__doc__ or "").partition("Who is told of what")[2]
+    rows = re.findall(r"^    ([A-Z]\w+) +((?:.|\n {5,})*)", table, re.MULTILINE)
+    profile = ProfileConfig(scheduler_name="my-scheduler", capacity_requests=CapacityRequests())
+    world = World(settings={"extender_bind_address": ":12345", "profiles": (profile,)})
+    told: dict[str, list[str]] = {kind.__name__: [] for kind in get_args(changes.Change)}
+    for observer in world.parts.observers.observers:
+        for kind in observer.OBSERVES:
+            told[kind.__name__].append(type(observer).__module__.rpartition(".")[2])
+    assert {kind: re.split(r",\s+", modules) for kind, modules in rows} == told

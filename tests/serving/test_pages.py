@@ -2,9 +2,11 @@
 
 import re
 
+import attrs
 import pytest
 from aiohttp import web
 
+from neuron_scheduler.explain.answers import Explanation, LeavingPod, NodeGroup, SuggestedChange, Waiting, WaitingEntry
 from neuron_scheduler.serving.pages import page_files
 from tests.support.web_requests import answer, body_of, request
 
@@ -53,3 +55,24 @@ async def test_with_a_slash_at_the_end() -> None:
     """It leads to the page, also behind a prefix."""
     reply = await get("/page/")
     assert (reply.status, reply.headers["Location"]) == (308, "../page")
+
+
+WHY = (Waiting, WaitingEntry, Explanation, NodeGroup, SuggestedChange, LeavingPod)
+NOT_SHOWN = {
+    *("Explanation.node_name", "Explanation.ids", "Explanation.decider"),
+    *("NodeGroup.plugin",),
+    *("SuggestedChange.kind", "SuggestedChange.node_name", "SuggestedChange.detail", "SuggestedChange.autoscalers"),
+}
+"""Their answers have a sentence that says the same, or they are for programs."""
+
+
+async def test_each_field_of_an_explanation_is_shown() -> None:
+    """The script of the waiting pods reads each field, but for those that other fields say in words."""
+    script = "".join([(await body_of(await get(f"{HTML}/{name}.js"))).decode() for name in ("waiting", "rows")])
+    unread = {
+        f"{answer.__name__}.{field.name}"
+        for answer in WHY
+        for field in attrs.fields(answer)
+        if not re.search(rf"\.{re.sub('_(.)', lambda found: found[1].upper(), field.name)}\b", script)
+    }
+    assert sorted(unread) == sorted(NOT_SHOWN)
