@@ -1,0 +1,313 @@
+"""
+Which pods to evict, so that all missing members of a group get a place at once; nobody if one of them gets none.
+
+    a fork of the cluster
+      --> each member, the choosiest first: a free place, or the cheapest victims of one node, which leave the fork
+      --> a few members: could one of the victims stay, if the group were planned without the others?
+      --> GroupPreemption: a node and its cores for each member, and who has to leave that node
+
+Each member's victims are those of a single pod (`scheduling.preemption.search`), with what the budgets allow beside the
+victims before. A group with a required domain tries a few of them, and the cheapest counts. Upstream: KEP-5710.
+"""
+
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.filters import walk
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
+from neuron_scheduler.scheduling.cycle.signature import signature_of
+from neuron_scheduler.scheduling.cycle.trial import AssumedPod, Trial
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, gang_of, neuron_total_of
+from neuron_scheduler.scheduling.groups.plan import MOST_SEARCHED, OUTSIDE, plan_group
+from neuron_scheduler.scheduling.groups.regions import (
+    MOST_DOMAINS,
+    Domain,
+    DomainRoom,
+    fixed_domains,
+    nodes_in,
+    rooms_for,
+    without_pod_terms,
+)
+from neuron_scheduler.scheduling.plugins.contract import Filter, Refusal
+from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS, GROUP_TOPOLOGY
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+from neuron_scheduler.scheduling.preemption.search import (
+    ASKS_MUCH,
+    NEVER,
+    WAITING,
+    NoPreemption,
+    Preemption,
+    WithoutLowerPriority,
+    search,
+)
+from neuron_scheduler.scheduling.preemption.victims import Victims, by_importance
+
+_MOST_SPARED: Final = 32
+"""Victims for a few members of which each is asked whether it could stay."""
+_MOST_EMPTIED: Final = 64
+"""Nodes that are looked at without their pods of lower priority, where members differ or look at each other."""
+_NOT_ALL: Final = "preemption: without all pods of lower priority, {} of {} missing members would have room."
+
+
+@attrs.frozen
+class GroupPreemption:
+    """
+    A place for each member that needs one.
+
+    Attributes:
+        places: by the uid of a member the name of a node, and the nomination with the victims that leave it.
+        victims: all of them.
+    """
+
+    places: Mapping[str, tuple[str, Nomination]]
+    victims: Victims
+
+
+def search_for_group(
+    cluster: Cluster, gang: Gang, profile: Profile, budgets: Sequence[DisruptionBudget]
+) -> Generator[None, None, GroupPreemption | NoPreemption]:
+    """
+    Return the places of the missing members and the victims for them; the cluster may change when this yields.
+
+    Raises:
+        ChangedError: a member is gone, and the group is to be tried again.
+    """
+    reason = _not_eligible(cluster, gang)
+    if reason:
+        return NoPreemption(f"preemption: {reason}")
+    search_steps = _GroupSearch(cluster, gang, profile, budgets, DisruptionAllowance(budgets))
+    best, most = yield from search_steps.cheapest()
+    if len(gang.waiting) <= MOST_SEARCHED and search_steps.order_matters:
+        best = yield from search_steps.with_fewer(best)
+    return best or NoPreemption(_NOT_ALL.format(most, gang.missing_count))
+
+
+def waits_for_victims(cluster: Cluster, pods: Iterable[Pod]) -> bool:
+    """Return whether pods that leave for one of these are still there."""
+    for pod in pods:
+        name, nomination = cluster.nomination(pod.uid) or ("", None)
+        node_info = cluster.node(name)
+        if nomination is not None and node_info is not None and nomination.victims & node_info.pod_infos.keys():
+            return True
+    return False
+
+
+def _not_eligible(cluster: Cluster, gang: Gang) -> str:
+    """Return why no pod may be evicted for this group now; empty if they may."""
+    if any(pod.never_preempts for pod in gang.waiting):
+        return NEVER
+    if any(map(asks_much, gang.waiting)):
+        return ASKS_MUCH
+    return WAITING if waits_for_victims(cluster, gang.waiting) else ""
+
+
+@attrs.define(eq=False)
+class _GroupSearch:
+    """The search for one group; each try is made on a fork of its own."""
+
+    cluster: Cluster
+    gang: Gang
+    profile: Profile
+    budgets: Sequence[DisruptionBudget]
+    allowance: DisruptionAllowance
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether members differ or look at each other, so that one may keep another out, or let it in."""
+        waiting = self.gang.waiting
+        return len(self._kinds(waiting)) > 1 or any(without_pod_terms(pod) is not pod for pod in waiting)
+
+    def cheapest(self) -> Generator[None, None, tuple[GroupPreemption | None, int]]:
+        """Return the cheapest result of all domains, and how many members have a place at most."""
+        best: GroupPreemption | None = None
+        most, members = 0, (yield from self._choosiest_first())
+        for domain in (yield from self._domains(members)):
+            room = _Room(Trial(self.cluster.fork()), self.gang, self.profile, domain, list(self.budgets))
+            most = max(most, (yield from room.place(members)))
+            if len(room.trial.pods) >= self.gang.missing_count:
+                found = self._result(room.trial.pods, room.gone)
+                best = found if best is None or found.victims.cost < best.victims.cost else best
+        return best, most
+
+    def with_fewer(self, found: GroupPreemption | None) -> Generator[None, None, GroupPreemption | None]:
+        """
+        Return a result in which no victim could stay; also one for members that only a plan can place.
+
+        The budgets' pods are spared first, then the most important ones, as upstream does.
+        """
+        found = found or (yield from self._by_plan())
+        victims = () if found is None else found.victims.pods
+        if len(victims) > _MOST_SPARED:
+            return found
+        violating = self.allowance.violating_uids(victims)
+        for victim in sorted(victims, key=lambda victim: victim.uid not in violating):
+            fewer = [each for each in victims if each is not victim]
+            plan = yield from self._plan_without(fewer)
+            if plan is not None:
+                victims, found = tuple(fewer), self._result(plan.members, fewer)
+        return found
+
+    def _by_plan(self) -> Generator[None, None, GroupPreemption | None]:
+        """Return a plan that is made without any pods of lower priority; those on its nodes are the victims."""
+        nodes = NO_NODES
+        for first, *_ in self._kinds(self.gang.waiting):
+            nodes |= yield from self._nodes_without_lower(first)
+        view = self.cluster.view
+        rows = [view.row(slot) for slot in islice(view.oldest_first(nodes & view.live), _MOST_EMPTIED)]
+        lower = {row.node.name: self._lower(row) for row in rows}
+        plan = yield from self._plan_without([pod for pods in lower.values() for pod in pods])
+        if plan is None:
+            return None
+        names = {taken.decision.node_name for taken in plan.members}
+        return self._result(plan.members, [pod for name in names for pod in lower.get(name, ())])
+
+    def _lower(self, node_info: NodeInfo) -> list[Pod]:
+        return [node_info.pod_infos[uid].pod for uid in evictable(node_info, self.gang.waiting[0].priority)]
+
+    def _plan_without(self, gone: Iterable[Pod]) -> Generator[None, None, GroupPlan | None]:
+        """Return a plan for the group on a fork without some pods; None if there is none."""
+        fork = self.cluster.fork()
+        for victim in gone:
+            let_go(fork, victim)
+            yield
+        found = yield from plan_group(fork, gang_of(fork, self.gang.waiting), self.profile, IndexWarmup())
+        return found if isinstance(found, GroupPlan) else None
+
+    def _result(self, taken: Iterable[AssumedPod], gone: Iterable[Pod]) -> GroupPreemption:
+        leaving, victims = dict[str, set[str]](), by_importance(gone)
+        for victim in victims:
+            leaving.setdefault(victim.node_name, set()).add(victim.uid)
+        places = {
+            each.pod.uid: (name, Nomination(each.pod, each.decision.cores, frozenset(leaving.get(name, ()))))
+            for each in taken
+            for name in (each.decision.node_name,)
+        }
+        return GroupPreemption(places, Victims(victims, len(self.allowance.violating_uids(victims))))
+
+    def _choosiest_first(self) -> Generator[None, None, Sequence[Pod]]:
+        """Return the members as they are placed: if they differ, those first that fewest nodes take."""
+        counts = dict[Hashable, int]()
+        for first, *_ in kinds if len(kinds := self._kinds(self.gang.waiting)) > 1 else ():
+            counts[signature_of(first, frozenset())] = (yield from self._nodes_without_lower(first)).bit_count()
+        return sorted(self.gang.waiting, key=lambda pod: counts.get(signature_of(pod, frozenset()), 0))
+
+    def _nodes_without_lower(self, pod: Pod) -> Generator[None, None, NodeSet]:
+        """Return the nodes that would take a member by itself if all pods of lower priority left."""
+        by_itself, overlay = without_pod_terms(pod), WithoutLowerPriority(pod.priority)
+
+        def ask(view: View) -> NodeSet:
+            return walk(view, by_itself, self.profile, view.live, ignored_plugins=COUNTING_PODS)[0]
+
+        yield from self.cluster.view.prepare(lambda view: ask(view.with_overlay(overlay)))
+        return ask(self.cluster.view.with_overlay(overlay))
+
+    @staticmethod
+    def _kinds(pods: Iterable[Pod]) -> Sequence[Sequence[Pod]]:
+        kinds = dict[Hashable, list[Pod]]()
+        for pod in pods:
+            kinds.setdefault(signature_of(pod, frozenset()), []).append(pod)
+        return sorted(kinds.values(), key=lambda pods: -neuron_total_of(pods[0]))
+
+    def _domains(self, members: Sequence[Pod]) -> Generator[None, None, Sequence[Domain | None]]:
+        """Return the domains to try, those with the most free room first; one None if there is no required one."""
+        key, needed = self.gang.group.topology, self.gang.missing_count
+        if not key:
+            return [None]
+        fixed = fixed_domains(self.cluster, self.gang)
+        if key in fixed:
+            return [(key, fixed[key])] if fixed[key] else []
+        inside = [pod for pod in members if pod.uid not in self.gang.unconstrained]
+        if not inside:
+            return [None]
+        largest, *smaller = self._kinds(inside)
+        nodes = yield from self._nodes_without_lower(largest[0])
+        view = self.cluster.view
+        free = yield from rooms_for(view, largest[0], nodes).by_domain(key)
+        emptied = rooms_for(view.with_overlay(WithoutLowerPriority(largest[0].priority)), largest[0], nodes)
+        room = yield from emptied.by_domain(key)
+
+        def room_in(value: str, rooms: Mapping[str, DomainRoom]) -> int:
+            return min(rooms[value].room, len(largest)) if value in rooms else 0
+
+        enough = [str(value) for value in view.domains(key).values if smaller or room_in(str(value), room) >= needed]
+        enough.sort(key=lambda value: (-room_in(value, room), -room_in(value, free), value))
+        return [(key, value) for value in enough[:MOST_DOMAINS]]
+
+
+@attrs.define(eq=False)
+class _Room:
+    """
+    One try: the members are placed on a fork, from which their victims leave.
+
+    Attributes:
+        budgets: with what the victims so far have used up.
+        gone: the victims so far.
+    """
+
+    trial: Trial
+    gang: Gang
+    profile: Profile
+    domain: Domain | None
+    budgets: list[DisruptionBudget]
+    gone: list[Pod] = attrs.field(factory=list)
+    warmup: IndexWarmup = attrs.field(factory=IndexWarmup)
+
+    def place(self, members: Sequence[Pod]) -> Generator[None, None, int]:
+        """Place members until there are enough, or too few are left; return how many have a place."""
+        needed = self.gang.missing_count
+        inside, outside = self._profile_inside(), self.profile
+        for left, pod in zip(range(len(members), 0, -1), members, strict=True):
+            if len(self.trial.pods) + left < needed or len(self.trial.pods) >= needed:
+                break
+            yield from self._place(pod, outside if pod.uid in self.gang.unconstrained else inside)
+        return len(self.trial.pods)
+
+    def _place(self, pod: Pod, profile: Profile) -> Generator[None, None, None]:
+        cluster = self.trial.cluster
+        yield from self.warmup.prepare(cluster, pod, profile)
+        result = self.trial.place(pod, profile)
+        yield
+        if isinstance(result, Decision) or result.pod_refusal is not None:
+            return
+        alone = attrs.evolve(pod, nominated_node_name="")
+        refused = FitError(cluster.view.node_count)
+        found = yield from search(cluster, alone, profile, refused=refused, budgets=self.budgets)
+        if isinstance(found, Preemption):
+            for victim in found.victims.pods:
+                self._let_go(victim)
+            self.trial.place(pod, profile)
+
+    def _let_go(self, victim: Pod) -> None:
+        let_go(self.trial.cluster, victim)
+        self.gone.append(victim)
+        for number, budget in enumerate(self.budgets):
+            if budget.counts(victim):
+                disrupted = budget.disrupted | {victim.name}
+                self.budgets[number] = attrs.evolve(budget, allowed=budget.allowed - 1, disrupted=disrupted)
+
+    def _profile_inside(self) -> Profile:
+        """Return the profile that refuses all nodes outside of the domain."""
+        domain = self.domain
+        if domain is None:
+            return self.profile
+
+        def refuse(view: View, _: Pod, among: NodeSet) -> Sequence[Refusal]:
+            return (Refusal(GROUP_TOPOLOGY, OUTSIDE, less(among, nodes_in(view, domain)), unresolvable=True),)
+
+        return attrs.evolve(self.profile, filters=(Filter(refuse), *self.profile.filters))
+
+
+def let_go(fork: Cluster, victim: Pod) -> None:
+    fork.remove_pod(victim.uid)
+    fork.groups.remove(victim.uid)

@@ -1,0 +1,131 @@
+"""Room for a group beside a brute force; `python -m tests.scheduling.groups.test_preemption 0 10000` plays these seeds."""
+
+import sys
+from collections import Counter
+from random import Random
+from typing import Final
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import evictable
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
+from neuron_scheduler.scheduling.groups.gang import GroupPlan, complaint_about, gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, search_for_group
+from neuron_scheduler.scheduling.preemption.search import NoPreemption
+from neuron_scheduler.steps import run
+from tests.scheduling.groups.test_plan import UndecidedError, check_untouched, possible
+from tests.support.builders import pod
+from tests.support.random_groups import _ASKED, PROFILE, World, settled, some_world
+from tests.support.storage import stored
+from tests.support.thoroughness import examples
+
+PRIORITY: Final = 7
+"""Of the group; other pods have lower, equal and higher ones."""
+
+
+def crowded(world: World, dice: Random) -> World:
+    """Return a world in which other pods, of several priorities, have most of what is free."""
+    group = [attrs.evolve(each, priority=PRIORITY) for each in world.waiting]
+    bound = [
+        attrs.evolve(each, priority=PRIORITY)
+        if each.group is not None
+        else attrs.evolve(each, priority=dice.choice([-1, 0, 5, 7, 9]), labels={"app": dice.choice("ab")})
+        for each in world.bound
+    ]
+    world = attrs.evolve(world, bound=tuple(bound), waiting=tuple(group))
+    cluster = world.cluster()
+    for number in range(dice.randint(4, 20)):
+        extra = pod(
+            f"extra-{number}",
+            priority=dice.choice([-1, 0, 0, 5, 5, 5, 9]),
+            labels={"app": dice.choice("ab")},
+            started=float(dice.randint(0, 5)),
+            **dice.choice(_ASKED),
+        )
+        decision = decide_on(cluster, extra, PROFILE, dice.choice(world.nodes).name)
+        if isinstance(decision, Decision):
+            bound.append(settled(cluster, extra, decision))
+            cluster.put_pod(bound[-1])
+    return attrs.evolve(world, bound=tuple(bound))
+
+
+def some_budgets(dice: Random) -> list[DisruptionBudget]:
+    return [
+        DisruptionBudget(
+            app,
+            "default",
+            app,
+            LabelSelector((Requirement("app", Operator.IN, (app,)),)),
+            allowed=dice.randint(0, 2),
+        )
+        for app in "ab"
+        if dice.random() < 0.4
+    ]
+
+
+def without(world: World, gone: set[str]) -> World:
+    return attrs.evolve(world, bound=tuple(each for each in world.bound if each.uid not in gone))
+
+
+def lower(world: World) -> set[str]:
+    return {each.uid for each in world.bound if each.priority < PRIORITY and each.group is None}
+
+
+def check_places(world: World, found: GroupPreemption) -> None:
+    """Put each member where the search says, once its node's victims are gone; all fit beside each other."""
+    gone = {victim.uid for victim in found.victims.pods}
+    assert gone <= lower(world)
+    cluster = without(world, gone).cluster()
+    waiting, names = {each.uid: each for each in world.waiting}, set[str]()
+    assert len(found.places) >= world.missing
+    for uid, (name, nomination) in found.places.items():
+        names.add(name)
+        assert nomination.victims == {victim.uid for victim in found.victims.pods if victim.node_name == name}
+        decision = decide_on(cluster, waiting[uid], PROFILE, name)
+        assert isinstance(decision, Decision), decision
+        cluster.assume(settled(cluster, waiting[uid], decision), decision.cores)
+    assert {victim.node_name for victim in found.victims.pods} <= names
+    assert any(names <= region for region in world.regions)
+
+
+def play(seed: int) -> str:
+    """Search for room for a group in a random cluster, and judge the result; return what it was."""
+    dice = Random(seed)
+    world, budgets = crowded(some_world(dice), dice), some_budgets(dice)
+    cluster = world.cluster()
+    gang = gang_of(cluster, world.waiting)
+    if complaint_about(cluster, gang) or isinstance(
+        run(plan_group(world.cluster(), gang, PROFILE, IndexWarmup())), GroupPlan
+    ):
+        return "fits"
+    found = run(search_for_group(cluster, gang, PROFILE, budgets))
+    check_untouched(world, cluster, dice)
+    try:
+        if isinstance(found, NoPreemption):
+            assert not possible(without(world, lower(world)), max(world.missing, 1)), "missed"
+            return "refused"
+        check_places(world, found)
+        gone = {victim.uid for victim in found.victims.pods}
+        for uid in gone:
+            assert not possible(without(world, gone - {uid}), max(world.missing, 1)), "one too many"
+    except UndecidedError:
+        return "undecided"
+    return "found"
+
+
+@pytest.mark.parametrize("part", range(examples(8)))
+def test_room_is_made_where_it_can_be(part: int) -> None:
+    """No victim could stay, all of one node's victims are named there, and a refusal has no trace."""
+    counts = Counter(map(play, range(part * 250, part * 250 + 250)))
+    assert min(counts["found"], counts["refused"]) > 20 > 5 * counts["undecided"]
+
+
+if __name__ == "__main__":
+    print(Counter(map(play, range(*map(int, sys.argv[1:])))))  # noqa: T201  # asked for by hand
