@@ -31,7 +31,9 @@ MAY_IMPORT: Final = {
     "scheduling.plugins": MODEL | {"neuron"} | CLUSTER,
     "scheduling.cycle": MODEL | {"neuron", "scheduling.plugins"} | CLUSTER,
     "scheduling.queue": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
-    "scheduling.groups": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
+    "scheduling.groups": MODEL
+    | {"neuron", "scheduling.plugins", "scheduling.cycle", "scheduling.preemption"}
+    | CLUSTER,
     "scheduling.preemption": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "explain.answers": MODEL,
     "explain.changes": DOMAIN | {"explain.answers"},

@@ -101,6 +101,9 @@ class Cluster:
     def has_nominations(self) -> bool:
         return bool(self._nominated_nodes)
 
+    def is_nominated(self, uid: str) -> bool:
+        return uid in self._nominated_nodes
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 

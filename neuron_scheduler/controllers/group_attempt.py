@@ -1,11 +1,12 @@
 """
 A group's attempt: decide its members as one, and assume all of them or none.
 
-Other tasks run during a decision; if a member is gone or changed at its end, the group is tried again. A group evicts
-nobody. While too few members exist, none of them is bound and no space is kept for them.
+Other tasks run during a decision; if a member is gone or changed at its end, the group is tried again. A group that
+finds no room evicts pods for all missing members, or nobody. While too few members exist, none of them is bound and no
+space is kept for them.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 import anyio
@@ -16,12 +17,15 @@ from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.commitment import Commitment, note_freed
 from neuron_scheduler.controllers.pod_attempt import PodAttempts
 from neuron_scheduler.controllers.preemption_executor import PostFilter
+from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError, give_back
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.groups.preemption import waits_for_victims
 from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
@@ -61,11 +65,15 @@ class GroupAttempts:
                 gang_of(self.cluster, [m.pod for m in members]),
                 self.attempts.profiles[queued.pod.scheduler_name],
             )
+            for member in members:
+                if member.pod.nominated_node_name:
+                    self.attempts.preemption_executor.adopt(member, profile)
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock)
             if isinstance(found, GroupPlan):
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock)
             else:
-                await run_in_turns(self._put_group_back(members, gang, found, started), self.clock)
+                after = await self._make_room(members, gang, found, profile)
+                await run_in_turns(self._put_group_back(members, gang, found, after, started), self.clock)
         except ChangedError:
             await run_in_turns(self._retry_group(members), self.clock)
         except Exception as error:  # noqa: BLE001 - it is one group's error
@@ -110,27 +118,49 @@ class GroupAttempts:
         changed = member.pod is not pod and matters_for_scheduling(pod, member.pod)
         return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
 
+    async def _make_room(
+        self, members: list[QueuedPod], gang: Gang, refusal: GroupRefusal, profile: Profile
+    ) -> Mapping[str, PostFilter]:
+        """Evict pods for the missing members, unless what refuses the group is not a lack of room."""
+        if refusal.reason.pod_reason:
+            return {}
+        return await self.attempts.preemption_executor.post_filter_group(members, gang, profile)
+
     def _put_group_back(
-        self, members: list[QueuedPod], gang: Gang, refusal: GroupRefusal, started: float
+        self,
+        members: list[QueuedPod],
+        gang: Gang,
+        refusal: GroupRefusal,
+        after: Mapping[str, PostFilter],
+        started: float,
     ) -> Generator[None, None, None]:
-        """Put a refused group back, and report why; a group evicts nobody."""
+        """Put a refused group back, and report why; `after` says what preemption has done for its members."""
         refused = refusal.fit_error(gang)
+        is_waiting = waits_for_victims(self.cluster, gang.waiting)
         group, text = printable(str(gang.group.key)), printable(refused.text)  # tenants choose the name
         log.info(NO_ROOM, v=2, group=group, members=len(members), err=text)
         for member in members:
             pod, now = member.pod, self.clock()
             if not self.queue.holds(member):
                 continue
-            if not (gang.placed and self._takes_it_still(pod)):  # as when space was kept
-                self._keep_nothing(pod)
+            mine = after.get(pod.uid, PostFilter())
+            if not (is_waiting or mine.held or (gang.placed and self._takes_it_still(pod))):  # as when space was kept
+                mine = attrs.evolve(mine, nomination=self._keep_nothing(member))
+            told = attrs.evolve(refused, preemption=mine.text)
             self.queue.put_back_refused(
-                member, refused.plugins, now, together=refusal.plugins_for(pod), cause=refused.cause
+                member,
+                refused.plugins,
+                now,
+                held=mine.held,
+                has_nomination=self.cluster.is_nominated(pod.uid),
+                together=refusal.plugins_for(pod),
+                cause=refused.cause,
             )
             for listener in self.attempts.listeners:
-                listener(pod, refused)
+                listener(pod, told)
             self.attempts.metrics.count_attempt("unschedulable", pod.scheduler_name, now - started)
             self.attempts.reporter.report_unschedulable(
-                pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help
+                pod, told.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=mine.nomination
             )
             yield
 
@@ -140,10 +170,14 @@ class GroupAttempts:
         profile = self.attempts.profiles[pod.scheduler_name]
         return not node_name or isinstance(decide_on(self.cluster, pod, profile, node_name), Decision)
 
-    def _keep_nothing(self, pod: Pod) -> None:
+    def _keep_nothing(self, member: QueuedPod) -> NominationChange:
+        """Keep no space for a member; return what its status is to say of that."""
+        pod = member.pod
         node_name = self.cluster.clear_nomination(pod.uid)
         if node_name is not None:
             note_freed(self.cluster, self.queue, pod, node_name)
+        member.given_up = node_name or pod.nominated_node_name
+        return CLEAR if pod.nominated_node_name else KEEP
 
     async def look_at_held_groups(self) -> None:
         while True:
@@ -159,7 +193,8 @@ class GroupAttempts:
                 pod = member.pod
                 if self.queue.groups.is_held(key):
                     self.fence.recheck(pod.uid)
-                    self._keep_nothing(pod)
+                    if self._keep_nothing(member) is CLEAR:
+                        self.attempts.reporter.clear_nomination(pod)
                     if is_to_be_said:
                         self.attempts.reporter.report_group_wait(pod, text)
                 yield

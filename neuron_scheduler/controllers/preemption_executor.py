@@ -9,7 +9,7 @@ a nomination ends its evictions, too. The queue holds the pod until the eviction
 (upstream's asynchronous preemption, `framework/preemption/executor.go`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -30,9 +30,12 @@ from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationC
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.cycle.trial import ChangedError
+from neuron_scheduler.scheduling.groups.gang import Gang
+from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, search_for_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.preemption.nominations import confirm, lost_nominations, rebuild
-from neuron_scheduler.scheduling.preemption.search import Preemption, search
+from neuron_scheduler.scheduling.preemption.nominations import confirm, is_still_possible, lost_nominations, rebuild
+from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
@@ -68,10 +71,14 @@ class PostFilter:
 
 @attrs.define(eq=False)
 class _Round:
-    """The evictions for one pod; `left` victims have no outcome yet."""
+    """
+    The evictions for a pod, or for members of a group that get room together; `left` victims have no outcome yet.
 
-    pod: Pod
-    node_name: str
+    Attributes:
+        places: the names of the nodes that were nominated for them, by uid.
+    """
+
+    places: Mapping[str, str]
     left: int
     evicted: int = 0
     failed: bool = False
@@ -79,7 +86,10 @@ class _Round:
 
 @attrs.frozen(eq=False)
 class _Victim:
+    """A victim, and the pod that gets its space."""
+
     round: _Round
+    preemptor: Pod
     eviction: Eviction
 
     @property
@@ -181,7 +191,9 @@ class PreemptionExecutor:
             nomination = confirm(self.cluster, pod, profile, result) if self.queue.holds(queued) else None
             if nomination is not None:
                 queued.given_up = ""
-                return self._begin(pod, result.node_name, nomination)
+                self._nominate(result.node_name, nomination)
+                is_held = self._evict_for({pod.uid: result.node_name})
+                return PostFilter(nomination=Nominate(result.node_name), held=is_held)
             queued.missed = True  # the result is outdated: search again after the backoff
             return PostFilter()
         change = self._drop_nomination(queued) if result.gives_up else KEEP
@@ -192,30 +204,80 @@ class PreemptionExecutor:
         queued = self.queue.get(uid)
         return None if queued is None else queued.pod
 
-    def _begin(self, pod: Pod, node_name: str, nomination: Nomination) -> PostFilter:
-        """Nominate the node and start the evictions; no event can come in between."""
+    async def post_filter_group(
+        self, members: Sequence[QueuedPod], gang: Gang, profile: Profile
+    ) -> Mapping[str, PostFilter]:
+        """
+        As `post_filter`, for the missing members of a group: all get a place, or nobody is evicted.
+
+        Returns what became of each member, by uid; only of those that have a place, if there are any.
+
+        Raises:
+            ChangedError: a member or node has changed meanwhile.
+        """
+        self.metrics.count_preemption_attempt()
+        steps = search_for_group(self.cluster, gang, profile, self.cluster.budgets.all())
+        result = await run_in_turns(steps, self.clock)
+        if isinstance(result, NoPreemption):
+            return dict.fromkeys((member.pod.uid for member in members), PostFilter(result.text))
+        if not await run_in_turns(self._nominate_all(members, result), self.clock):
+            raise ChangedError
+        places = {uid: name for uid, (name, _) in result.places.items()}
+        is_held = self._evict_for(places)
+        return {uid: PostFilter(nomination=Nominate(name), held=is_held) for uid, name in places.items()}
+
+    def _nominate_all(self, members: Sequence[QueuedPod], found: GroupPreemption) -> Generator[None, None, bool]:
+        """Nominate a node for each member that has a place; return whether all hold it, else none does."""
+        waiting = {member.pod.uid: member for member in members if self.queue.holds(member)}
+        for uid, (name, nomination) in found.places.items():
+            node_info = self.cluster.node(name)
+            if uid not in waiting or node_info is None or not is_still_possible(node_info, nomination):
+                break
+            waiting[uid].given_up = ""
+            self._nominate(name, nomination)
+            yield
+        is_complete = all(map(self.cluster.is_nominated, found.places))
+        for uid in () if is_complete else found.places:
+            self.cluster.clear_nomination(uid)
+            yield
+        return is_complete
+
+    def _nominate(self, node_name: str, nomination: Nomination) -> None:
+        """Nominate a node; pods of lower priority lose the space that is nominated for them there."""
+        pod = nomination.pod
         losers = self._nominated_of_lower_priority(pod, node_name)
         for loser in losers:
             self.handle_lost_nomination(loser)
         if self.cluster.clear_nomination(pod.uid) is not None or losers:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, *losers)  # other pods may fit into their space
         self.cluster.nominate(node_name, nomination)
-        pod_infos = [self.cluster.pod_info(uid) for uid in sorted(nomination.victims)]
+
+    def _evict_for(self, places: Mapping[str, str]) -> bool:
+        """Start the evictions for pods that are nominated; return whether there are any."""
+        preemptors = dict[str, Pod]()  # by the uid of the victim
+        for uid in places:
+            _, nomination = self.cluster.nomination(uid) or ("", None)
+            if nomination is not None:
+                for victim in sorted(nomination.victims):
+                    preemptors.setdefault(victim, nomination.pod)
+        pod_infos = [self.cluster.pod_info(uid) for uid in preemptors]
         victims = [pod_info.pod for pod_info in pod_infos if pod_info is not None and not pod_info.pod.terminating]
-        log.info(
-            "Preempting pods for a pod of higher priority",
-            v=2,
-            pod=pod.key,
-            node=node_name,
-            numVictims=len(nomination.victims),
-            numVictimsToDelete=len(victims),
-        )
+        if preemptors:
+            log.info(
+                "Preempting pods for a pod of higher priority",
+                v=2,
+                pod=next(iter(preemptors.values())).key,
+                nodes=len({*places.values()}),
+                numVictims=len(preemptors),
+                numVictimsToDelete=len(victims),
+            )
         if not victims:
-            return PostFilter(nomination=Nominate(node_name))
+            return False
         if self._rounds is None:
             raise RuntimeError("a preemption executor that does not run cannot preempt")
-        self._rounds.start_soon(self._evict_all, _Round(pod, node_name, left=len(victims)), victims)
-        return PostFilter(nomination=Nominate(node_name), held=True)
+        asked = _Round(places, left=len(victims))
+        self._rounds.start_soon(self._evict_all, asked, [(preemptors[victim.uid], victim) for victim in victims])
+        return True
 
     def _nominated_of_lower_priority(self, pod: Pod, node_name: str) -> list[Pod]:
         node_info = self.cluster.node(node_name)
@@ -232,11 +294,11 @@ class PreemptionExecutor:
             return CLEAR
         return CLEAR if pod.nominated_node_name else KEEP
 
-    async def _evict_all(self, asked: _Round, victims: Sequence[Pod]) -> None:
-        """Evict all victims, as soon as there are workers; a task, so that the pod is held before it is released."""
-        for pod in victims:
-            is_needed = partial(self._is_needed, asked, pod)
-            victim = _Victim(asked, Eviction(pod, asked.pod.scheduler_name, is_needed))
+    async def _evict_all(self, asked: _Round, victims: Sequence[tuple[Pod, Pod]]) -> None:
+        """Evict all victims, as soon as there are workers; a task, so that pods are held before they are released."""
+        for preemptor, pod in victims:
+            is_needed = partial(self._is_needed, asked, preemptor, pod)
+            victim = _Victim(asked, preemptor, Eviction(pod, preemptor.scheduler_name, is_needed))
             if not is_needed():
                 self._spare(victim)
                 continue
@@ -250,6 +312,8 @@ class PreemptionExecutor:
                 self._victims.add(victim, pod.namespace, self.clock())
             else:
                 self._finish(victim)
+            if len(asked.places) > 1:
+                await anyio.lowlevel.checkpoint()  # a group may have a thousand victims
 
     async def _evict(self, victim: _Victim) -> None:
         if not victim.eviction.is_needed():
@@ -267,10 +331,16 @@ class PreemptionExecutor:
         else:
             self._finish(victim)
 
-    def _is_needed(self, asked: _Round, victim: Pod) -> bool:
-        """Return whether a victim has to leave: its space is kept for the preempting pod, and it is still there."""
-        node_name, nomination = self.cluster.nomination(asked.pod.uid) or ("", None)
-        if asked.failed or nomination is None or node_name != asked.node_name or victim.uid not in nomination.victims:
+    def _is_needed(self, asked: _Round, preemptor: Pod, victim: Pod) -> bool:
+        """
+        Return whether a victim has to leave: its space is kept for the preempting pod, and it is still there.
+
+        Of a group that gets room together, all others must have their places, too.
+        """
+        node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
+        if asked.failed or nomination is None or node_name != asked.places[preemptor.uid]:
+            return False
+        if victim.uid not in nomination.victims or not all(map(self.cluster.is_nominated, asked.places)):
             return False
         return self.cluster.node_of(victim.uid) == node_name and not self._is_leaving(victim)
 
@@ -298,9 +368,10 @@ class PreemptionExecutor:
     def _report(self, victim: _Victim) -> None:
         asked = victim.round
         asked.evicted += 1
-        log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=asked.pod.key, node=asked.node_name)
+        preemptor, node_name = victim.preemptor, asked.places[victim.preemptor.uid]
+        log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=preemptor.key, node=node_name)
         try:
-            self.reporter.report_preemption(victim.pod, asked.pod, asked.node_name)
+            self.reporter.report_preemption(victim.pod, preemptor, node_name)
         except Exception as error:  # noqa: BLE001 - the pod is evicted all the same
             self.errors.report(error, task="preemption", pod=victim.pod.key)
 
@@ -311,16 +382,16 @@ class PreemptionExecutor:
             self._release(asked)
 
     def _release(self, asked: _Round) -> None:
-        pod = asked.pod
-        try:
-            if asked.evicted:
-                self.metrics.observe_victims(asked.evicted)
-            nominated = self.cluster.nomination(pod.uid) if asked.failed else None
-            if nominated is not None:
-                self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
-        except Exception as error:  # noqa: BLE001 - it is one pod's error; the pod must not stay held
-            self.errors.report(error, task="preemption", pod=pod.key)
-        self.queue.release(pod.uid, self.clock(), failed=asked.failed)
+        if asked.evicted:
+            self.metrics.observe_victims(asked.evicted)
+        for uid in asked.places:
+            try:
+                nominated = self.cluster.nomination(uid) if asked.failed else None
+                if nominated is not None:
+                    self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
+            except Exception as error:  # noqa: BLE001 - it is one pod's error; the pod must not stay held
+                self.errors.report(error, task="preemption", pod=uid)
+            self.queue.release(uid, self.clock(), failed=asked.failed)
 
 
 def _without_given_up_nomination(queued: QueuedPod) -> Pod:

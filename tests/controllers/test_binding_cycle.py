@@ -163,6 +163,10 @@ class World:
         if "recheck" in self.breaks:
             raise RuntimeError("recheck")
 
+    async def post_filter_group(self, *_: object) -> Mapping[str, PostFilter]:
+        """Find no victims."""
+        return {}
+
     async def post_filter(self, queued: Any, refused: Any, profile: Any) -> PostFilter:
         """Preempt nobody."""
         assert refused

@@ -21,11 +21,13 @@ from tests.end_to_end.workload import (
     events_of,
     ids_of,
     placed,
+    remove,
 )
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PRIORITIES = {"low": 10, "middle": 50, "high": 100}
 GRACE = 1
+GROUP = "pod-group.scheduling.sigs.k8s.io"
 
 
 @pytest.fixture
@@ -116,3 +118,36 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
     metrics = await scheduler.metrics()
     assert metrics["scheduler_preemption_victims_sum"] == 3
     assert metrics["scheduler_preemption_attempts_total"] >= 1
+
+
+def member(group: str, rank: int, **fields: Any) -> Object:
+    """Return one of four members that take a machine each and start together."""
+    labels = {f"{GROUP}/name": group, f"{GROUP}/min-available": "4"}
+    return pod_manifest(f"{group}-{rank}", neuron=16, labels=labels, **fields)
+
+
+async def test_a_group_evicts_pods_for_all_of_its_members_or_nobody(
+    api: RestClient, scheduler: SchedulerProcess
+) -> None:
+    """Beside a pod that it may not evict it waits and says why; once that ends, all four start."""
+    await add_priority_classes(api, **PRIORITIES)
+    await add_nodes(scheduler, api, **{f"n{number}": "trn1.32xlarge" for number in range(4)})
+    async with graceful_kubelets(api):
+        for number, prio in enumerate(("high", "low", "middle")):
+            there = {"kubernetes.io/hostname": f"n{number}"}
+            await running(api, f"used-{number}", neuron=8, nodeSelector=there, **prior(prio))
+        for rank in range(4):
+            await create_pod(api, member("train", rank, **prior("high")))
+        for rank in range(4):
+            refused = await api.wait_for(f"{PODS}/train-{rank}", condition_of)
+            assert condition_of(refused)["message"].endswith(
+                "preemption: without all pods of lower priority, 3 of 4 missing members would have room."
+            )
+        assert await names(api) == {*(f"used-{number}" for number in range(3)), *(f"train-{rank}" for rank in range(4))}
+        await remove(api, "used-0")
+        nodes = {(await placed(api, f"train-{rank}"))["spec"]["nodeName"] for rank in range(4)}
+        assert nodes == {f"n{number}" for number in range(4)}
+        assert await names(api) == {f"train-{rank}" for rank in range(4)}
+    for name in ("used-1", "used-2"):
+        (event,) = await events_of(api, name, "Preempted")
+        assert event["related"]["name"].startswith("train-")

@@ -60,7 +60,7 @@ def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
     message = (
         "Group default/train needs room for 4 pods at once; 3 fit. With these placed, for the next one: 0/3 nodes"
         " are available: 3 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 3 nodes, largest free"
-        " block 0, pod needs 16. preemption: a group evicts no pods."
+        " block 0, pod needs 16."
     )
     answers = [explained(cluster, each) for each in members]
     assert {(answer.verdict, answer.cause, answer.message) for answer in answers} == {
@@ -134,17 +134,6 @@ def test_members_that_ask_many_different_things_about_other_pods(sets: int, refu
     members = [member(number, anti_affinity=(terms[number % sets],)) for number in range(2 * sets)]
     answer = explained(cluster_with(members), members[0])
     assert ("more than 16 different sets of affinity terms" in answer.message) is refused
-
-
-def test_a_refused_group_says_that_it_evicts_nobody() -> None:
-    """Its priority may be higher than that of the pods that have the devices."""
-    cluster, members = cluster_with([]), [member(number, priority=5) for number in range(4)]
-    cluster.put_pod(pod("low", devices=16, ids=range(16), on="trn2-0"))
-    for each in members:
-        cluster.groups.put(each)
-    message = explained(cluster, members[0]).message
-    assert message.startswith("Group default/train needs room for 4 pods at once; 2 fit.")
-    assert message.endswith("preemption: a group evicts no pods.")
 
 
 def test_members_of_other_schedulers_count_and_are_not_placed() -> None:

@@ -19,7 +19,6 @@ from neuron_scheduler.explain.answers import (
     WaitingEntry,
 )
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.groups.plan import EVICTS_NOBODY
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from tests.browser.chromium import Chromium, Tab
 from tests.page import examples
@@ -321,7 +320,7 @@ async def test_pods_without_names_are_grouped(tab: Tab, scheduler: FakeScheduler
         (FitError(4, MANY, preemption=EVICTS_NONE, blocked=UNKNOWN), "Trn1-a is blocked by a/b (schedulerName c)."),
         (FitError(4, MANY[1:]), "3 node(s) didn't match Pod's node affinity/selector."),
         (FitError(4, pod_reason='claim "data" not found'), 'Claim "data" not found.'),
-        (FitError(4, MANY, hint=FIGURES, preemption=EVICTS_NOBODY, group="Group a/b.c: 2 fit. With these, for one:"),
+        (FitError(4, MANY, hint=FIGURES, group="Group a/b.c: 2 fit. With these, for one:"),
          "Group a/b.c: 2 fit. 4 Neuron devices free on 1 node."),
         (FitError(0), "no nodes available to schedule pods"),
     ],

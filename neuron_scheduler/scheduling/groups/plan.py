@@ -63,7 +63,6 @@ from neuron_scheduler.scheduling.plugins.neuron_topology import machines
 from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
 
 OUTSIDE: Final = "node(s) were outside of the group's domain"
-EVICTS_NOBODY: Final = "preemption: a group evicts no pods."
 _AT_ONCE: Final = 16
 """Members that are looked at, or taken back, in one step."""
 _FEW: Final = 16
@@ -463,7 +462,7 @@ class _Planner:
         outside = less(fits, among)
         refused = (Refusal(GROUP_TOPOLOGY, OUTSIDE, outside),) if outside else ()
         no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
-        return attrs.evolve(fit_error(self.cluster, pod, self.profile, no_node), preemption=EVICTS_NOBODY)
+        return fit_error(self.cluster, pod, self.profile, no_node)
 
 
 def _undo(trial: Trial, down_to: int) -> Generator[None, None, None]:

@@ -56,7 +56,7 @@ from neuron_scheduler.scheduling.preemption.victims import Victims, by_importanc
 _MOST_SPARED: Final = 32
 """Victims for a few members of which each is asked whether it could stay."""
 _MOST_EMPTIED: Final = 64
-"""Nodes that are looked at without their pods of lower priority, where members differ or look at each other."""
+"""Nodes that are looked at without their pods of lower priority, where the members cannot be placed one by one."""
 _NOT_ALL: Final = "preemption: without all pods of lower priority, {} of {} missing members would have room."
 
 
@@ -88,7 +88,7 @@ def search_for_group(
         return NoPreemption(f"preemption: {reason}")
     search_steps = _GroupSearch(cluster, gang, profile, budgets, DisruptionAllowance(budgets))
     best, most = yield from search_steps.cheapest()
-    if len(gang.waiting) <= MOST_SEARCHED and search_steps.order_matters:
+    if len(gang.waiting) <= MOST_SEARCHED and (best is None or search_steps.order_matters):
         best = yield from search_steps.with_fewer(best)
     return best or NoPreemption(_NOT_ALL.format(most, gang.missing_count))
 

@@ -35,6 +35,12 @@ def confirm(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption
         return _nomination_without(cluster, slot, pod, profile, victims)
 
 
+def is_still_possible(node_info: NodeInfo, nomination: Nomination) -> bool:
+    """Return whether a node still takes a group's member in place of its victims, which a search has found."""
+    present = nomination.victims & node_info.pod_infos.keys()
+    return present <= evictable(node_info, nomination.pod.priority) and can_be_kept(node_info, nomination)
+
+
 def rebuild(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     """
     Return the nomination of a pod whose status names a node, after a restart; None if the pod does not fit there.

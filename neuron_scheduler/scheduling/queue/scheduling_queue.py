@@ -265,12 +265,14 @@ class SchedulingQueue:
         Such an event may have come since the pod was popped. A pod that is `held` waits for its release first.
         `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
         their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`. Members that
-        are refused `together`, and evict nobody, are a line for each kind of them. Its value are the plugins whose
+        are refused `together`, and keep no space, are a line for each kind of them. Its value are the plugins whose
         answer has to change; any event may help if there are none.
         """
         if not self.holds(queued):
             return
         queued.cause = cause
+        if together is not None and queued.pod.group is not None:
+            self.groups.note_try(queued.pod.group.key, is_refused=True)
         self._places.backoff.count_refusal(queued, now)
         kind = refusal_kind_of(
             queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination, together=together
@@ -282,7 +284,6 @@ class SchedulingQueue:
         if alone or held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)
         elif together is not None and queued.pod.group is not None:
-            self.groups.note_try(queued.pod.group.key, is_refused=True)
             self._unschedulable.add(queued, (queued.pod.group, signature_of(queued.pod, frozenset())), kind)
         else:
             self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), kind)

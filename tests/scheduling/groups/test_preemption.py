@@ -1,4 +1,4 @@
-"""Room for a group beside a brute force; `python -m tests.scheduling.groups.test_preemption 0 10000` plays these seeds."""
+"""Room for a group beside a brute force; `python -m tests.scheduling.groups.test_preemption 0 10000` plays seeds."""
 
 import sys
 from collections import Counter
@@ -8,10 +8,7 @@ from typing import Final
 import attrs
 import pytest
 
-from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import evictable
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
@@ -23,7 +20,6 @@ from neuron_scheduler.steps import run
 from tests.scheduling.groups.test_plan import UndecidedError, check_untouched, possible
 from tests.support.builders import pod
 from tests.support.random_groups import _ASKED, PROFILE, World, settled, some_world
-from tests.support.storage import stored
 from tests.support.thoroughness import examples
 
 PRIORITY: Final = 7
