@@ -52,8 +52,10 @@ def with_groups(scenario: Scenario) -> Scenario:
     recipe = dice.random() < 0.25
     deeds: list[Deed] = [*_labels(dice, nodes)] if recipe else []
     began = [round(dice.uniform(0.5, case.quiet_at * 0.6), 3) for _ in range(dice.choice((1, 2, 2)))]
+    ranks = Random(f"{scenario.seed}/priorities")
     for name, at in zip("gh", began, strict=False):
-        deeds += _group(dice, name, at, case.quiet_at, count=min(dice.choice((1, 2, 3, 3, 4)), count), recipe=recipe)
+        size, priority = min(dice.choice((1, 2, 3, 3, 4)), count), ranks.choice(("", "", "low", "high", "urgent"))
+        deeds += _group(dice, name, at, case.quiet_at, count=size, recipe=recipe, priority=priority)
     deeds += _rivals(dice, began, case.quiet_at)
     faults = [*_refusals(dice, case), *_kills(dice, case, began)]
     case = attrs.evolve(bearable(more(case, deeds, faults)), per_look=dice.choice((0.0, *hard_groups.SLOW)))
@@ -67,7 +69,9 @@ def _labels(dice: Random, nodes: tuple[tuple[str, str], ...]) -> Iterator[Deed]:
         yield LabelNode(at=0.05, node=node, labels=labels)
 
 
-def _group(dice: Random, name: str, at: float, quiet_at: float, *, count: int, recipe: bool) -> list[Deed]:
+def _group(
+    dice: Random, name: str, at: float, quiet_at: float, *, count: int, recipe: bool, priority: str
+) -> list[Deed]:
     """Return the life of a group: it is made, and perhaps a member of it, or all of it, once more."""
     more_than_needed = dice.random() < 0.2
     fate = dice.choice(("stays", "stays", "restarted", "restarted", "one is deleted", "one comes again", "another's"))
@@ -75,6 +79,8 @@ def _group(dice: Random, name: str, at: float, quiet_at: float, *, count: int, r
         name=name,
         devices=(dice.choice((16, 16, 16, 8, 4)),),
         cpu=0,
+        priority=priority,
+        grace=1,
         seconds=round(dice.uniform(5, 20), 1) if dice.random() < 0.4 else 0.0,
         gated=not recipe and dice.random() < 0.25,
         finalized=fate == "restarted",
