@@ -139,6 +139,10 @@ class View:
         """Return the slot of the oldest of the nodes, which is how every replica breaks ties; `nodes` is not empty."""
         return self._table.oldest(nodes)
 
+    def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
+        """Yield the rows of nodes, without an overlay, the oldest first; those that there are now."""
+        return self._table.rows_by_age(nodes)
+
     def oldest_first(self, nodes: NodeSet) -> Iterable[Slot]:
         return self._table.by_age(slots_of(nodes))
 

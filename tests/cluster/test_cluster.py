@@ -38,6 +38,9 @@ def order(cluster: Cluster) -> list[str]:
     names = [node_info.node.name for node_info in cluster.view.rows()]
     slots = [slot for slot in map(cluster.view.slot, names) if slot is not None]
     assert list(cluster.view.oldest_first(cluster.view.live)) == slots
+    for some in (cluster.view.live, from_slots(slots[::2], cluster.view.live.bit_length())):
+        oldest_first = map(cluster.view.row, cluster.view.oldest_first(some))
+        assert list(cluster.view.rows_by_age(some)) == list(oldest_first)
     size = cluster.view.live.bit_length()
     for i in range(len(slots)):
         assert cluster.view.oldest(from_slots(slots[i:], size)) == slots[i]

@@ -6,6 +6,7 @@ ANDed with the live slots.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import compress
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 _Row = TypeVar("_Row")
@@ -37,6 +38,7 @@ else:
     Slot = int
 
 NO_NODES: Final = NodeSet(0)
+_BITS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 def from_slots(slots: Iterable[Slot], size: int) -> NodeSet:
@@ -45,6 +47,11 @@ def from_slots(slots: Iterable[Slot], size: int) -> NodeSet:
     for slot in slots:
         bits[slot >> 3] |= 1 << (slot & 7)
     return NodeSet(int.from_bytes(bits, "little"))
+
+
+def members(nodes: NodeSet, rows: Iterable[_Row]) -> Iterator[_Row]:
+    """Yield the rows of the slots in a set; for many slots much faster than `slots_of`."""
+    return compress(rows, f"{nodes:b}"[::-1].encode().translate(_BITS))
 
 
 def membership(nodes: NodeSet, size: int) -> Callable[[Slot], bool]:

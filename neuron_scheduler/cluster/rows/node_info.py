@@ -6,7 +6,7 @@ same sums. A *headless* row has pods and no node object: it keeps the sums and t
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -140,6 +140,7 @@ class NodeInfo:
         set_aside: None, or the node is used only if no other takes a pod, and these cores if no others do: its kubelet
             has rejected the pods that had been given them.
         last_alloc_time: the latest NEURON_ALLOC_TIME of a pod here, ns since the epoch.
+        answers: what was worked out from the row alone, by question; forks share it with the row.
     """
 
     node: Node
@@ -154,7 +155,7 @@ class NodeInfo:
     storage: NodeStorage = NO_STORAGE
     set_aside: CoreMask | None = None
     last_alloc_time: int = attrs.field(default=0, eq=False)
-    _overlaid: dict[tuple[str, int], "NodeInfo"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    answers: dict[Hashable, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @property
     def free_cores(self) -> CoreMask:
@@ -174,9 +175,9 @@ class NodeInfo:
         if not any(lower < priority for lower in self.priorities):
             return self
         key = ("without_lower_priority", priority)
-        row = self._overlaid.get(key)
+        row: NodeInfo | None = self.answers.get(key)
         if row is None:
-            row = self._overlaid[key] = without_pods(self, evictable(self, priority))
+            row = self.answers[key] = without_pods(self, evictable(self, priority))
         return row
 
     def with_nominated(self, priority: int) -> "NodeInfo":
@@ -186,7 +187,7 @@ class NodeInfo:
         if not self.nominations:
             return self
         key = ("with_nominated", priority)
-        row = self._overlaid.get(key)
+        row: NodeInfo | None = self.answers.get(key)
         if row is None:
             row = self
             for nomination in self.nominations:
@@ -194,7 +195,7 @@ class NodeInfo:
                 if pod.priority >= priority and pod.uid not in self.pod_infos:
                     row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
             if row is not self:
-                self._overlaid[key] = row
+                self.answers[key] = row
         return row
 
 

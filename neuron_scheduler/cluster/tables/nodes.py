@@ -9,10 +9,10 @@ drops all indexes. So slots and node sets must not outlive an `await`.
 Pods whose node does not exist (yet, or any more) are in *headless* rows, which have a name but no slot.
 """
 
-from bisect import insort
+from bisect import bisect, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self
+from typing import Self, cast
 
 import attrs
 
@@ -26,7 +26,9 @@ from neuron_scheduler.cluster.index.nodeset import (
     all_slots,
     by_slot,
     from_slots,
+    less,
     lowest_slot,
+    members,
     slots_of,
 )
 from neuron_scheduler.cluster.index.postings import Postings
@@ -141,6 +143,12 @@ class NodeTable:
     def by_age(self, slots: Iterable[Slot]) -> Iterable[Slot]:
         """Return live slots, given in ascending order, with the oldest node first."""
         return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
+
+    def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
+        """Yield the rows that live slots have now, the oldest first, whatever changes before the end."""
+        late = [self.row(slot) for _, slot in self._latecomers if nodes >> slot & 1]
+        in_order = list(members(less(nodes, self._late), cast(list[NodeInfo], self.slots)))
+        return _merge(in_order, late)
 
     def node_info_of(self, name: str) -> NodeInfo:
         """Return the row of a name; an empty one if there is no such node and no pod names it."""
@@ -358,6 +366,17 @@ class NodeTable:
         self.of_nodes = self.of_nodes.without_indexes()
         self.of_rows.log.skip()  # sums, also those that are being prepared, are of the old slots
         self.of_rows = self.of_rows.without_indexes()
+
+
+def _merge(in_order: Sequence[NodeInfo], late: Iterable[NodeInfo]) -> Iterator[NodeInfo]:
+    """Yield the rows of two sorted sequences, the oldest first; of the second there are few."""
+    start = 0
+    for row in late:
+        end = bisect(in_order, _age(row), lo=start, key=_age)
+        yield from in_order[start:end]
+        yield row
+        start = end
+    yield from in_order[start:]
 
 
 def _has_same_demand(before: Pod, after: Pod) -> bool:

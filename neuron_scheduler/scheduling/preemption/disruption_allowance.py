@@ -19,7 +19,7 @@ from neuron_scheduler.model.selectors import Operator
 class DisruptionAllowance:
     """What budgets allow at one moment, with the budgets of each pod that was asked about."""
 
-    budgets: Sequence[DisruptionBudget]
+    budgets: tuple[DisruptionBudget, ...] = attrs.field(converter=tuple[DisruptionBudget, ...])
     _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
     _counting: dict[str, Sequence[int]] = attrs.field(factory=dict, init=False)
     _selecting: dict[tuple[Hashable, ...], tuple[int, ...]] = attrs.field(factory=dict, init=False)
@@ -58,6 +58,13 @@ class DisruptionAllowance:
             else:
                 self._use_up(left, pod)
         return frozenset(spared)
+
+    def budgets_of(self, pods: Iterable[Pod]) -> tuple[DisruptionBudget, ...]:
+        """Return the budgets that select one of the pods; what the others allow does not matter to them."""
+        if not self.budgets:
+            return ()
+        numbers = {number for pod in pods for number in self._selected_by(pod)}
+        return tuple([self.budgets[number] for number in sorted(numbers)])
 
     def allows(self, pod: Pod) -> bool:
         """Return whether a pod may end, if no other does, without going beyond a budget."""

@@ -11,7 +11,9 @@ between nodes and within one; its result must be confirmed in the step that acts
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from itertools import count
+from math import inf
 from typing import Final, cast
 
 import attrs
@@ -22,6 +24,8 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.memo import memoise
+from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
@@ -32,7 +36,14 @@ from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, has_none_cheaper, victims_on
+from neuron_scheduler.scheduling.preemption.victims import (
+    Cost,
+    Incoming,
+    Victims,
+    has_none_cheaper,
+    victims_by_counting,
+    victims_on,
+)
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
@@ -41,8 +52,14 @@ MOST_ROUNDS = 4
 """Questions to all nodes; where there are more priorities, several are taken together."""
 
 NOBODY: frozenset[str] = frozenset()
-_AT_ONCE = 16
-"""Nodes whose pods' budgets are looked at in a row; then other tasks may run."""
+_AT_ONCE = 64
+"""Nodes that are looked at in a row; then other tasks may run."""
+_MOST_QUESTIONS: Final = 64
+_MOST_ANSWERS: Final = 16
+"""That are kept with a row."""
+_NO_ROOM: Final = (inf,)
+"""The cost where counting finds no victims: the filters say why."""
+_SETTLED: Final = (inf, inf)
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 FEWEST_CANDIDATES: Final = 100
@@ -95,19 +112,44 @@ class NoPreemption:
     plugins: frozenset[str] = frozenset()
 
 
+@attrs.frozen
+class _RowCost:
+    """
+    What the cheapest victims of a row cost by counting, kept with the row.
+
+    Attributes:
+        budgets_of_pods: the budgets on which that depends.
+        as_of: all budgets when it was last known to be right.
+    """
+
+    cost: Cost
+    budgets_of_pods: tuple[DisruptionBudget, ...]
+    as_of: tuple[DisruptionBudget, ...]
+
+
+@memoise(maxsize=_MOST_QUESTIONS)
+def _question(
+    _requests: frozenset[tuple[str, int]], _neuron: NeuronRequest | None, _priority: int, _below: int
+) -> object:
+    """Return the key of a row's answer for pods that are alike in counting, always the same object."""
+    return object()
+
+
 @attrs.define(eq=False)
 class Comparison:
     """
     The candidates of one search: the best so far, and why other nodes are none.
 
-    A candidate is a node with the pods that would leave it. Upstream: `pickOneNodeForPreemption`.
+    A candidate is a node with the pods that would leave it. Upstream: `pickOneNodeForPreemption`. All are counted; the
+    filters are asked about the cheapest only.
 
     Attributes:
         helpful: number of nodes that refused for a reason that fewer pods could change.
-        candidates: number of nodes that could be made to fit.
-        asked: names of the nodes that were looked at one by one.
-        spare: the nodes that may have cheaper victims; None until there are plenty of candidates and all of them go
-            beyond the budgets.
+        best: the cheapest that the filters have confirmed.
+        counted: the rows of the nodes that were looked at one by one.
+        costs: what the victims of each cost by counting, `_SETTLED` once the filters were asked.
+        is_within: whether some candidate keeps to the budgets.
+        refused: number of counted nodes that cannot be made to fit.
         without_victims: number of helpful nodes without a pod of lower priority.
         reasons, asked_reasons: how many nodes would refuse even if all pods of lower priority left.
         plugins: the plugins that refused on these nodes.
@@ -115,9 +157,10 @@ class Comparison:
 
     helpful: int
     best: Preemption | None = None
-    candidates: int = 0
-    asked: set[str] = attrs.field(factory=set)
-    spare: set[str] | None = None
+    counted: list[NodeInfo] = attrs.field(factory=list)
+    costs: list[Cost] = attrs.field(factory=list)
+    is_within: bool = False
+    refused: int = 0
     without_victims: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     asked_reasons: Counter[str] = attrs.field(factory=Counter)
@@ -129,34 +172,34 @@ class Comparison:
         return None if self.best is None else self.best.victims.cost
 
     @property
-    def has_plenty(self) -> bool:
-        """Whether as many candidates were found as have to be compared."""
-        return self.candidates >= max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
+    def plenty(self) -> int:
+        """How many nodes have to be counted so that as many candidates are compared as have to be."""
+        return max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100) + self.refused
 
     @property
     def has_enough(self) -> bool:
-        """Whether there are plenty of candidates, and the best is within the budgets, or no other can be."""
-        if not self.has_plenty or self.best is None:
-            return False
-        return not self.best.victims.violations or (self.spare is not None and self.spare <= self.asked)
-
-    def wants(self, name: str) -> bool:
-        return name not in self.asked and (self.spare is None or name in self.spare) and not self.has_enough
+        """Whether there are plenty of candidates, and one keeps to the budgets."""
+        return self.is_within and len(self.costs) >= self.plenty
 
     def is_decided(self, below: int) -> bool:
         """Return whether no further node can be better: on each, a pod of priority `below` or higher must leave."""
         return self.has_enough or (self.best is not None and has_none_cheaper(below, self.best.victims.cost))
 
-    def add(self, name: str, result: Victims | list[Refusal] | None) -> None:
-        """Add the result of a node: victims cheaper than the limit, None for no cheaper ones, or its refusals."""
-        self.asked.add(name)
+    def cheapest(self) -> int | None:
+        """Return the first counted node that may have cheaper victims than the best; None if no node has."""
+        cost, number = min(zip(self.costs, count(), strict=False), default=(_SETTLED, 0))
+        return None if cost >= (self.limit or _SETTLED) else number
+
+    def settle(self, number: int, result: Victims | list[Refusal] | None) -> None:
+        """Take in the result of a counted node: victims cheaper than the best, None if there are none, or refusals."""
+        self.costs[number] = _SETTLED
         if isinstance(result, list):
+            self.refused += 1
             self.asked_reasons += counts_by_reason(result)
             self.plugins.update(refusal.plugin for refusal in result)
-            return
-        self.candidates += 1
-        if result is not None:
-            self.best = Preemption(name, result)
+        elif result is not None:
+            self.best = Preemption(self.counted[number].node.name, result)
+        self.is_within = not min(self.costs)[0] or (self.best is not None and not self.best.victims.violations)
 
     def outcome(self, nodes: int) -> Preemption | NoPreemption:
         """Return the best candidate, or why there is none among so many nodes."""
@@ -191,17 +234,63 @@ def search(
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
         yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile.without(BY_PLACED_PODS)))
-        names = _with_room(cluster, pod, profile, below, comparison)
+        rows, is_last = _with_room(cluster, pod, profile, below, comparison), False
         yield
-        for name in names:
-            if comparison.spare is None and comparison.has_plenty and not comparison.has_enough:
-                comparison.spare = yield from _with_spare_pods(cluster, incoming)
-            if comparison.wants(name):
-                comparison.add(name, (yield from _victims_on(cluster, name, incoming, below, comparison.limit)))
-                yield
+        while not (is_last or comparison.has_enough):
+            is_last = yield from _count(rows, incoming, below, comparison)
+            yield from _ask_filters(cluster, incoming, below, comparison)
         if comparison.is_decided(below):
             break
     return comparison.outcome(refused.nodes)
+
+
+def _count(
+    rows: Iterator[NodeInfo], incoming: Incoming, below: int, comparison: Comparison
+) -> Generator[None, None, bool]:
+    """Count rows until there are enough candidates; return whether no row is left. Most answers are there already."""
+    pod, budgets, plenty = incoming.pod, incoming.disruption_allowance.budgets, comparison.plenty
+    question = _question(frozenset(pod.requests.items()), pod.neuron, pod.priority, below)
+    counted, costs, asked = comparison.counted, comparison.costs, {row.node.name for row in comparison.counted}
+    for number, row in enumerate(rows, start=1):
+        if number % _AT_ONCE == 0:
+            yield
+        if (asked and row.node.name in asked) or (len(costs) >= plenty and not _has_spare_pod(row, incoming)):
+            continue
+        known: _RowCost | None = row.answers.get(question)
+        if known is None or known.as_of is not budgets:
+            known = yield from _row_cost(row, incoming, below, known)
+            if len(row.answers) >= _MOST_ANSWERS:
+                row.answers.clear()
+            row.answers[question] = known
+            yield
+        counted.append(row)
+        costs.append(known.cost)
+        comparison.is_within |= not known.cost[0]
+        if len(costs) >= plenty and comparison.is_within:
+            return False
+    return True
+
+
+def _row_cost(
+    node_info: NodeInfo, incoming: Incoming, below: int, before: _RowCost | None
+) -> Generator[None, None, _RowCost]:
+    """Return what a row's pods cost by counting; as `before`, if no budget of the pods has changed since."""
+    allowance = incoming.disruption_allowance
+    budgets_of_pods = allowance.budgets_of(_evictable_pods(node_info, incoming.pod.priority))
+    if before is not None and before.budgets_of_pods == budgets_of_pods:
+        return _RowCost(before.cost, before.budgets_of_pods, allowance.budgets)
+    victims = yield from victims_by_counting(node_info, incoming, incoming.leavers(node_info), below)
+    return _RowCost(_NO_ROOM if victims is None else victims.cost, budgets_of_pods, allowance.budgets)
+
+
+def _ask_filters(
+    cluster: Cluster, incoming: Incoming, below: int, comparison: Comparison
+) -> Generator[None, None, None]:
+    """Ask the filters about the cheapest candidate, and about others as long as they may be cheaper than the best."""
+    while (number := comparison.cheapest()) is not None:
+        name = comparison.counted[number].node.name
+        comparison.settle(number, (yield from _victims_on(cluster, name, incoming, below, comparison.limit)))
+        yield
 
 
 def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination] | None, helpful: NodeSet) -> str:
@@ -262,8 +351,8 @@ def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
         filter_nodes(view, pod, view.live)
 
 
-def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> list[str]:
-    """Return the nodes that would fit if all pods below a priority left; note why the others would not."""
+def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> Iterator[NodeInfo]:
+    """Return the rows that would fit if all pods below a priority left; note why the others would not."""
     with cluster.without_nomination(pod.uid):
         helpful, against = _resolvable_nodes(cluster, pod, profile)
         comparison.plugins.update(against)
@@ -275,23 +364,18 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
         comparison.reasons = counts_by_reason(refusals)
         comparison.plugins.update(refusal.plugin for refusal in refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
-        return [cluster.view.row(slot).node.name for slot in cluster.view.oldest_first(nodes)]
+        return cluster.view.rows_by_age(nodes)
 
 
-def _with_spare_pods(cluster: Cluster, incoming: Incoming) -> Generator[None, None, set[str]]:
-    """Return the nodes with a pod that may be evicted within the budgets; yields when other tasks may run."""
-    names, with_spare = [node_info.node.name for node_info in cluster.view.rows()], set[str]()
-    for number, name in enumerate(names):
-        node_info = cluster.node(name)
-        if node_info is not None and any(
-            incoming.disruption_allowance.allows(pod_info.pod)
-            for pod_info in node_info.pod_infos.values()
-            if pod_info.pod.priority < incoming.pod.priority and not pod_info.unreadable
-        ):
-            with_spare.add(name)
-        if number % _AT_ONCE == 0:
-            yield
-    return with_spare
+def _has_spare_pod(node_info: NodeInfo, incoming: Incoming) -> bool:
+    """Return whether some pod of a node may be evicted within the budgets."""
+    return any(map(incoming.disruption_allowance.allows, _evictable_pods(node_info, incoming.pod.priority)))
+
+
+def _evictable_pods(node_info: NodeInfo, priority: int) -> list[Pod]:
+    """Return the pods of `evictable`, in any order."""
+    pod_infos = node_info.pod_infos.values()
+    return [pod_info.pod for pod_info in pod_infos if pod_info.pod.priority < priority and not pod_info.unreadable]
 
 
 def _victims_on(

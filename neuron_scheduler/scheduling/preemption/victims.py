@@ -234,7 +234,7 @@ def victims_on(
         return ByFilters(cluster, slot, pod, profile, _without(node_info, gone), keepers)
 
     lower = incoming.leavers(node_info)
-    victims = yield from _by_counting(node_info, incoming, lower, below, limit)
+    victims = yield from victims_by_counting(node_info, incoming, lower, below, limit)
     if victims is None and limit is not None:
         return None
     profile, keepers, kept_away = _keepers(cluster, slot, incoming, lower)
@@ -269,8 +269,8 @@ def has_none_cheaper(priority: int, cost: Cost) -> bool:
     return not violations and highest < priority
 
 
-def _by_counting(
-    node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
+def victims_by_counting(
+    node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None = None
 ) -> Generator[None, None, Victims | None]:
     """Return the cheapest victims by counting; None if they cost the limit or more."""
     dry_run = _dry_run_by_counting(node_info, incoming, lower)

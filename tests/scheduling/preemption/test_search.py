@@ -11,7 +11,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
-from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.cluster.tables import affinity_terms
 from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -32,7 +32,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.nominations import confirm, rebuild
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
-from neuron_scheduler.scheduling.preemption.victims import victims_on
+from neuron_scheduler.scheduling.preemption.victims import victims_by_counting
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.cluster_invariants import DEFINITIONS, check_indexes
@@ -442,15 +442,46 @@ def test_beyond_the_budgets_only_nodes_are_asked_that_could_keep_to_them(
     """With enough candidates, nodes where every victim would violate a budget are not looked at."""
     names = [f"n{i:03}" for i in range(300)]
     fleet = [full(name, i, priority=1, labels={"app": "y" if name in spared else "x"}) for i, name in enumerate(names)]
-    runs = list[Slot]()
+    runs = list[str]()
 
-    def counting(cluster: Cluster, slot: Slot, *rest: Any, **limits: Any) -> Any:
-        runs.append(slot)
-        return victims_on(cluster, slot, *rest, **limits)
+    def counting(node_info: NodeInfo, *rest: Any) -> Any:
+        runs.append(node_info.node.name)
+        return victims_by_counting(node_info, *rest)
 
-    monkeypatch.setattr("neuron_scheduler.scheduling.preemption.search.victims_on", counting)
+    monkeypatch.setattr("neuron_scheduler.scheduling.preemption.search.victims_by_counting", counting)
     result = victims(cluster_of(*zip(*fleet, strict=True)), pod(devices=16, priority=9), [budget("x", 0)])
     assert (result, len(runs)) == (want, asked)
+
+
+def test_the_search_for_a_second_pod_counts_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are counted once for pods that ask for the same, until they or the budgets of their pods change."""
+    fleet = [full(f"n{i}", i, priority=1, labels={"app": "x" if i else "y"}) for i in range(9)]
+    cluster, runs = cluster_of(*zip(*fleet, strict=True)), list[str]()
+
+    def counting(node_info: NodeInfo, *rest: Any) -> Any:
+        runs.append(node_info.node.name)
+        return victims_by_counting(node_info, *rest)
+
+    monkeypatch.setattr("neuron_scheduler.scheduling.preemption.search.victims_by_counting", counting)
+
+    budgets = list[DisruptionBudget]()
+
+    def counted(there: Cluster, name: str, *now: DisruptionBudget) -> list[str]:
+        runs.clear()
+        budgets[:] = now
+        assert isinstance(answer(there, pod(name, devices=16, priority=9), budgets), Preemption)
+        return runs[:]
+
+    names = [f"n{i}" for i in range(9)]
+    assert counted(cluster, "first", budget("y", 1)) == names
+    assert counted(cluster, "second", budget("y", 1)) == []
+    assert counted(cluster, "third", budget("y", 0)) == ["n0"]
+    assert counted(cluster, "fourth", budget("y", 0), budget("x", 3, "other")) == names[1:]
+    cluster.put_pod(held("on-n4", *range(16), on="n4", priority=1, started=4.0, labels={"app": "x"}))
+    fork = cluster.fork()
+    fork.put_pod(held("on-n7", *range(16), on="n7", priority=1, started=7.0, labels={"app": "x"}))
+    assert counted(fork, "fifth", budget("y", 0), budget("x", 3, "other")) == ["n4", "n7"]
+    assert counted(cluster, "sixth", budget("y", 0), budget("x", 3, "other")) == []
 
 
 def test_a_node_that_changes_during_the_search_is_named_by_its_plugin() -> None:

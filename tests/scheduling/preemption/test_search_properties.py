@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -159,6 +160,41 @@ def test_without_neuron_the_victims_cost_at_most_those_of_kube_scheduler(seed: i
         assert costs is None or costs <= min(theirs)
         if len(budgets) < 2 and len(amounts) < 2:
             assert costs == cheapest(nodes, bound, pending, budgets)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_search_after_others_finds_what_a_first_one_finds(seed: int) -> None:
+    """What is kept with rows holds for as long as they do and the budgets of their pods: pods and budgets change."""
+    dice = Random(seed)
+    nodes = [node(name, dice.choice(TYPES[:2]), created=age) for age, name in enumerate("abcdef")]
+    bound = {pod_info.uid: pod_info for n in nodes for pod_info in some_holders(dice, n)}
+    budgets = tuple(some_budgets(dice, list(bound.values())))
+    cluster, ended, preempted = cluster_of(nodes, bound.values()), list[Pod](), 0
+    for number in range(60):
+        pending = pod(f"pending{number}", priority=dice.choice([4, 9]), **dice.choice(ASKED[1:5]))
+        changed = bound[dice.choice(list(bound))]
+        while ended and dice.random() < 0.8:
+            bound[ended[-1].uid] = ended[-1]
+            cluster.put_pod(ended.pop())
+        match dice.choice(("pod", "end", "budget", "budgets", "nothing")):
+            case "pod":
+                bound[changed.uid] = attrs.evolve(changed, started=dice.choice([None, 1.0, 9.0]))
+                cluster.put_pod(bound[changed.uid])
+            case "end":
+                ended.append(bound.pop(changed.uid))
+                cluster.remove_pod(changed.uid)
+            case "budget" if budgets:
+                budgets = (attrs.evolve(budgets[0], allowed=dice.randint(0, 3)), *budgets[1:])
+            case "budgets":
+                budgets = tuple(some_budgets(dice, list(bound.values())))
+        fresh = result_of_search(nodes, list(bound.values()), pending, budgets)
+        if fresh is not None:
+            refused = decide(cluster, pending)
+            assert not isinstance(refused, Decision)
+            there = dice.choice((cluster, cluster.fork()))
+            assert run(search(there, pending, PROFILE, refused=refused, budgets=budgets)) == fresh
+            preempted += isinstance(fresh, Preemption)
+    assert preempted > 10
 
 
 def some_terms(dice: Random) -> tuple[PodAffinityTerm, ...]:
