@@ -94,7 +94,7 @@ def plan_group(
     """
     trial = Trial(cluster)
     try:
-        kinds = yield from _kinds(cluster, gang)
+        kinds = yield from kinds_of(cluster, gang)
         return (yield from _Planner(trial, gang, profile, warmup, kinds).run())
     except ChangedError:
         yield from _undo(trial, 0)
@@ -104,7 +104,7 @@ def plan_group(
         raise
 
 
-def _kinds(cluster: Cluster, gang: Gang) -> Generator[None, None, Mapping[str, _Kind]]:
+def kinds_of(cluster: Cluster, gang: Gang) -> Generator[None, None, Mapping[str, _Kind]]:
     """
     Return the kind of each member by its uid; one with a nomination is like no other.
 

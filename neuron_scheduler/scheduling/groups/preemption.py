@@ -10,7 +10,7 @@ Each member's victims are those of a single pod (`scheduling.preemption.search`)
 victims before. A group with a required domain tries a few of them, and the cheapest counts. Upstream: KEP-5710.
 """
 
-from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -26,10 +26,9 @@ from neuron_scheduler.scheduling.cycle.filters import walk
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
-from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, Trial
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, gang_of, neuron_total_of
-from neuron_scheduler.scheduling.groups.plan import MOST_SEARCHED, OUTSIDE, plan_group
+from neuron_scheduler.scheduling.groups.plan import MOST_SEARCHED, OUTSIDE, kinds_of, plan_group
 from neuron_scheduler.scheduling.groups.regions import (
     MOST_DOMAINS,
     Domain,
@@ -86,7 +85,8 @@ def search_for_group(
     reason = _not_eligible(cluster, gang)
     if reason:
         return NoPreemption(f"preemption: {reason}")
-    search_steps = _GroupSearch(cluster, gang, profile, budgets, DisruptionAllowance(budgets))
+    kinds = yield from kinds_of(cluster, gang)
+    search_steps = _GroupSearch(cluster, gang, profile, budgets, DisruptionAllowance(budgets), kinds)
     best, most = yield from search_steps.cheapest()
     if len(gang.waiting) <= MOST_SEARCHED and (best is None or search_steps.order_matters):
         best = yield from search_steps.with_fewer(best)
@@ -121,12 +121,13 @@ class _GroupSearch:
     profile: Profile
     budgets: Sequence[DisruptionBudget]
     allowance: DisruptionAllowance
+    kinds: Mapping[str, int]
 
     @property
     def order_matters(self) -> bool:
         """Whether members differ or look at each other, so that one may keep another out, or let it in."""
         waiting = self.gang.waiting
-        return len(self._kinds(waiting)) > 1 or any(without_pod_terms(pod) is not pod for pod in waiting)
+        return len(self._by_kind(waiting)) > 1 or any(without_pod_terms(pod) is not pod for pod in waiting)
 
     def cheapest(self) -> Generator[None, None, tuple[GroupPreemption | None, int]]:
         """Return the cheapest result of all domains, and how many members have a place at most."""
@@ -161,7 +162,7 @@ class _GroupSearch:
     def _by_plan(self) -> Generator[None, None, GroupPreemption | None]:
         """Return a plan that is made without any pods of lower priority; those on its nodes are the victims."""
         nodes = NO_NODES
-        for first, *_ in self._kinds(self.gang.waiting):
+        for first, *_ in self._by_kind(self.gang.waiting):
             nodes |= yield from self._nodes_without_lower(first)
         view = self.cluster.view
         rows = [view.row(slot) for slot in islice(view.oldest_first(nodes & view.live), _MOST_EMPTIED)]
@@ -197,10 +198,13 @@ class _GroupSearch:
 
     def _choosiest_first(self) -> Generator[None, None, Sequence[Pod]]:
         """Return the members as they are placed: if they differ, those first that fewest nodes take."""
-        counts = dict[Hashable, int]()
-        for first, *_ in kinds if len(kinds := self._kinds(self.gang.waiting)) > 1 else ():
-            counts[signature_of(first, frozenset())] = (yield from self._nodes_without_lower(first)).bit_count()
-        return sorted(self.gang.waiting, key=lambda pod: counts.get(signature_of(pod, frozenset()), 0))
+        kinds = self._by_kind(self.gang.waiting)
+        if len(kinds) == 1:
+            return self.gang.waiting
+        counts = dict[int, int]()
+        for first, *_ in kinds:
+            counts[self.kinds[first.uid]] = (yield from self._nodes_without_lower(first)).bit_count()
+        return sorted(self.gang.waiting, key=lambda pod: counts[self.kinds[pod.uid]])
 
     def _nodes_without_lower(self, pod: Pod) -> Generator[None, None, NodeSet]:
         """Return the nodes that would take a member by itself if all pods of lower priority left."""
@@ -212,11 +216,11 @@ class _GroupSearch:
         yield from self.cluster.view.prepare(lambda view: ask(view.with_overlay(overlay)))
         return ask(self.cluster.view.with_overlay(overlay))
 
-    @staticmethod
-    def _kinds(pods: Iterable[Pod]) -> Sequence[Sequence[Pod]]:
-        kinds = dict[Hashable, list[Pod]]()
+    def _by_kind(self, pods: Iterable[Pod]) -> Sequence[Sequence[Pod]]:
+        """Return the pods by kind, the largest first."""
+        kinds = dict[int, list[Pod]]()
         for pod in pods:
-            kinds.setdefault(signature_of(pod, frozenset()), []).append(pod)
+            kinds.setdefault(self.kinds[pod.uid], []).append(pod)
         return sorted(kinds.values(), key=lambda pods: -neuron_total_of(pods[0]))
 
     def _domains(self, members: Sequence[Pod]) -> Generator[None, None, Sequence[Domain | None]]:
@@ -230,7 +234,7 @@ class _GroupSearch:
         inside = [pod for pod in members if pod.uid not in self.gang.unconstrained]
         if not inside:
             return [None]
-        largest, *smaller = self._kinds(inside)
+        largest, *smaller = self._by_kind(inside)
         nodes = yield from self._nodes_without_lower(largest[0])
         view = self.cluster.view
         free = yield from rooms_for(view, largest[0], nodes).by_domain(key)
