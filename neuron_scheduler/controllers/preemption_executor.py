@@ -34,8 +34,10 @@ from neuron_scheduler.scheduling.cycle.trial import ChangedError
 from neuron_scheduler.scheduling.groups.gang import Gang
 from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, search_for_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.nominations import confirm, is_still_possible, lost_nominations, rebuild
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
+from neuron_scheduler.scheduling.preemption.units import Units
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
@@ -76,9 +78,11 @@ class _Round:
 
     Attributes:
         places: the names of the nodes that were nominated for them, by uid.
+        others: uids of the pods that leave because they cannot run without a victim, on whatever node.
     """
 
     places: Mapping[str, str]
+    others: frozenset[str]
     left: int
     evicted: int = 0
     failed: bool = False
@@ -151,6 +155,7 @@ class PreemptionExecutor:
         nomination = rebuild(self.cluster, pod, profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
+            self._evict_for({pod.uid: pod.nominated_node_name})  # of their groups some may be left
 
     def recheck(self, node_name: str) -> None:
         """Drop the nominations that a node cannot keep any more, because it or one of its pods has changed."""
@@ -261,7 +266,11 @@ class PreemptionExecutor:
                 for victim in sorted(nomination.victims):
                     preemptors.setdefault(victim, nomination.pod)
         pod_infos = [self.cluster.pod_info(uid) for uid in preemptors]
-        victims = [pod_info.pod for pod_info in pod_infos if pod_info is not None and not pod_info.pod.terminating]
+        leaving = [pod_info.pod for pod_info in pod_infos if pod_info is not None]
+        others = Units(self.cluster, DisruptionAllowance(())).others_of(leaving)
+        first = next(iter(preemptors.values()), None)
+        preemptors |= {other.uid: first for other in others if first is not None}
+        victims = [pod for pod in (*leaving, *others) if not pod.terminating]
         if preemptors:
             log.info(
                 "Preempting pods for a pod of higher priority",
@@ -275,7 +284,7 @@ class PreemptionExecutor:
             return False
         if self._rounds is None:
             raise RuntimeError("a preemption executor that does not run cannot preempt")
-        asked = _Round(places, left=len(victims))
+        asked = _Round(places, frozenset(other.uid for other in others), left=len(victims))
         self._rounds.start_soon(self._evict_all, asked, [(preemptors[victim.uid], victim) for victim in victims])
         return True
 
@@ -340,9 +349,11 @@ class PreemptionExecutor:
         node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
         if asked.failed or nomination is None or node_name != asked.places[preemptor.uid]:
             return False
-        if victim.uid not in nomination.victims or not all(map(self.cluster.is_nominated, asked.places)):
+        if not all(map(self.cluster.is_nominated, asked.places)) or self._is_leaving(victim):
             return False
-        return self.cluster.node_of(victim.uid) == node_name and not self._is_leaving(victim)
+        if victim.uid in asked.others:
+            return True
+        return victim.uid in nomination.victims and self.cluster.node_of(victim.uid) == node_name
 
     def _is_leaving(self, victim: Pod) -> bool:
         pod_info = self.cluster.pod_info(victim.uid)
@@ -368,7 +379,7 @@ class PreemptionExecutor:
     def _report(self, victim: _Victim) -> None:
         asked = victim.round
         asked.evicted += 1
-        preemptor, node_name = victim.preemptor, asked.places[victim.preemptor.uid]
+        preemptor, node_name = victim.preemptor, victim.pod.node_name
         log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=preemptor.key, node=node_name)
         try:
             self.reporter.report_preemption(victim.pod, preemptor, node_name)

@@ -61,6 +61,8 @@ class PodGroup:
         expected: members that will exist at last; 0 if the group does not say.
         topology: the node label in one domain of which all members have to be; empty if there is none.
         of: which members are to share the domain, if that is said by a pod affinity; empty for all of them.
+        fails_together: whether all members leave if one is evicted; None if that follows from the count.
+        priority: of the group, whatever its members say; None if that is the highest of theirs.
     """
 
     key: GroupKey
@@ -68,6 +70,8 @@ class PodGroup:
     expected: int = 0
     topology: str = ""
     of: str = ""
+    fails_together: bool | None = None
+    priority: int | None = None
 
     @property
     def has_to_wait(self) -> bool:

@@ -139,7 +139,7 @@ async def test_a_group_evicts_pods_for_all_of_its_members_or_nobody(
         for rank in range(4):
             await create_pod(api, member("train", rank, **prior("high")))
         for rank in range(4):
-            refused = await api.wait_for(f"{PODS}/train-{rank}", condition_of)
+            refused = await api.wait_for(f"{PODS}/train-{rank}", lambda pod: bool(condition_of(pod)))
             assert condition_of(refused)["message"].endswith(
                 "preemption: without all pods of lower priority, 3 of 4 missing members would have room."
             )

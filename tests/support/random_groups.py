@@ -81,7 +81,7 @@ class World:
 
     @property
     def _members(self) -> list[Pod]:
-        return [each for each in self.bound if each.group is not None]
+        return [each for each in self.bound if each.group is not None and each.group.key == self.group.key]
 
     def cluster(self) -> Cluster:
         """Return the cluster that a scheduler would have."""

@@ -129,6 +129,8 @@ class Groups:
             least or (UNKNOWN if key.dialect in self.watched else 0),
             max(declared.expected, *(group.expected for group in members.said)),
             declared.topology or (next(iter(domains))[0] if len(domains) == 1 else ""),
+            fails_together=declared.fails_together,
+            priority=declared.priority,
         )
 
     def members_elsewhere(self, key: GroupKey) -> frozenset[str]:

@@ -3,7 +3,8 @@ Objects of kind PodGroup: how many members start together, and in one domain of 
 
     scheduling.x-k8s.io  coscheduling's   pods name it by a label               spec.minMember
     scheduling.k8s.io    Kubernetes' own  pods name it by spec.schedulingGroup  spec.schedulingPolicy.gang.minCount,
-                                                                                spec.schedulingConstraints.topology
+                                                                                spec.schedulingConstraints.topology,
+                                                                                spec.disruptionMode, spec.priority
 
 Without a count, members start as they fit. A group of a CompositePodGroup is a group by itself. Sources:
 `apis/scheduling/v1alpha1` in kubernetes-sigs/scheduler-plugins; `scheduling/v1beta1` in k8s.io/api.
@@ -32,7 +33,12 @@ def _read(struct: _PodGroup, *, dialect: Dialect) -> PodGroupObject:
     if not (isinstance(count, int) and 0 < count <= MOST):
         raise ValueError(f"its count is {count}, and not 1 to {MOST}")
     key = GroupKey(dialect, meta.namespace, meta.name)
-    return PodGroupObject(meta.uid, PodGroup(key, count, count, topology[0].get("key", "")))
+    fails_together = "all" in (spec.get("disruptionMode") or {}) if dialect is Dialect.NATIVE else None
+    priority = spec.get("priority") if dialect is Dialect.NATIVE else None
+    if not (priority is None or isinstance(priority, int)):
+        raise ValueError(f"its priority is {priority}, and no number")
+    group = PodGroup(key, count, count, topology[0].get("key", ""), fails_together=fails_together, priority=priority)
+    return PodGroupObject(meta.uid, group)
 
 
 def _resource(group: str, version: str) -> Resource[PodGroupObject]:

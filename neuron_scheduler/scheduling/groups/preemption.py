@@ -36,6 +36,7 @@ from neuron_scheduler.scheduling.groups.regions import (
     fixed_domains,
     nodes_in,
     rooms_for,
+    takes_whole,
     without_pod_terms,
 )
 from neuron_scheduler.scheduling.plugins.contract import Filter, Refusal
@@ -50,6 +51,7 @@ from neuron_scheduler.scheduling.preemption.search import (
     WithoutLowerPriority,
     search,
 )
+from neuron_scheduler.scheduling.preemption.units import Units
 from neuron_scheduler.scheduling.preemption.victims import Victims, by_importance
 
 _MOST_SPARED: Final = 32
@@ -86,9 +88,9 @@ def search_for_group(
     if reason:
         return NoPreemption(f"preemption: {reason}")
     kinds = yield from kinds_of(cluster, gang)
-    search_steps = _GroupSearch(cluster, gang, profile, budgets, DisruptionAllowance(budgets), kinds)
+    search_steps = _GroupSearch(cluster, gang, profile, budgets, Units(cluster, DisruptionAllowance(budgets)), kinds)
     best, most = yield from search_steps.cheapest()
-    if len(gang.waiting) <= MOST_SEARCHED and (best is None or search_steps.order_matters):
+    if len(gang.waiting) <= MOST_SEARCHED and (best is None or search_steps.may_share(best)):
         best = yield from search_steps.with_fewer(best)
     return best or NoPreemption(_NOT_ALL.format(most, gang.missing_count))
 
@@ -120,14 +122,14 @@ class _GroupSearch:
     gang: Gang
     profile: Profile
     budgets: Sequence[DisruptionBudget]
-    allowance: DisruptionAllowance
+    units: Units
     kinds: Mapping[str, int]
 
-    @property
-    def order_matters(self) -> bool:
-        """Whether members differ or look at each other, so that one may keep another out, or let it in."""
-        waiting = self.gang.waiting
-        return len(self._by_kind(waiting)) > 1 or any(without_pod_terms(pod) is not pod for pod in waiting)
+    def may_share(self, found: GroupPreemption) -> bool:
+        """Return whether fewer victims might do: not if all members are alike and each takes a whole machine."""
+        rows = {uid: self.cluster.node(name) for uid, (name, _) in found.places.items()}
+        alike = len(self._by_kind(self.gang.waiting)) == 1
+        return not alike or not all(row and takes_whole(row, found.places[uid][1].pod) for uid, row in rows.items())
 
     def cheapest(self) -> Generator[None, None, tuple[GroupPreemption | None, int]]:
         """Return the cheapest result of all domains, and how many members have a place at most."""
@@ -151,10 +153,12 @@ class _GroupSearch:
         victims = () if found is None else found.victims.pods
         if len(victims) > _MOST_SPARED:
             return found
-        violating = self.allowance.violating_uids(victims)
-        for victim in sorted(victims, key=lambda victim: victim.uid not in violating):
-            fewer = [each for each in victims if each is not victim]
-            plan = yield from self._plan_without(fewer)
+        violating, lost = self.units.allowance.violating_uids(victims), self.units.lost_by(victims)
+        together = {member.uid: unit.key for unit in lost for member in unit.members}
+        parts = dict.fromkeys(together.get(victim.uid, victim.uid) for victim in victims)
+        for part in sorted(parts, key=lambda part: part not in violating):
+            fewer = [victim for victim in victims if part not in (victim.uid, together.get(victim.uid))]
+            plan = None if self.units.others_of(fewer) else (yield from self._plan_without(fewer))
             if plan is not None:
                 victims, found = tuple(fewer), self._result(plan.members, fewer)
         return found
@@ -171,10 +175,13 @@ class _GroupSearch:
         if plan is None:
             return None
         names = {taken.decision.node_name for taken in plan.members}
-        return self._result(plan.members, [pod for name in names for pod in lower.get(name, ())])
+        gone = [pod for name in names for pod in lower.get(name, ())]
+        return self._result(plan.members, [*gone, *self.units.others_of(gone)])
 
     def _lower(self, node_info: NodeInfo) -> list[Pod]:
-        return [node_info.pod_infos[uid].pod for uid in evictable(node_info, self.gang.waiting[0].priority)]
+        priority = self.gang.waiting[0].priority
+        pods = (node_info.pod_infos[uid].pod for uid in evictable(node_info, priority))
+        return [pod for pod in pods if self.units.may_leave(pod, priority)]
 
     def _plan_without(self, gone: Iterable[Pod]) -> Generator[None, None, GroupPlan | None]:
         """Return a plan for the group on a fork without some pods; None if there is none."""
@@ -194,7 +201,7 @@ class _GroupSearch:
             for each in taken
             for name in (each.decision.node_name,)
         }
-        return GroupPreemption(places, Victims(victims, len(self.allowance.violating_uids(victims))))
+        return GroupPreemption(places, Victims(victims, len(self.units.allowance.violating_uids(victims))))
 
     def _choosiest_first(self) -> Generator[None, None, Sequence[Pod]]:
         """Return the members as they are placed: if they differ, those first that fewest nodes take."""
@@ -288,7 +295,8 @@ class _Room:
         refused = FitError(cluster.view.node_count)
         found = yield from search(cluster, alone, profile, refused=refused, budgets=self.budgets)
         if isinstance(found, Preemption):
-            for victim in found.victims.pods:
+            units = Units(cluster, DisruptionAllowance(self.budgets))
+            for victim in (*found.victims.pods, *units.others_of(found.victims.pods)):
                 self._let_go(victim)
             self.trial.place(pod, profile)
 

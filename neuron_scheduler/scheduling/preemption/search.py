@@ -36,6 +36,7 @@ from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+from neuron_scheduler.scheduling.preemption.units import Unit, Units
 from neuron_scheduler.scheduling.preemption.victims import (
     Cost,
     Incoming,
@@ -118,12 +119,13 @@ class _RowCost:
     What the cheapest victims of a row cost by counting, kept with the row.
 
     Attributes:
-        budgets_of_pods: the budgets on which that depends.
+        budgets_of_pods, units_of_pods: the budgets and groups on which that depends.
         as_of: all budgets when it was last known to be right.
     """
 
     cost: Cost
     budgets_of_pods: tuple[DisruptionBudget, ...]
+    units_of_pods: tuple[Unit, ...]
     as_of: tuple[DisruptionBudget, ...]
 
 
@@ -230,7 +232,8 @@ def search(
     yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
     comparison.plugins.update(against)
-    incoming = Incoming(pod, profile, DisruptionAllowance(budgets))
+    allowance = DisruptionAllowance(budgets)
+    incoming = Incoming(pod, profile, allowance, Units(cluster, allowance))
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
         yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile.without(BY_PLACED_PODS)))
@@ -257,7 +260,7 @@ def _count(
         if (asked and row.node.name in asked) or (len(costs) >= plenty and not _has_spare_pod(row, incoming)):
             continue
         known: _RowCost | None = row.answers.get(question)
-        if known is None or known.as_of is not budgets:
+        if known is None or known.as_of is not budgets or known.units_of_pods:
             known = yield from _row_cost(row, incoming, below, known)
             if len(row.answers) >= _MOST_ANSWERS:
                 row.answers.clear()
@@ -276,11 +279,12 @@ def _row_cost(
 ) -> Generator[None, None, _RowCost]:
     """Return what a row's pods cost by counting; as `before`, if no budget of the pods has changed since."""
     allowance = incoming.disruption_allowance
-    budgets_of_pods = allowance.budgets_of(_evictable_pods(node_info, incoming.pod.priority))
-    if before is not None and before.budgets_of_pods == budgets_of_pods:
-        return _RowCost(before.cost, before.budgets_of_pods, allowance.budgets)
+    pods = list(_evictable_pods(node_info, incoming.pod.priority))
+    on = allowance.budgets_of(pods), incoming.units_of(pods)
+    if before is not None and (before.budgets_of_pods, before.units_of_pods) == on:
+        return _RowCost(before.cost, *on, allowance.budgets)
     victims = yield from victims_by_counting(node_info, incoming, incoming.leavers(node_info), below)
-    return _RowCost(_NO_ROOM if victims is None else victims.cost, budgets_of_pods, allowance.budgets)
+    return _RowCost(_NO_ROOM if victims is None else victims.cost, *on, allowance.budgets)
 
 
 def _ask_filters(

@@ -35,6 +35,7 @@ from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+from neuron_scheduler.scheduling.preemption.units import Unit, Units
 
 _TO_POSITIVE = 1 << 31
 """Added to every priority, so that a few pods of negative priority are cheaper than many."""
@@ -153,11 +154,13 @@ class Victims:
 
     Attributes:
         pods: the most important first.
-        violations: how many of them go beyond what their budgets allow.
+        violations: how many of all that have to leave go beyond what their budgets allow.
+        units: those that lose too many members by it, so that all of them leave, on other nodes, too.
     """
 
     pods: tuple[Pod, ...]
     violations: int
+    units: tuple[Unit, ...] = ()
 
     @property
     def cost(self) -> Cost:
@@ -167,10 +170,24 @@ class Victims:
         """
         if not self.pods:
             return (self.violations, -inf, 0, 0, -inf)
+        if self.units:
+            return self._cost_of_units()
         highest = self.pods[0].priority
         earliest = min(_start_of(pod) for pod in self.pods if pod.priority == highest)
         total = sum(pod.priority + _TO_POSITIVE for pod in self.pods)
         return (self.violations, highest, total, len(self.pods), -earliest)
+
+    def _cost_of_units(self) -> Cost:
+        """Return the same with the members on other nodes; the priority of a unit is that of its group."""
+        keys = {unit.key for unit in self.units}
+        alone = [pod for pod in self.pods if pod.group is None or pod.group.key not in keys]
+        starts = [*((unit.highest, unit.earliest) for unit in self.units)]
+        starts += [(pod.priority, _start_of(pod)) for pod in alone]
+        highest = max(priority for priority, _ in starts)
+        count = len(alone) + sum(unit.count for unit in self.units)
+        total = sum(pod.priority for pod in alone) + sum(unit.total for unit in self.units) + count * _TO_POSITIVE
+        earliest = min(start for priority, start in starts if priority == highest)
+        return (self.violations, highest, total, count, -earliest)
 
 
 def by_importance(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -184,6 +201,7 @@ class Incoming:
     The pod that needs room, its profile, and what the budgets of the other pods allow.
 
     Attributes:
+        units: which pods leave together; None if each leaves alone.
         spared: uids of pods of lower priority that cannot be evicted.
 
     The methods are the rules of preemption; another search for pods that must leave has rules of its own.
@@ -192,12 +210,31 @@ class Incoming:
     pod: Pod
     profile: Profile
     disruption_allowance: DisruptionAllowance
+    units: Units | None = None
     spared: frozenset[str] = frozenset()
 
     def leavers(self, node_info: NodeInfo) -> Sequence[Pod]:
         """Return the pods that may leave a node, the most important first."""
         lower = evictable(node_info, self.pod.priority)
-        return by_importance(node_info.pod_infos[uid].pod for uid in lower if uid not in self.spared)
+        pods = by_importance(node_info.pod_infos[uid].pod for uid in lower if uid not in self.spared)
+        units, priority = self.units, self.pod.priority
+        return pods if units is None else [pod for pod in pods if units.may_leave(pod, priority)]
+
+    def units_of(self, pods: Iterable[Pod]) -> tuple[Unit, ...]:
+        """Return the states of the units of pods, without their members."""
+        found = dict.fromkeys(self.units.unit_of(pod) for pod in pods if pod.group is not None) if self.units else {}
+        return tuple([attrs.evolve(unit, members=()) for unit in found if unit is not None])
+
+    def victims(self, gone: Sequence[Pod], leavers: Sequence[Pod]) -> Victims:
+        """Return some leavers as victims, with those that leave with them, if no other pod leaves."""
+        units = () if self.units is None else self.units.lost_by(gone)
+        if not units:
+            return Victims(tuple(gone), len(self.disruption_allowance.violating_uids(gone)))
+        keys, uids = {unit.key for unit in units}, {pod.uid for pod in gone}
+        lost = {pod.uid for pod in leavers if pod.group is not None and pod.group.key in keys}
+        violations = len(self.disruption_allowance.violating_uids([pod for pod in gone if pod.uid not in lost]))
+        pods = tuple([pod for pod in leavers if pod.uid in uids | lost])
+        return Victims(pods, violations + sum(unit.violations for unit in units), units)
 
     def cost(self, victims: Victims) -> Cost:
         return victims.cost
@@ -338,12 +375,14 @@ class _DryRun:
             for first in range(0, len(order), _AT_ONCE):
                 gone |= trial.without_reprieve(order[first : first + _AT_ONCE])
                 yield
-            tries.append(self._victims(tuple(pod for pod in self.lower if pod.uid in gone)))
+            victims = self._victims([pod for pod in self.lower if pod.uid in gone])
+            if len(victims.pods) > len(gone):  # with those that leave with them, others may stay
+                victims = yield from self._with(victims)
+            tries.append(victims)
         return min(tries, key=self.incoming.cost)
 
-    def _victims(self, pods: tuple[Pod, ...]) -> Victims:
-        """Return the pods as victims, with the violations that they cause if no other pod leaves."""
-        return Victims(pods, len(self.incoming.disruption_allowance.violating_uids(pods)))
+    def _victims(self, pods: Sequence[Pod]) -> Victims:
+        return self.incoming.victims(pods, self.lower)
 
 
 def _forced_groups(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[tuple[Pod, ...]]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Final
 
@@ -9,6 +10,8 @@ import attrs
 import pytest
 
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
@@ -28,19 +31,23 @@ PRIORITY: Final = 7
 
 def crowded(world: World, dice: Random) -> World:
     """Return a world in which other pods, of several priorities, have most of what is free."""
-    group = [attrs.evolve(each, priority=PRIORITY) for each in world.waiting]
+    waiting = [attrs.evolve(each, priority=PRIORITY) for each in world.waiting]
     bound = [
         attrs.evolve(each, priority=PRIORITY)
         if each.group is not None
         else attrs.evolve(each, priority=dice.choice([-1, 0, 5, 7, 9]), labels={"app": dice.choice("ab")})
         for each in world.bound
     ]
-    world = attrs.evolve(world, bound=tuple(bound), waiting=tuple(group))
+    world = attrs.evolve(world, bound=tuple(bound), waiting=tuple(waiting))
     cluster = world.cluster()
+    keys = [GroupKey(Dialect.COSCHEDULING, "default", name) for name in "gh"]
+    others = [(PodGroup(key, least=dice.choice([2, 2, 3])), dice.choice([0, 5, 5, 9])) for key in keys]
     for number in range(dice.randint(4, 20)):
+        group, priority = dice.choice(others) if dice.random() < 0.4 else (None, dice.choice([-1, 0, 0, 5, 5, 5, 9]))
         extra = pod(
             f"extra-{number}",
-            priority=dice.choice([-1, 0, 0, 5, 5, 5, 9]),
+            group=group,
+            priority=priority,
             labels={"app": dice.choice("ab")},
             started=float(dice.randint(0, 5)),
             **dice.choice(_ASKED),
@@ -71,13 +78,32 @@ def without(world: World, gone: set[str]) -> World:
 
 
 def lower(world: World) -> set[str]:
-    return {each.uid for each in world.bound if each.priority < PRIORITY and each.group is None}
+    return {each.uid for each in world.bound if each.priority < PRIORITY}
+
+
+def is_legal(world: World, gone: set[str]) -> bool:
+    """Return whether each other group keeps as many members as it needs, or none."""
+    groups = dict[PodGroup, list[Pod]]()
+    for each in world.bound:
+        if each.group is not None:
+            groups.setdefault(each.group, []).append(each)
+    left = {group: {each.uid for each in members} - gone for group, members in groups.items()}
+    kept = [len(left[group]) == len(members) or len(left[group]) >= group.least for group, members in groups.items()]
+    return all(is_kept or not left[group] for is_kept, group in zip(kept, groups, strict=True))
+
+
+def fewer(world: World, gone: set[str]) -> Iterator[set[str]]:
+    """Yield the victims without one of them, or without those of one group."""
+    groups = {each.group for each in world.bound if each.uid in gone and each.group is not None}
+    yield from (gone - {uid} for uid in gone)
+    yield from (gone - {each.uid for each in world.bound if each.group == group} for group in groups)
 
 
 def check_places(world: World, found: GroupPreemption) -> None:
     """Put each member where the search says, once its node's victims are gone; all fit beside each other."""
     gone = {victim.uid for victim in found.victims.pods}
     assert gone <= lower(world)
+    assert is_legal(world, gone)
     cluster = without(world, gone).cluster()
     waiting, names = {each.uid: each for each in world.waiting}, set[str]()
     assert len(found.places) >= world.missing
@@ -87,7 +113,6 @@ def check_places(world: World, found: GroupPreemption) -> None:
         decision = decide_on(cluster, waiting[uid], PROFILE, name)
         assert isinstance(decision, Decision), decision
         cluster.assume(settled(cluster, waiting[uid], decision), decision.cores)
-    assert {victim.node_name for victim in found.victims.pods} <= names
     assert any(names <= region for region in world.regions)
 
 
@@ -109,8 +134,8 @@ def play(seed: int) -> str:
             return "refused"
         check_places(world, found)
         gone = {victim.uid for victim in found.victims.pods}
-        for uid in gone:
-            assert not possible(without(world, gone - {uid}), max(world.missing, 1)), "one too many"
+        for others in fewer(world, gone):
+            assert not (is_legal(world, others) and possible(without(world, others), max(world.missing, 1))), "too many"
     except UndecidedError:
         return "undecided"
     return "found"

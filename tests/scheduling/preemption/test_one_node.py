@@ -34,7 +34,7 @@ def chosen(
     spared: Collection[str] = (),
 ) -> Victims | None:
     """Return the victims on node `n` in place of those proposed, by name."""
-    incoming = Incoming(pending, WHOLE, DisruptionAllowance(budgets), frozenset(spared))
+    incoming = Incoming(pending, WHOLE, DisruptionAllowance(budgets), spared=frozenset(spared))
     return run(victims_instead(cluster, "n", incoming, BESIDE, {f"uid-{name}" for name in proposed}))
 
 

@@ -1,0 +1,99 @@
+"""
+Pods that fail together: the members of a group that cannot run with fewer.
+
+Of a group with a count, members may be evicted one by one as long as it keeps as many; else all of them leave.
+A native group says itself whether its members are disrupted one by one or together. Upstream: KEP-5710.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import UNKNOWN, GroupKey
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+
+_ALL: Final = 1 << 30
+"""More members than any group has."""
+
+
+@attrs.frozen
+class Unit:
+    """
+    The members of a group that have a node.
+
+    Attributes:
+        least: how many of them must stay, or none does.
+        count, total: their number, and the sum of their priorities.
+        highest: the priority of the group: the highest of its members, or what its object says.
+        earliest: when the first member was started, in seconds since the epoch; infinite if none was.
+        violations: how many of them go beyond what their budgets allow, if all leave.
+    """
+
+    key: GroupKey
+    least: int
+    count: int
+    total: int
+    highest: int
+    earliest: float
+    violations: int
+    members: tuple[Pod, ...] = attrs.field(eq=False, repr=False)
+
+
+@attrs.define(eq=False)
+class Units:
+    """The units of one search, as they are when they are first asked for."""
+
+    cluster: Cluster
+    allowance: DisruptionAllowance
+    _known: dict[GroupKey, Unit | None] = attrs.field(factory=dict)
+
+    def unit_of(self, pod: Pod) -> Unit | None:
+        """Return the unit of a pod; None if it may leave alone, whatever becomes of the others."""
+        if pod.group is None:
+            return None
+        key = pod.group.key
+        if key not in self._known:
+            self._known[key] = self._unit_of_group(key)
+        return self._known[key]
+
+    def may_leave(self, pod: Pod, priority: int) -> bool:
+        """Return whether a pod may leave for one of this priority, as far as its group decides it."""
+        unit = self.unit_of(pod)
+        return unit is None or unit.highest < priority
+
+    def lost_by(self, gone: Iterable[Pod]) -> tuple[Unit, ...]:
+        """Return the units that lose too many when these pods leave: their other members have to leave as well."""
+        units, losses = dict[GroupKey, Unit](), dict[GroupKey, int]()
+        for pod in gone:
+            unit = self.unit_of(pod)
+            if unit is not None and (not pod.terminating or pod.preempted):
+                units[unit.key] = unit
+                losses[unit.key] = losses.get(unit.key, 0) + (not pod.terminating)
+        return tuple([unit for key, unit in units.items() if unit.count - losses[key] < unit.least])
+
+    def others_of(self, gone: Sequence[Pod]) -> list[Pod]:
+        """Return the pods that have to leave, on whatever node, when these do."""
+        uids = {pod.uid for pod in gone}
+        return [member for unit in self.lost_by(gone) for member in unit.members if member.uid not in uids]
+
+    def _unit_of_group(self, key: GroupKey) -> Unit | None:
+        group = self.cluster.groups.group(key)
+        is_counted = group.has_to_wait and group.least != UNKNOWN
+        if not (is_counted if group.fails_together is None else group.fails_together):
+            return None
+        pod_infos = map(self.cluster.pod_info, self.cluster.groups.members(key))
+        members = tuple([pod_info.pod for pod_info in pod_infos if pod_info is not None])
+        return Unit(
+            key,
+            _ALL if group.fails_together else group.least,
+            len(members),
+            sum(pod.priority for pod in members),
+            max([pod.priority for pod in members], default=0) if group.priority is None else group.priority,
+            min((pod.started for pod in members if pod.started is not None), default=inf),
+            len(self.allowance.violating_uids(members)),
+            members,
+        )
