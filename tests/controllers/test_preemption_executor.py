@@ -1,6 +1,7 @@
 """What preemption changes in the cluster and the queue, and what it reports."""
 
 import asyncio
+from typing import Any
 from unittest import mock
 
 import anyio
@@ -13,8 +14,10 @@ from neuron_scheduler.controllers.preemption_executor import SHARE, WORKERS, Pos
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import HostPort
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.scheduling.groups.gang import gang_of
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.builders import node, pod
@@ -451,3 +454,56 @@ async def test_an_error_of_one_eviction_is_that_victims() -> None:
         assert world.reports == [("b", "big on n")]
         assert world.queue.pop(100.9) is None
         assert popped(world.queue, 101.0).pod.name == "big"
+
+
+JOB = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "job"), least=2)
+
+
+def see_job(world: World, *, a: dict[str, Any] | None = None) -> None:
+    """Let a pod on the first node, and one on another, be members of a group that needs both."""
+    world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+    world.cluster.put_pod(pod("keeps", on="m", devices=8, ids=range(8), priority=9))
+    members = half("a", 0, group=JOB, **(a or {})), pod("c", on="m", devices=8, ids=range(8, 16), group=JOB)
+    for member in members:
+        world.cluster.put_pod(member)
+        world.cluster.groups.put(member)
+
+
+async def test_a_group_that_cannot_run_with_fewer_leaves_as_a_whole() -> None:
+    """Its member on another node is told the same; it leaves also after a restart in the middle."""
+    async with preempting(half("b", 8)) as (world, preemption_executor):
+        see_job(world)
+        world.may_answer.set()
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        assert sorted(world.asked) == ["a", "b", "c"]
+        assert ("c", "big on m") in world.reports
+    async with preempting() as (world, preemption_executor):
+        see_job(world, a={"terminating": True, "preempted": True})
+        world.may_answer.set()
+        preemption_executor.adopt(world.pending(attrs.evolve(BIG, nominated_node_name="n")), PROFILE)
+        await anyio.wait_all_tasks_blocked()
+        assert world.asked == ["c"]
+
+
+async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() -> None:
+    """Each of the two members was to get a node; the victims that were not asked yet stay."""
+    async with preempting(*crowd("default")) as (world, preemption_executor):
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("c", on="m", devices=16, ids=range(16)))
+        members = [world.pending(attrs.evolve(BIG, uid=f"uid-{name}", name=name)) for name in ("x", "y")]
+        for member in members:
+            member.pod = attrs.evolve(member.pod, group=JOB)
+            world.cluster.groups.put(member.pod)
+        gang = gang_of(world.cluster, [member.pod for member in members])
+        after = await preemption_executor.post_filter_group(members, gang, PROFILE)
+        assert {each.held for each in after.values()} == {True}
+        assert [len(world.row(name).nominations) for name in ("n", "m")] == [1, 1]
+        await anyio.wait_all_tasks_blocked()
+        asked = list(world.asked)
+        world.cluster.put_node(node("m", "trn1.32xlarge", unschedulable=True))
+        preemption_executor.recheck("m")
+        world.may_answer.set()
+        preemption_executor.stop()
+    assert len(asked) < 17
+    assert world.asked == asked
