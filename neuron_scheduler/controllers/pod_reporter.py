@@ -92,6 +92,8 @@ class PodReporter:
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        if victim.group is not None and victim.node_name != node_name:
+            note += f": group {printable(str(victim.group.key))} needs the members that leave there"
         self.recorder.record(
             victim, type="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
         )

@@ -379,7 +379,7 @@ class PreemptionExecutor:
     def _report(self, victim: _Victim) -> None:
         asked = victim.round
         asked.evicted += 1
-        preemptor, node_name = victim.preemptor, victim.pod.node_name
+        preemptor, node_name = victim.preemptor, asked.places[victim.preemptor.uid]
         log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=preemptor.key, node=node_name)
         try:
             self.reporter.report_preemption(victim.pod, preemptor, node_name)

@@ -477,7 +477,7 @@ async def test_a_group_that_cannot_run_with_fewer_leaves_as_a_whole() -> None:
         await post_filter(world, preemption_executor, world.pending())
         await anyio.wait_all_tasks_blocked()
         assert sorted(world.asked) == ["a", "b", "c"]
-        assert ("c", "big on m") in world.reports
+        assert ("c", "big on n") in world.reports
     async with preempting() as (world, preemption_executor):
         see_job(world, a={"terminating": True, "preempted": True})
         world.may_answer.set()

@@ -11,7 +11,7 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end import rights
 from tests.end_to_end.process import ACQUIRED, SchedulerProcess, run_scheduler, until
-from tests.end_to_end.workload import all_placed, placed, refused
+from tests.end_to_end.workload import PODS, add_priority_classes, all_placed, kubelets, placed, refused
 
 NATIVE: Final = "scheduling.k8s.io/v1beta1"
 COSCHEDULING: Final = "scheduling.x-k8s.io/v1alpha1"
@@ -58,10 +58,10 @@ def pod_group(version: str, name: str, **spec: Any) -> Object:
     return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
 
 
-def member(version: str, group: str, number: int) -> Object:
+def member(version: str, group: str, number: int, neuron: int = 16, **spec: Any) -> Object:
     """Return a pod that takes a whole machine, and names its PodGroup."""
     if version == NATIVE:
-        return pod_manifest(f"{group}-{number}", neuron=16, schedulingGroup={"podGroupName": group})
+        return pod_manifest(f"{group}-{number}", neuron=neuron, schedulingGroup={"podGroupName": group}, **spec)
     return pod_manifest(f"{group}-{number}", neuron=16, labels={"scheduling.x-k8s.io/pod-group": group})
 
 
@@ -115,3 +115,31 @@ async def test_members_of_a_basic_group_are_placed_as_they_fit(api: RestClient, 
         await create_pod(api, member(NATIVE, "web", number))
     await placed(api, "web-0")
     assert (await refused(api, "web-1"))["message"].startswith("0/1 nodes are available: 1 Insufficient")
+
+
+@pytest.mark.parametrize("mode", ["all", "single"])
+@pytest.mark.parametrize("preemptor", ["pod", "pod group"])
+async def test_a_native_group_says_whether_its_members_are_disrupted_together(
+    api: RestClient, scheduler: SchedulerProcess, preemptor: str, mode: str
+) -> None:
+    """As upstream's `workload_aware_preemption.go`: all of its members leave, or as many as are in the way."""
+    await add_priority_classes(api, low=10, high=100)
+    await create_node(api, node_manifest("n", "trn1.32xlarge"))
+    low, high = {"priorityClassName": "low"}, {"priorityClassName": "high"}
+    victim = f"victim-{mode}-{preemptor[-5:].strip()}"
+    await api.apply(pod_group(NATIVE, victim, **needs(NATIVE, 2), **low, disruptionMode={mode: {}}))
+    group = {"schedulingGroup": {"podGroupName": "preemptor"}} if preemptor == "pod group" else {}
+    if group:
+        await api.apply(pod_group(NATIVE, "preemptor", **needs(NATIVE, 1), **high, disruptionMode={"single": {}}))
+    async with kubelets(api):
+        for number in range(2):
+            await create_pod(api, member(NATIVE, victim, number, neuron=8, **low))
+        await all_placed(api, [f"{victim}-0", f"{victim}-1"])
+        await placed(api, "preemptor", neuron=8, **high, **group)
+        left = 0 if mode == "all" else 1
+
+        async def is_over() -> bool:
+            pods = (await api.get(PODS))["items"]
+            return len([pod for pod in pods if pod["metadata"]["name"].startswith(victim)]) == left
+
+        await until(is_over)
