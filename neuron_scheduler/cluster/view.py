@@ -140,7 +140,7 @@ class View:
         return self._table.oldest(nodes)
 
     def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
-        """Yield the rows of nodes, without an overlay, the oldest first; those that there are now."""
+        """Yield rows without an overlay, the oldest first; one that changes before its turn may be out of date."""
         return self._table.rows_by_age(nodes)
 
     def oldest_first(self, nodes: NodeSet) -> Iterable[Slot]:

@@ -12,7 +12,8 @@ Pods whose node does not exist (yet, or any more) are in *headless* rows, which 
 from bisect import bisect, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self, cast
+from itertools import compress
+from typing import Self
 
 import attrs
 
@@ -28,7 +29,7 @@ from neuron_scheduler.cluster.index.nodeset import (
     from_slots,
     less,
     lowest_slot,
-    members,
+    selectors,
     slots_of,
 )
 from neuron_scheduler.cluster.index.postings import Postings
@@ -46,6 +47,7 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _MOST_HOLES = 64  # more than there are nodes
 _MOST_LATECOMERS = 512
+_ROWS_AT_ONCE = 512
 _MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
 _Age = tuple[float, str, str]
 
@@ -145,10 +147,9 @@ class NodeTable:
         return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
 
     def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
-        """Yield the rows that live slots have now, the oldest first, whatever changes before the end."""
+        """Yield the rows in live slots, the oldest first; one that changes before its turn may be out of date."""
         late = [self.row(slot) for _, slot in self._latecomers if nodes >> slot & 1]
-        in_order = list(members(less(nodes, self._late), cast(list[NodeInfo], self.slots)))
-        return _merge(in_order, late)
+        return _by_age(self.slots, selectors(less(nodes, self._late)), late)
 
     def node_info_of(self, name: str) -> NodeInfo:
         """Return the row of a name; an empty one if there is no such node and no pod names it."""
@@ -368,15 +369,20 @@ class NodeTable:
         self.of_rows = self.of_rows.without_indexes()
 
 
-def _merge(in_order: Sequence[NodeInfo], late: Iterable[NodeInfo]) -> Iterator[NodeInfo]:
-    """Yield the rows of two sorted sequences, the oldest first; of the second there are few."""
-    start = 0
-    for row in late:
-        end = bisect(in_order, _age(row), lo=start, key=_age)
-        yield from in_order[start:end]
-        yield row
-        start = end
-    yield from in_order[start:]
+def _by_age(slots: Sequence[NodeInfo | None], chosen: bytes, late: Sequence[NodeInfo]) -> Iterator[NodeInfo]:
+    """Yield the chosen rows and some latecomers, the oldest first; only the first of many rows may be asked for."""
+    first = 0
+    for start in range(0, len(chosen), _ROWS_AT_ONCE):
+        end = start + _ROWS_AT_ONCE
+        rows = list(filter(None, compress(slots[start:end], chosen[start:end])))
+        while rows and first < len(late) and _age(late[first]) < _age(rows[-1]):
+            older = bisect(rows, _age(late[first]), key=_age)
+            yield from rows[:older]
+            yield late[first]
+            del rows[:older]
+            first += 1
+        yield from rows
+    yield from late[first:]
 
 
 def _has_same_demand(before: Pod, after: Pod) -> bool:

@@ -12,9 +12,9 @@ between nodes and within one; its result must be confirmed in the step that acts
 
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from itertools import count
+from itertools import islice
 from math import inf
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import attrs
 
@@ -120,13 +120,13 @@ class _RowCost:
 
     Attributes:
         budgets_of_pods, units_of_pods: the budgets and groups on which that depends.
-        as_of: all budgets when it was last known to be right.
+        as_of: all budgets when it was last known to be right; None if it may change with the groups at any time.
     """
 
     cost: Cost
     budgets_of_pods: tuple[DisruptionBudget, ...]
-    units_of_pods: tuple[Unit, ...]
-    as_of: tuple[DisruptionBudget, ...]
+    units_of_pods: tuple[Unit | None, ...]
+    as_of: tuple[DisruptionBudget, ...] | None
 
 
 @memoise(maxsize=_MOST_QUESTIONS)
@@ -189,8 +189,14 @@ class Comparison:
 
     def cheapest(self) -> int | None:
         """Return the first counted node that may have cheaper victims than the best; None if no node has."""
-        cost, number = min(zip(self.costs, count(), strict=False), default=(_SETTLED, 0))
-        return None if cost >= (self.limit or _SETTLED) else number
+        cost = min(self.costs, default=_SETTLED)
+        return None if cost >= (self.limit or _SETTLED) else self.costs.index(cost)
+
+    def add(self, rows: Sequence[NodeInfo], costs: Sequence[Cost]) -> None:
+        """Add rows that were counted, with what their victims cost."""
+        self.counted += rows
+        self.costs += costs
+        self.is_within = self.is_within or not min(costs)[0]
 
     def settle(self, number: int, result: Victims | list[Refusal] | None) -> None:
         """Take in the result of a counted node: victims cheaper than the best, None if there are none, or refusals."""
@@ -201,7 +207,7 @@ class Comparison:
             self.plugins.update(refusal.plugin for refusal in result)
         elif result is not None:
             self.best = Preemption(self.counted[number].node.name, result)
-        self.is_within = not min(self.costs)[0] or (self.best is not None and not self.best.victims.violations)
+        self.is_within = (self.best is not None and not self.best.victims.violations) or not min(self.costs)[0]
 
     def outcome(self, nodes: int) -> Preemption | NoPreemption:
         """Return the best candidate, or why there is none among so many nodes."""
@@ -251,40 +257,45 @@ def _count(
     rows: Iterator[NodeInfo], incoming: Incoming, below: int, comparison: Comparison
 ) -> Generator[None, None, bool]:
     """Count rows until there are enough candidates; return whether no row is left. Most answers are there already."""
-    pod, budgets, plenty = incoming.pod, incoming.disruption_allowance.budgets, comparison.plenty
+    pod, budgets = incoming.pod, incoming.disruption_allowance.budgets
     question = _question(frozenset(pod.requests.items()), pod.neuron, pod.priority, below)
-    counted, costs, asked = comparison.counted, comparison.costs, {row.node.name for row in comparison.counted}
-    for number, row in enumerate(rows, start=1):
-        if number % _AT_ONCE == 0:
-            yield
-        if (asked and row.node.name in asked) or (len(costs) >= plenty and not _has_spare_pod(row, incoming)):
+    if comparison.counted:
+        names = {row.node.name for row in comparison.counted}
+        rows = (row for row in rows if row.node.name not in names)
+    while not comparison.has_enough:
+        lacking = comparison.plenty - len(comparison.costs)
+        some = list(islice(rows, min(max(lacking, 1), _AT_ONCE)))
+        if not some:
+            return True
+        yield
+        if lacking < 1 and not _has_spare_pod(some[0], incoming):
             continue
-        known: _RowCost | None = row.answers.get(question)
-        if known is None or known.as_of is not budgets or known.units_of_pods:
-            known = yield from _row_cost(row, incoming, below, known)
-            if len(row.answers) >= _MOST_ANSWERS:
-                row.answers.clear()
-            row.answers[question] = known
+        answers: list[Any] = [row.answers.get(question) for row in some]
+        for number in [n for n, answer in enumerate(answers) if not (answer and answer.as_of is budgets)]:
+            answers[number] = yield from _row_cost(some[number], incoming, below, answers[number])
+            _keep(some[number], question, answers[number])
             yield
-        counted.append(row)
-        costs.append(known.cost)
-        comparison.is_within |= not known.cost[0]
-        if len(costs) >= plenty and comparison.is_within:
-            return False
-    return True
+        comparison.add(some, [answer.cost for answer in answers])
+    return False
+
+
+def _keep(node_info: NodeInfo, question: object, answer: _RowCost) -> None:
+    if len(node_info.answers) >= _MOST_ANSWERS:
+        node_info.answers.clear()
+    node_info.answers[question] = answer
 
 
 def _row_cost(
     node_info: NodeInfo, incoming: Incoming, below: int, before: _RowCost | None
 ) -> Generator[None, None, _RowCost]:
     """Return what a row's pods cost by counting; as `before`, if no budget of the pods has changed since."""
-    allowance = incoming.disruption_allowance
-    pods = list(_evictable_pods(node_info, incoming.pod.priority))
+    allowance, pods = incoming.disruption_allowance, _evictable_pods(node_info, incoming.pod.priority)
     on = allowance.budgets_of(pods), incoming.units_of(pods)
+    as_of = None if on[1] else allowance.budgets
     if before is not None and (before.budgets_of_pods, before.units_of_pods) == on:
-        return _RowCost(before.cost, *on, allowance.budgets)
+        return before if before.as_of is as_of else _RowCost(before.cost, *on, as_of)
     victims = yield from victims_by_counting(node_info, incoming, incoming.leavers(node_info), below)
-    return _RowCost(_NO_ROOM if victims is None else victims.cost, *on, allowance.budgets)
+    return _RowCost(_NO_ROOM if victims is None else victims.cost, *on, as_of)
 
 
 def _ask_filters(

@@ -220,10 +220,10 @@ class Incoming:
         units, priority = self.units, self.pod.priority
         return pods if units is None else [pod for pod in pods if units.may_leave(pod, priority)]
 
-    def units_of(self, pods: Iterable[Pod]) -> tuple[Unit, ...]:
-        """Return the states of the units of pods, without their members."""
+    def units_of(self, pods: Iterable[Pod]) -> tuple[Unit | None, ...]:
+        """Return the states of the units of pods, without their members; None for groups that are none."""
         found = dict.fromkeys(self.units.unit_of(pod) for pod in pods if pod.group is not None) if self.units else {}
-        return tuple([attrs.evolve(unit, members=()) for unit in found if unit is not None])
+        return tuple([unit and attrs.evolve(unit, members=()) for unit in found])
 
     def victims(self, gone: Sequence[Pod], leavers: Sequence[Pod]) -> Victims:
         """Return some leavers as victims, with those that leave with them, if no other pod leaves."""
