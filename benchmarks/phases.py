@@ -2,7 +2,7 @@
 The four phases of the published benchmark of a cluster of 65,000 nodes, at any size: training gives way to inference.
 
     1 training        a training job on all nodes
-    2 both            training on ten thirteenths of them, and inference of higher priority on the others
+    2 both            another one on ten thirteenths of them, and inference of higher priority on the others
     3 inference grows to all nodes: it evicts training, whose controller creates each evicted pod again
     4 inference shrinks to three thirteenths, and training runs again
 
@@ -169,9 +169,10 @@ async def measure(size: int, *, group: bool, profile: cProfile.Profile | None) -
             fleet.placed, fleet.refused, started = 0, 0, time.process_time()
             if profile is not None and name.startswith("3"):
                 profile.enable()
+            if len(wanted) == len(PRIORITIES):
+                await fleet.scale(training=0)
             await fleet.scale(**wanted)
-            awaited = wanted if len(wanted) == 2 or "4" not in name else fleet.wanted
-            is_complete = await fleet.settle(**awaited)
+            is_complete = await fleet.settle(**(wanted if name.startswith("3") else fleet.wanted))
             if profile is not None:
                 profile.disable()
             took = time.process_time() - started
