@@ -11,8 +11,8 @@ import pytest
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
-from tests.end_to_end.process import ACQUIRED, BOUND, SHORT_LEASE, SchedulerProcess, run_scheduler
-from tests.end_to_end.workload import LEASE, PODS, all_placed, kubelets, placed, refused, remove
+from tests.end_to_end.process import ACQUIRED, BOUND, SHORT_LEASE, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.workload import LEASE, PODS, add_priority_classes, all_placed, kubelets, placed, refused, remove
 from tests.faults.answers import Refusal
 from tests.faults.calls import binding_of
 from tests.faults.proxy import ALWAYS, HELD, Fault, instead, run_proxy
@@ -145,6 +145,30 @@ async def test_a_group_on_an_ultraserver(
     for worker in workers:
         await create_pod(api, worker)
     assert await nodes_of(api, names_of("train")) == [f"intact-{place}" for place in range(SIZE)]
+
+
+async def until_so_many(api: RestClient, count: int) -> None:
+    async def is_so() -> bool:
+        return len((await api.get(PODS))["items"]) == count
+
+    await until(is_so)
+
+
+@pytest.mark.parametrize("job", [indexed_job, recipe, leader_worker_set])
+async def test_a_group_makes_room(
+    api: RestClient, scheduler: SchedulerProcess, job: Callable[[str], Iterator[Object]]
+) -> None:
+    """Pods of lower priority leave the UltraServer, and ranks are in the order of places; without one, any machines."""
+    await add_priority_classes(api, low=10, high=100)
+    await add_ultraservers(scheduler, api, broken="broken", intact="intact")
+    async with kubelets(api):
+        for number in range(2 * SIZE - 1):
+            await placed(api, f"low-{number}", neuron=WHOLE, priorityClassName="low")
+        for pod in job("train"):
+            await create_pod(api, {**pod, "spec": {**pod["spec"], "priorityClassName": "high"}})
+        nodes = await nodes_of(api, names_of("train"))
+        assert nodes == [f"intact-{place}" for place in range(SIZE)] or job is indexed_job
+        await until_so_many(api, 2 * SIZE - 1)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ Each member's victims are those of a single pod (`scheduling.preemption.search`)
 victims before. A group with a required domain tries a few of them, and the cheapest counts. Upstream: KEP-5710.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -21,11 +21,13 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.node import ULTRASERVER_4, ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.filters import walk
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
+from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, Trial
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, gang_of, neuron_total_of
 from neuron_scheduler.scheduling.groups.plan import MOST_SEARCHED, OUTSIDE, kinds_of, plan_group
@@ -125,12 +127,6 @@ class _GroupSearch:
     units: Units
     kinds: Mapping[str, int]
 
-    def may_share(self, found: GroupPreemption) -> bool:
-        """Return whether fewer victims might do: not if all members are alike and each takes a whole machine."""
-        rows = {uid: self.cluster.node(name) for uid, (name, _) in found.places.items()}
-        alike = len(self._by_kind(self.gang.waiting)) == 1
-        return not alike or not all(row and takes_whole(row, found.places[uid][1].pod) for uid, row in rows.items())
-
     def cheapest(self) -> Generator[None, None, tuple[GroupPreemption | None, int]]:
         """Return the cheapest result of all domains, and how many members have a place at most."""
         best: GroupPreemption | None = None
@@ -197,11 +193,36 @@ class _GroupSearch:
         for victim in victims:
             leaving.setdefault(victim.node_name, set()).add(victim.uid)
         places = {
-            each.pod.uid: (name, Nomination(each.pod, each.decision.cores, frozenset(leaving.get(name, ()))))
-            for each in taken
-            for name in (each.decision.node_name,)
+            pod.uid: (name, Nomination(pod, decision.cores, frozenset(leaving.get(name, ()))))
+            for pod, decision in self._by_rank([(each.pod, each.decision) for each in taken])
+            for name in (decision.node_name,)
         }
         return GroupPreemption(places, Victims(victims, len(self.units.allowance.violating_uids(victims))))
+
+    def _by_rank(self, decided: Sequence[tuple[Pod, Decision]]) -> Iterator[tuple[Pod, Decision]]:
+        """Yield the same places; the ranks of members on whole machines follow the places in an UltraServer."""
+        order = {pod.uid: number for number, pod in enumerate(self.gang.waiting)}
+        equal = dict[Hashable, list[tuple[Pod, Decision]]]()
+        for pod, decision in decided:
+            kind = _on_its_own(pod) if self._is_whole(pod, decision.node_name) else pod.uid
+            equal.setdefault(kind, []).append((pod, decision))
+        for members in equal.values():
+            pods = sorted((pod for pod, _ in members), key=lambda pod: order[pod.uid])
+            yield from zip(pods, sorted((decision for _, decision in members), key=self._place_of), strict=True)
+
+    def _is_whole(self, pod: Pod, node_name: str) -> bool:
+        row = self.cluster.node(node_name)
+        return row is not None and takes_whole(row, pod)
+
+    def _place_of(self, decision: Decision) -> list[str]:
+        row = self.cluster.node(decision.node_name)
+        labels = {} if row is None else row.node.labels
+        return [labels.get(key, "") for key in (ULTRASERVER_4, ULTRASERVER_PLACES[ULTRASERVER_4])]
+
+    def may_share(self, found: GroupPreemption) -> bool:
+        """Return whether fewer victims might do: not if all members are alike and each takes a whole machine."""
+        places = [(nomination.pod, name) for name, nomination in found.places.values()]
+        return len(self._by_kind(self.gang.waiting)) > 1 or not all(self._is_whole(pod, name) for pod, name in places)
 
     def _choosiest_first(self) -> Generator[None, None, Sequence[Pod]]:
         """Return the members as they are placed: if they differ, those first that fewest nodes take."""
@@ -323,3 +344,9 @@ class _Room:
 def let_go(fork: Cluster, victim: Pod) -> None:
     fork.remove_pod(victim.uid)
     fork.groups.remove(victim.uid)
+
+
+def _on_its_own(pod: Pod) -> Hashable:
+    """Return what members have in common that differ only in what they say about other pods."""
+    constraints = attrs.evolve(pod.constraints, affinity=(), anti_affinity=(), spread=())
+    return signature_of(attrs.evolve(pod, constraints=constraints), frozenset())
