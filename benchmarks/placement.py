@@ -125,7 +125,7 @@ def run(scenario: str, *, load: float, contender: str, seed: int, pods: int, dem
     """Return the outcome of a contender on a workload."""
     made = workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods, demand=demand)
     setting = CONTENDERS[contender].setting(made)
-    simulation = Simulation(setting, CONTENDERS[contender].profile(made))
+    simulation = Simulation(setting, CONTENDERS[contender].profile(made), CONTENDERS[contender].turn_after)
     simulation.run()
     return Outcome(
         scenario=scenario,

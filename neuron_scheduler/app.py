@@ -175,8 +175,9 @@ class App:
             pods=parts.cluster.pod_count,
             pending=sum(map(parts.queue.count, WAITING)),
         )
-        if parts.capacity is not None:
-            services.start_soon(parts.capacity.run)
+        for part in (parts.capacity, parts.turns):
+            if part is not None:
+                services.start_soon(part.run)
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:

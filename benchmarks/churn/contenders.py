@@ -37,6 +37,7 @@ class Contender:
         profile: returns the profile for the requests and their shares.
         setting: the workload as this contender gets it.
         groups: whether it differs from ours only where there are jobs of several pods.
+        turn_after: seconds after which requests of whole machines get a turn; 0: never.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Contender:
     profile: Callable[[Workload], Profile]
     setting: Callable[[Workload], Workload] = lambda workload: workload
     groups: bool = False
+    turn_after: float = 0.0
 
 
 def preferring(prefer: Prefer) -> Profile:
@@ -161,6 +163,7 @@ def _default(_: Workload) -> Profile:
 
 CONTENDERS: Mapping[str, Contender] = {
     "ours": Contender("ours", "#2f6fde", _default),
+    "turn": Contender("with turns", "#1c4a96", _default, turn_after=3600.0),
     "fgd": Contender("FGD", "#e08a3c", lambda workload: preferring(FragmentationGradientDescent(workload.requests))),
     "packing": Contender("bin-packing", "#8b949e", lambda _: preferring(prefer_fullest)),
     "spreading": Contender("spreading", "#c3c9d1", lambda _: preferring(prefer_emptiest)),

@@ -13,6 +13,8 @@ import attrs
 
 from benchmarks.churn.workload import Arrival, Workload
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.observers import PodList
+from neuron_scheduler.controllers.turns import LOOK_AT_TURNS, Turns
 from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -25,6 +27,7 @@ from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.queueing import new_queue
 
 WARM_UP = 0.25
@@ -42,10 +45,12 @@ class Simulation:
         used_seconds: the same, summed over the time since the warm-up.
         placed_at: when each pod, and all others of its job, got a place, by uid.
         attempts: decisions so far.
+        turn_after: the bound of the profile's turns; 0 for none.
     """
 
     workload: Workload
     profile: Profile
+    turn_after: float = 0.0
     cluster: Cluster = attrs.field(factory=Cluster, init=False)
     queue: SchedulingQueue = attrs.field(init=False)
     now: float = attrs.field(default=0.0, init=False)
@@ -58,12 +63,26 @@ class Simulation:
     _come: int = attrs.field(default=0, init=False)
     _jobs: dict[str, list[str]] = attrs.field(factory=dict, init=False)  # uids of the pods that are placed
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+    _turns: Turns | None = attrs.field(default=None, init=False)
+    _looked_at_turns: float = attrs.field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.queue = new_queue(row=self.cluster.node, groups=GroupWaits(self.cluster.groups))
         self._by_uid = {arrival.pod.uid: arrival for arrival in self.workload.arrivals}
         for node in self.workload.nodes:
             self.cluster.put_node(node)
+        if self.turn_after:
+            self._turns = Turns(
+                cluster=self.cluster,
+                queue=self.queue,
+                profiles={self.profile.scheduler_name: self.profile},
+                bounds={self.profile.scheduler_name: self.turn_after},
+                warmup=self._warmup,
+                pod_list=PodList(),
+                report=lambda *_: None,
+                clock=lambda: self.now,
+                errors=UnexpectedErrors(lambda _: None),
+            )
 
     @property
     def begins(self) -> float:
@@ -88,6 +107,10 @@ class Simulation:
             self._end_pods()
             self._take_arrivals()
             self._schedule()
+            if self._turns is not None and self.now >= self._looked_at_turns + LOOK_AT_TURNS:
+                self._looked_at_turns = self.now
+                run(self._turns.review())
+                self._schedule()
             yield
         self._pass_to(self.workload.end)
 
@@ -131,7 +154,8 @@ class Simulation:
                 continue
             decision = schedule_pod(self.cluster, queued.pod, self.profile)
             if isinstance(decision, FitError):
-                self.queue.put_back_refused(queued, decision.plugins, self.now)
+                alone = self.cluster.has_turn(queued.pod.uid)
+                self.queue.put_back_refused(queued, decision.plugins, self.now, alone=alone)
             else:
                 self._place(queued, decision)
 
@@ -162,6 +186,8 @@ class Simulation:
     def _placed(self, assumed: Pod) -> None:
         """Let a pod run if all others of its job are placed, and these, too."""
         arrival = self._by_uid[assumed.uid]
+        if self._turns is not None:
+            self.cluster.put_pod(attrs.evolve(assumed, started=self.now))  # as the watch does
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
         self.queue.remove(assumed.uid)
         job = self._jobs.setdefault(arrival.job, [])

@@ -195,7 +195,7 @@ class CapacityRequester:
     def _is_waiting(self, uid: str) -> bool:
         """Return whether a pod still waits for a place: events came while the plan was made."""
         cluster = self.machines.cluster
-        return uid in self.machines.queue and cluster.node_of(uid) is None and cluster.nomination(uid) is None
+        return uid in self.machines.queue and cluster.node_of(uid) is None and not cluster.is_nominated(uid)
 
     async def _report_limits(self, limited: Sequence[tuple[MachineNeed, str]]) -> None:
         """Tell the owners of pods once, a machine at a time: there may be thousands of pods."""

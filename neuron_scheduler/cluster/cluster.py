@@ -102,7 +102,12 @@ class Cluster:
         return bool(self._nominated_nodes)
 
     def is_nominated(self, uid: str) -> bool:
-        return uid in self._nominated_nodes
+        """Return whether space is kept for a pod that will get it; one that has a turn may still go elsewhere."""
+        nomination = self.nomination(uid)
+        return nomination is not None and not nomination[1].awaited
+
+    def has_turn(self, uid: str) -> bool:
+        return uid in self._nominated_nodes and not self.is_nominated(uid)
 
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed

@@ -26,6 +26,7 @@ from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError, gi
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.preemption import waits_for_victims
+from neuron_scheduler.scheduling.preemption.nominations import turn_text
 from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
@@ -136,6 +137,8 @@ class GroupAttempts:
     ) -> Generator[None, None, None]:
         """Put a refused group back, and report why; `after` says what preemption has done for its members."""
         refused = refusal.fit_error(gang)
+        if self.cluster.has_nominations:
+            refused = attrs.evolve(refused, turn=turn_text(self.cluster, members[0].pod))
         is_waiting = waits_for_victims(self.cluster, gang.waiting)
         group, text = printable(str(gang.group.key)), printable(refused.text)  # tenants choose the name
         log.info(NO_ROOM, v=2, group=group, members=len(members), err=text)
@@ -144,7 +147,8 @@ class GroupAttempts:
             if not self.queue.holds(member):
                 continue
             mine = after.get(pod.uid, PostFilter())
-            if not (is_waiting or mine.held or (gang.placed and self._takes_it_still(pod))):  # as when space was kept
+            is_kept = is_waiting or mine.held or self.cluster.has_turn(pod.uid)
+            if not (is_kept or (gang.placed and self._takes_it_still(pod))):  # as when space was kept
                 mine = attrs.evolve(mine, nomination=self._keep_nothing(member))
             told = attrs.evolve(refused, preemption=mine.text)
             self.queue.put_back_refused(

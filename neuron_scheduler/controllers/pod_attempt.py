@@ -36,6 +36,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     select_node,
 )
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, take_with_volumes
+from neuron_scheduler.scheduling.preemption.nominations import turn_text
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.telemetry import logs
@@ -237,14 +238,15 @@ class PodAttempts:
         pod, now = queued.pod, self.clock()
         if not self.queue.holds(queued):
             return  # gone, or bound by another scheduler, in the meantime
-        has_nomination = self.cluster.nomination(pod.uid) is not None
+        if self.cluster.has_turn(pod.uid):
+            refused = attrs.evolve(refused, turn=turn_text(self.cluster, pod))
         self.queue.put_back_refused(
             queued,
             refused.plugins,
             now,
             held=after.held,
-            has_nomination=has_nomination,
-            alone=after.alone,
+            has_nomination=self.cluster.is_nominated(pod.uid),
+            alone=after.alone or self.cluster.has_turn(pod.uid),
             cause=refused.cause,
             against_preemption=after.plugins,
         )

@@ -136,6 +136,9 @@ class PodReporter:
         """Report that an autoscaler is asked for a machine for the pod, or why it is not asked any more."""
         self.recorder.record(pod, type=type, reason=reason, action="Scheduling", note=note)
 
+    def report_turn(self, pod: Pod, note: str) -> None:
+        self.recorder.record(pod, type="Normal", reason="NeuronReserved", action="Scheduling", note=note)
+
     def withdraw(self, uid: str) -> None:
         """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
         if uid in self.conditions.entries:

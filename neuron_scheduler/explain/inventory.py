@@ -58,6 +58,8 @@ class Withheld(enum.StrEnum):
     """A pod whose ids are unknown may hold them."""
     NOMINATED = "promised"
     """The node is nominated for a pod, for which others were evicted."""
+    TURN = "turn"
+    """The node is kept for a pod that has a turn, as it comes free."""
     NOT_ALLOCATABLE = "not_allocatable"
     """Kubelet would hand out fewer devices than there are."""
 
@@ -123,11 +125,13 @@ class Devices:
             self.fits[name, str(size)] += 0
             self.blocks[name, str(size)] += 0
 
-    def add_open(self, stock: Stock, remaining: Stock, nodes: int, waiting: Collection[int]) -> None:
+    def add_open(
+        self, stock: Stock, remaining: Stock, nodes: int, waiting: Collection[int], kept: Withheld = Withheld.NOMINATED
+    ) -> None:
         """Add nodes that take pods; `remaining` is what is left of their stock with the nominated pods on them."""
         name, legal = stock.instance_type, [size for size, _ in stock.fits]
         self.free[name] += remaining.free * nodes
-        self.withheld[name, Withheld.NOMINATED] += (stock.free - remaining.free) * nodes
+        self.withheld[name, kept] += (stock.free - remaining.free) * nodes
         self.withheld[name, Withheld.NOT_ALLOCATABLE] += (stock.whole - stock.free) * nodes
         self.largest_block[name] = max(self.largest_block[name], remaining.largest_block if nodes else 0)
         self.set_aside[name] += remaining.set_aside * nodes
@@ -234,7 +238,8 @@ def devices(cluster: Cluster, *, waiting: Collection[int] = ()) -> Devices:
     overlay = WithNominated(PLAIN_POD.priority)
     for node_info in map(view.row, slots_of(nominated)):  # few nodes
         for stock, remaining in zip(stock_of(node_info), stock_of(overlay(node_info)), strict=True):
-            counted.add_open(stock, remaining, 1, waiting)
+            has_turn = any(nomination.awaited for nomination in node_info.nominations)
+            counted.add_open(stock, remaining, 1, waiting, Withheld.TURN if has_turn else Withheld.NOMINATED)
     return counted
 
 

@@ -51,6 +51,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, dec
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
+from neuron_scheduler.scheduling.preemption.nominations import turn_text
 
 SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 """kube-apiserver's message in the condition of a gated pod."""
@@ -110,7 +111,8 @@ def _of_pending_pod(
         result = select_node(fork, pod, profile)
     else:
         result = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
-    nodes, notes, decider = fork.view.node_count, tuple(notes_on(pod)), decider_text(pod, profile)
+    nodes, decider = fork.view.node_count, decider_text(pod, profile)
+    notes = tuple(filter(None, (*notes_on(pod), turn_text(fork, pod))))
     yield
     fork.clear_nomination(pod.uid)
     pod_refusal, known = (result.pod_refusal, result.too_late) if isinstance(result, NoNode) else (None, ())

@@ -222,6 +222,13 @@ class Config:
         " pairs of devices: 0 and 1, 2 and 3, ... RISK: AWS names 1, 4, 8 and 16 devices, for Trn1. Pairs were never"
         " run on hardware, and the device plugin may refuse such pods.",
     )
+    turn_after: float = setting(
+        0.0,
+        "Keep whole machines, as they come free, for a pod or a group of one topology that asks for whole machines and"
+        " has waited this long, while enough is free in pieces; 0: off.",
+        parse=duration,
+        check=period("0s", "168h"),
+    )
     # It costs a node the time from a Binding to the pod's first status (docs/decisions/0011).
     allocate_fence: bool = setting(
         True,

@@ -65,7 +65,7 @@ class ProfileConfig:
     Attributes:
         scheduler_name: the pods' `spec.schedulerName`.
         preferences: names of the preferences, the most important first; None for the default order.
-        volume_bind_timeout, allow_aligned_pairs: as in `Config`.
+        volume_bind_timeout, allow_aligned_pairs, turn_after: as in `Config`.
         capacity_requests: how an autoscaler is asked for machines; None if it is not.
     """
 
@@ -73,4 +73,5 @@ class ProfileConfig:
     preferences: tuple[str, ...] | None = None
     volume_bind_timeout: float = VOLUME_BIND_TIMEOUT
     allow_aligned_pairs: bool = False
+    turn_after: float = 0.0
     capacity_requests: CapacityRequests | None = None

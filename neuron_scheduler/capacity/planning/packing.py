@@ -100,7 +100,7 @@ def is_seen(cluster: Cluster, pod: Pod) -> bool:
         return False
     if pod.gates or pod.refusal or pod.terminating or (pod.owner is not None and pod.owner.kind in _OF_NODES):
         return False
-    has_place = pod.nominated_node_name or cluster.node_of(pod.uid) or cluster.nomination(pod.uid)
+    has_place = pod.nominated_node_name or cluster.node_of(pod.uid) or cluster.is_nominated(pod.uid)
     return not has_place
 
 

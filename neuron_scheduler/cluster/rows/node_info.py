@@ -107,18 +107,20 @@ def _may_hold(pod_info: PodInfo, machine: Machine) -> tuple[int, int]:
 @attrs.frozen
 class Nomination:
     """
-    Space on a node nominated for a pending pod, for which other pods are evicted.
+    Space on a node nominated for a pending pod, for which other pods are evicted, or awaited.
 
     Attributes:
         cores: chosen in the dry run; empty for a pod without Neuron.
-        victims: uids of the evicted pods, gone or not.
+        victims: uids of the pods that leave, gone or not.
         volumes: what the pod will hold of volumes, as known at the nomination.
+        awaited: the victims end by themselves: the pod has a turn, and may still go elsewhere.
     """
 
     pod: Pod
     cores: CoreMask = NO_CORES
     victims: frozenset[str] = frozenset()
     volumes: tuple[HeldVolume, ...] = ()
+    awaited: bool = False
 
 
 @attrs.frozen

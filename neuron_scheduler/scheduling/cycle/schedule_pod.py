@@ -85,6 +85,7 @@ class FitError:
         preemption: why no pods were evicted for it; empty if some were.
         blocked: the sentence that names pods with unknown ids because of which it waits; empty if there are none.
         group: how many members of its group fit at once; the rest is then about the next one.
+        turn: which nodes are kept for it as they come free.
     """
 
     nodes: int
@@ -97,6 +98,7 @@ class FitError:
     blocked: str = ""
     cause: Cause = Cause.OTHER
     group: str = ""
+    turn: str = ""
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
@@ -107,11 +109,11 @@ class FitError:
     def text(self) -> str:
         """The message in kube-scheduler's form (`FitError.Error` in `pkg/scheduler/framework/types.go`)."""
         if not self.nodes and not self.pod_reason:
-            return " ".join(filter(None, (self.group, NO_NODES_AVAILABLE)))
+            return " ".join(filter(None, (self.group, NO_NODES_AVAILABLE, self.turn)))
         by_count = sorted(f"{count} {reason.removesuffix('.')}" for reason, count in self.reasons)
         reasons = self.pod_reason.removesuffix(".") or ", ".join(by_count)  # AWS's sentence has a full stop
         counts = f"0/{self.nodes} nodes are available: {reasons}."
-        sentences = (self.group, counts, self.hint, self.preemption, self.blocked)
+        sentences = (self.group, counts, self.hint, self.preemption, self.blocked, self.turn)
         return " ".join(filter(None, sentences))
 
 

@@ -101,7 +101,7 @@ def waits_for_victims(cluster: Cluster, pods: Iterable[Pod]) -> bool:
     """Return whether pods that leave for one of these are still there."""
     for pod in pods:
         name, nomination = cluster.nomination(pod.uid) or ("", None)
-        node_info = cluster.node(name)
+        node_info = None if nomination is None or nomination.awaited else cluster.node(name)
         if nomination is not None and node_info is not None and nomination.victims & node_info.pod_infos.keys():
             return True
     return False

@@ -5,7 +5,8 @@ It is made in the step that acts on a search, and again from the pod's status af
 another pod takes the space or the node takes the pod no more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 
@@ -14,12 +15,16 @@ from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, with_pod, without_pods
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import count_text, few_names
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import takes
 from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.scheduling.preemption.search import Preemption, is_leaving
+
+SAID: Final = "Kept for it as"
+"""How the sentence about a turn begins; after a restart, a pod whose condition has it waits for no bound."""
 
 
 def confirm(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
@@ -32,7 +37,7 @@ def confirm(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption
         node_info = cluster.view.row(slot)
         if not victims <= evictable(node_info, pod.priority) or not refusals_on(cluster, slot, pod, profile):
             return None
-        return _nomination_without(cluster, slot, pod, profile, victims)
+        return nomination_without(cluster, slot, pod, profile, victims)
 
 
 def is_still_possible(node_info: NodeInfo, nomination: Nomination) -> bool:
@@ -54,7 +59,7 @@ def rebuild(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
         return None
     node_info = cluster.view.row(slot)
     victims = {uid for uid in evictable(node_info, pod.priority) if is_leaving(node_info.pod_infos[uid].pod)}
-    nomination = _nomination_without(cluster, slot, pod, profile, frozenset(victims))
+    nomination = nomination_without(cluster, slot, pod, profile, frozenset(victims))
     return nomination if nomination is not None and can_be_kept(node_info, nomination) else None
 
 
@@ -87,7 +92,7 @@ def lost_nominations(node_info: NodeInfo, waiting: Callable[[str], Pod | None]) 
     return lost
 
 
-def _nomination_without(
+def nomination_without(
     cluster: Cluster, slot: Slot, pod: Pod, profile: Profile, victims: frozenset[str]
 ) -> Nomination | None:
     """Return the nomination for the space that the victims leave; None if the pod does not fit there."""
@@ -101,3 +106,21 @@ def _nomination_without(
     if placement is None:
         return None
     return Nomination(pod, placement.cores, victims)
+
+
+def holders(row: NodeInfo) -> Mapping[str, PodInfo]:
+    """Return the pods with Neuron, by uid, those with unknown ids included."""
+    return {uid: pod_info for uid, pod_info in row.pod_infos.items() if pod_info.cores != 0}
+
+
+def turn_text(cluster: Cluster, pod: Pod) -> str:
+    """Return which nodes are kept for a pod that has a turn, or for its group; empty if it has none."""
+    uids = [pod.uid] if pod.group is None else [*cluster.groups.members(pod.group.key)]
+    kept = [cluster.nomination(uid) for uid in uids]
+    nodes = [f"{each[0]} ({_state(cluster.node(each[0]))})" for each in kept if each is not None and each[1].awaited]
+    return f"{SAID} {'it comes' if len(nodes) == 1 else 'they come'} free: {few_names(nodes)}." if nodes else ""
+
+
+def _state(row: NodeInfo | None) -> str:
+    count = 0 if row is None else len(holders(row))
+    return count_text(count, "pod") if count else "free"

@@ -230,7 +230,7 @@ def search(
     nomination = cluster.nomination(pod.uid)
     with cluster.without_nomination(pod.uid):
         helpful, against = (
-            (NO_NODES, frozenset[str]()) if refused.pod_reason else _resolvable_nodes(cluster, pod, profile)
+            (NO_NODES, frozenset[str]()) if refused.pod_reason else resolvable_nodes(cluster, pod, profile)
         )
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
@@ -318,7 +318,9 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
         return NEVER
     if asks_much(pod):
         return ASKS_MUCH
-    name, victims = (pod.nominated_node_name, NOBODY) if nomination is None else (nomination[0], nomination[1].victims)
+    name, victims = pod.nominated_node_name, NOBODY
+    if nomination is not None and not nomination[1].awaited:
+        name, victims = nomination[0], nomination[1].victims
     slot = cluster.view.slot(name)
     if slot is None or not helpful >> slot & 1:
         return ""  # also if no eviction would help on the nominated node any more
@@ -334,7 +336,7 @@ def is_leaving(victim: Pod) -> bool:
     return victim.terminating and victim.preempted
 
 
-def _resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
+def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
     """
     Return the nodes where evictions could help, and the plugins that refuse the others.
 
@@ -369,7 +371,7 @@ def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
 def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> Iterator[NodeInfo]:
     """Return the rows that would fit if all pods below a priority left; note why the others would not."""
     with cluster.without_nomination(pod.uid):
-        helpful, against = _resolvable_nodes(cluster, pod, profile)
+        helpful, against = resolvable_nodes(cluster, pod, profile)
         comparison.plugins.update(against)
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
         # Plugins that count pods are asked node by node only: the pods of other nodes stay.
