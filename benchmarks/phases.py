@@ -33,6 +33,7 @@ from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry.errors import ApiError
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.support.wired_scheduler import NODES, WiredScheduler
@@ -43,7 +44,7 @@ OF_INFERENCE: Final = 3
 PRIORITIES: Final = {"training": 0, "inference": 1_000}
 AT_ONCE: Final = 16  # objects that the controllers create or delete in one turn of the event loop
 A_SECOND: Final = 200  # pods that their kubelets start
-LONGEST_PAUSE: Final = 60.0  # seconds without another pod on a node, after which the phase is given up
+LONGEST_PAUSE: Final = 60.0  # seconds in which no pod comes, goes or gets a node, after which the phase is given up
 _GROUP: Final = "pod-group.scheduling.sigs.k8s.io/"
 
 
@@ -83,7 +84,9 @@ class Fleet(WiredScheduler):
         words = path.split("/")
         if words[-1] == "events":
             return Response(201, b'{"kind":"Event","apiVersion":"events.k8s.io/v1"}')
-        pod = self.pods[words[6]]
+        pod = self.pods.get(words[6])
+        if pod is None:
+            raise ApiError(404, reason="NotFound", kind="pods", name=words[6], is_status=True)
         if method == "DELETE":
             self._delete(pod)
         elif words[-1] == "status":
@@ -119,12 +122,12 @@ class Fleet(WiredScheduler):
                     await anyio.lowlevel.checkpoint()
 
     async def settle(self, **running: int) -> bool:
-        """Wait until so many pods of some workloads have a node; False if no other has got one for long."""
-        placed, since = self.placed, time.monotonic()
+        """Wait until so many pods of some workloads have a node; False if nothing has happened for long."""
+        version, since = self.version, time.monotonic()
         while any(self.running[name] < number for name, number in running.items()):
             await anyio.sleep(0.1)
-            if self.placed > placed:
-                placed, since = self.placed, time.monotonic()
+            if self.version > version:
+                version, since = self.version, time.monotonic()
             elif time.monotonic() > since + LONGEST_PAUSE:
                 return False
         return True
