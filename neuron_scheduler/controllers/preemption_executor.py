@@ -218,14 +218,14 @@ class PreemptionExecutor:
         Returns what became of each member, by uid; only of those that have a place, if there are any.
 
         Raises:
-            ChangedError: a member or node has changed meanwhile.
+            ChangedError: a member or node has changed meanwhile, or room has come.
         """
         self.metrics.count_preemption_attempt()
         steps = search_for_group(self.cluster, gang, profile, self.cluster.budgets.all())
         result = await run_in_turns(steps, self.clock)
         if isinstance(result, NoPreemption):
             return dict.fromkeys((member.pod.uid for member in members), PostFilter(result.text))
-        if not await run_in_turns(self._nominate_all(members, result), self.clock):
+        if not result.victims.pods or not await run_in_turns(self._nominate_all(members, result), self.clock):
             raise ChangedError
         places = {uid: name for uid, (name, _) in result.places.items()}
         is_held = self._evict_for(places)
