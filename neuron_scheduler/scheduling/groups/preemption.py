@@ -132,7 +132,7 @@ class _GroupSearch:
         best: GroupPreemption | None = None
         most, members = 0, (yield from self._choosiest_first())
         for domain in (yield from self._domains(members)):
-            room = _Room(Trial(self.cluster.fork()), self.gang, self.profile, domain, list(self.budgets))
+            room = _Room(Trial(self.cluster.fork()), self.gang, self.profile, domain, tuple(self.budgets))
             most = max(most, (yield from room.place(members)))
             if len(room.trial.pods) >= self.gang.missing_count:
                 found = self._result(room.trial.pods, room.gone)
@@ -291,7 +291,7 @@ class _Room:
     gang: Gang
     profile: Profile
     domain: Domain | None
-    budgets: list[DisruptionBudget]
+    budgets: tuple[DisruptionBudget, ...]
     gone: list[Pod] = attrs.field(factory=list)
     warmup: IndexWarmup = attrs.field(factory=IndexWarmup)
 
@@ -324,10 +324,8 @@ class _Room:
     def _let_go(self, victim: Pod) -> None:
         let_go(self.trial.cluster, victim)
         self.gone.append(victim)
-        for number, budget in enumerate(self.budgets):
-            if budget.counts(victim):
-                disrupted = budget.disrupted | {victim.name}
-                self.budgets[number] = attrs.evolve(budget, allowed=budget.allowed - 1, disrupted=disrupted)
+        if any(budget.counts(victim) for budget in self.budgets):  # else the rows' answers hold as they are
+            self.budgets = tuple([_used_up(budget, victim) for budget in self.budgets])
 
     def _profile_inside(self) -> Profile:
         """Return the profile that refuses all nodes outside of the domain."""
@@ -350,3 +348,10 @@ def _on_its_own(pod: Pod) -> Hashable:
     """Return what members have in common that differ only in what they say about other pods."""
     constraints = attrs.evolve(pod.constraints, affinity=(), anti_affinity=(), spread=())
     return signature_of(attrs.evolve(pod, constraints=constraints), frozenset())
+
+
+def _used_up(budget: DisruptionBudget, victim: Pod) -> DisruptionBudget:
+    """Return a budget after the end of a victim."""
+    if not budget.counts(victim):
+        return budget
+    return attrs.evolve(budget, allowed=budget.allowed - 1, disrupted=budget.disrupted | {victim.name})

@@ -36,7 +36,7 @@ from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.units import Unit, Units
+from neuron_scheduler.scheduling.preemption.units import EvictionUnit, Units
 from neuron_scheduler.scheduling.preemption.victims import (
     Cost,
     Incoming,
@@ -125,7 +125,7 @@ class _RowCost:
 
     cost: Cost
     budgets_of_pods: tuple[DisruptionBudget, ...]
-    units_of_pods: tuple[Unit | None, ...]
+    units_of_pods: tuple[EvictionUnit | None, ...]
     as_of: tuple[DisruptionBudget, ...] | None
 
 

@@ -21,7 +21,7 @@ _ALL: Final = 1 << 30
 
 
 @attrs.frozen
-class Unit:
+class EvictionUnit:
     """
     The members of a group that have a node.
 
@@ -49,9 +49,9 @@ class Units:
 
     cluster: Cluster
     allowance: DisruptionAllowance
-    _known: dict[GroupKey, Unit | None] = attrs.field(factory=dict)
+    _known: dict[GroupKey, EvictionUnit | None] = attrs.field(factory=dict)
 
-    def unit_of(self, pod: Pod) -> Unit | None:
+    def unit_of(self, pod: Pod) -> EvictionUnit | None:
         """Return the unit of a pod; None if it may leave alone, whatever becomes of the others."""
         if pod.group is None:
             return None
@@ -65,9 +65,9 @@ class Units:
         unit = self.unit_of(pod)
         return unit is None or unit.highest < priority
 
-    def lost_by(self, gone: Iterable[Pod]) -> tuple[Unit, ...]:
+    def lost_by(self, gone: Iterable[Pod]) -> tuple[EvictionUnit, ...]:
         """Return the units that lose too many when these pods leave: their other members have to leave as well."""
-        units, losses = dict[GroupKey, Unit](), dict[GroupKey, int]()
+        units, losses = dict[GroupKey, EvictionUnit](), dict[GroupKey, int]()
         for pod in gone:
             unit = self.unit_of(pod)
             if unit is not None and (not pod.terminating or pod.preempted):
@@ -80,14 +80,14 @@ class Units:
         uids = {pod.uid for pod in gone}
         return [member for unit in self.lost_by(gone) for member in unit.members if member.uid not in uids]
 
-    def _unit_of_group(self, key: GroupKey) -> Unit | None:
+    def _unit_of_group(self, key: GroupKey) -> EvictionUnit | None:
         group = self.cluster.groups.group(key)
         is_counted = group.has_to_wait and group.least != UNKNOWN
         if not (is_counted if group.fails_together is None else group.fails_together):
             return None
         pod_infos = map(self.cluster.pod_info, self.cluster.groups.members(key))
         members = tuple([pod_info.pod for pod_info in pod_infos if pod_info is not None])
-        return Unit(
+        return EvictionUnit(
             key,
             _ALL if group.fails_together else group.least,
             len(members),

@@ -35,7 +35,7 @@ from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.units import Unit, Units
+from neuron_scheduler.scheduling.preemption.units import EvictionUnit, Units
 
 _TO_POSITIVE = 1 << 31
 """Added to every priority, so that a few pods of negative priority are cheaper than many."""
@@ -160,7 +160,7 @@ class Victims:
 
     pods: tuple[Pod, ...]
     violations: int
-    units: tuple[Unit, ...] = ()
+    units: tuple[EvictionUnit, ...] = ()
 
     @property
     def cost(self) -> Cost:
@@ -220,7 +220,7 @@ class Incoming:
         units, priority = self.units, self.pod.priority
         return pods if units is None else [pod for pod in pods if units.may_leave(pod, priority)]
 
-    def units_of(self, pods: Iterable[Pod]) -> tuple[Unit | None, ...]:
+    def units_of(self, pods: Iterable[Pod]) -> tuple[EvictionUnit | None, ...]:
         """Return the states of the units of pods, without their members; None for groups that are none."""
         found = dict.fromkeys(self.units.unit_of(pod) for pod in pods if pod.group is not None) if self.units else {}
         return tuple([unit and attrs.evolve(unit, members=()) for unit in found])
