@@ -1,11 +1,11 @@
 """
 How long the search for victims takes, alone, on nodes full of pods of lower priority.
 
-Run as `python -m benchmarks.preemption [--nodes 1000 5000] [--pods 60]`. The fleet is full of pods of mixed sizes and
-priorities, a third of them under budgets that allow no disruption or few. Each search is carried out: the victims leave
+Run as `python -m benchmarks.preemption [--nodes 1000 5000] [--pods 60] [--members 64 400]`. The fleet is full of
+pods of mixed sizes and priorities, a third of them under budgets that allow no disruption or few. Each search is carried out: the victims leave
 and the pod takes their place, so the next search has indexes that must catch up. Prints milliseconds of CPU, which
 other processes do not disturb: of the first search, of the others, and the longest step in which nothing else runs (the
-executor pauses between steps).
+executor pauses between steps). Then the same for groups of members that take a machine each, after they were refused.
 """
 
 import argparse
@@ -22,13 +22,19 @@ from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import neuron_request
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container, Resources
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.neuron.topology import Placement, place
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.groups.gang import gang_of
+from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, search_for_group
 from neuron_scheduler.scheduling.preemption.nominations import confirm
 from neuron_scheduler.scheduling.preemption.search import Preemption, search
+from neuron_scheduler.steps import run
 
 APPS = 30
 PRIORITIES = (-10, 0, 0, 0, 10, 100)
@@ -127,11 +133,29 @@ def _carry_out(cluster: Cluster, pending: Pod, profile: Profile, preemption: Pre
         cluster.remove_pod(victim.uid)
 
 
+def measure_group(nodes: int, members: int) -> list[float]:
+    """Return the steps of the search for room for a group."""
+    cluster, profile = full(nodes, random.Random(1)), default_profile("my-scheduler")
+    group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), members)
+    for rank in range(members):
+        member = pod(f"member-{rank}", 16, priority=PREEMPTOR, group=group, rank=rank, neuron_containers=("main",))
+        cluster.groups.put(member)
+    gc.collect()
+    gc.freeze()
+    waiting = list(cluster.groups.members(group.key).values())
+    run(plan_group(cluster, gang_of(cluster, waiting), profile, IndexWarmup()))
+    result, took = stepped(search_for_group(cluster, gang_of(cluster, waiting), profile, budgets()))
+    if not isinstance(result, GroupPreemption):
+        raise SystemExit(f"there is no room: {result}")
+    return took
+
+
 def main() -> None:
     """Print one line for each number of nodes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000])
     parser.add_argument("--pods", type=int, default=60)
+    parser.add_argument("--members", type=int, nargs="*", default=[64, 400])
     arguments = parser.parse_args()
     print(f"{'nodes':>7} {'first':>8} {'its step':>9} {'p50':>7} {'p99':>7} {'longest step':>13}   (ms of CPU)")
     for nodes in arguments.nodes:
@@ -141,6 +165,9 @@ def main() -> None:
             f"{nodes:>7} {sum(first):>8.0f} {max(first):>9.1f} {statistics.median(totals):>7.1f} "
             f"{totals[len(totals) * 99 // 100]:>7.1f} {max(map(max, following)):>13.1f}"
         )
+    for nodes, members in itertools.product(arguments.nodes, arguments.members):
+        took = measure_group(nodes, members)
+        print(f"{nodes:>7} {sum(took):>8.0f} {max(took):>9.1f}   a group of {members:,}")
 
 
 if __name__ == "__main__":

@@ -312,6 +312,7 @@ class _Room:
         yield
         if isinstance(result, Decision) or result.pod_refusal is not None:
             return
+        yield from self.warmup.prepare_refusal(cluster, pod, profile)
         alone = attrs.evolve(pod, nominated_node_name="")
         refused = FitError(cluster.view.node_count)
         found = yield from search(cluster, alone, profile, refused=refused, budgets=self.budgets)
