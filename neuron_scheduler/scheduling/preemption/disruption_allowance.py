@@ -11,23 +11,47 @@ from collections.abc import Hashable, Iterable, Sequence
 import attrs
 
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import Operator
+from neuron_scheduler.model.selectors import LabelSelector, Operator
+
+Selecting = tuple[tuple[str, LabelSelector | None], ...]
+"""What budgets select: the namespace and the selector of each."""
+
+
+@memoise(maxsize=16)
+def _the_same(selecting: Selecting) -> Selecting:
+    """Return the same object for equal ones."""
+    return selecting
 
 
 @attrs.define(eq=False)
 class DisruptionAllowance:
-    """What budgets allow at one moment, with the budgets of each pod that was asked about."""
+    """
+    What budgets allow at one moment, with the budgets of each pod that was asked about.
+
+    Attributes:
+        selecting: always the same object for budgets that select the same, whatever they allow.
+    """
 
     budgets: tuple[DisruptionBudget, ...] = attrs.field(converter=tuple[DisruptionBudget, ...])
     _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
     _counting: dict[str, Sequence[int]] = attrs.field(factory=dict, init=False)
     _selecting: dict[tuple[Hashable, ...], tuple[int, ...]] = attrs.field(factory=dict, init=False)
 
+    selecting: Selecting = attrs.field(init=False)
+    _ids: frozenset[int] = attrs.field(init=False)
+
     def __attrs_post_init__(self) -> None:
+        self.selecting = _the_same(tuple([(budget.namespace, budget.selector) for budget in self.budgets]))
+        self._ids = frozenset(map(id, self.budgets))
         for number, budget in enumerate(self.budgets):
             for key in _posting_keys(budget):
                 self._posted.setdefault(key, []).append(number)
+
+    def has(self, budget: DisruptionBudget) -> bool:
+        """Return whether a budget is one of these, as it was."""
+        return id(budget) in self._ids
 
     def violating_uids(self, pods: Iterable[Pod]) -> frozenset[str]:
         """

@@ -35,7 +35,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
-from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance, Selecting
 from neuron_scheduler.scheduling.preemption.units import EvictionUnit, Units
 from neuron_scheduler.scheduling.preemption.victims import (
     Cost,
@@ -120,13 +120,17 @@ class _RowCost:
 
     Attributes:
         budgets_of_pods, units_of_pods: the budgets and groups on which that depends.
-        as_of: all budgets when it was last known to be right; None if it may change with the groups at any time.
+        selecting: what all budgets selected then; None if the cost may change with the groups at any time.
     """
 
     cost: Cost
     budgets_of_pods: tuple[DisruptionBudget, ...]
     units_of_pods: tuple[EvictionUnit | None, ...]
-    as_of: tuple[DisruptionBudget, ...] | None
+    selecting: Selecting | None
+
+    def holds(self, allowance: DisruptionAllowance) -> bool:
+        """Return whether no budget has come that may select one of the pods, and theirs are as they were."""
+        return self.selecting is allowance.selecting and all(map(allowance.has, self.budgets_of_pods))
 
 
 @memoise(maxsize=_MOST_QUESTIONS)
@@ -257,7 +261,7 @@ def _count(
     rows: Iterator[NodeInfo], incoming: Incoming, below: int, comparison: Comparison
 ) -> Generator[None, None, bool]:
     """Count rows until there are enough candidates; return whether no row is left. Most answers are there already."""
-    pod, budgets = incoming.pod, incoming.disruption_allowance.budgets
+    pod, allowance = incoming.pod, incoming.disruption_allowance
     question = _question(frozenset(pod.requests.items()), pod.neuron, pod.priority, below)
     if comparison.counted:
         names = {row.node.name for row in comparison.counted}
@@ -271,7 +275,7 @@ def _count(
         if lacking < 1 and not _has_spare_pod(some[0], incoming):
             continue
         answers: list[Any] = [row.answers.get(question) for row in some]
-        for number in [n for n, answer in enumerate(answers) if not (answer and answer.as_of is budgets)]:
+        for number in [n for n, answer in enumerate(answers) if not (answer and answer.holds(allowance))]:
             answers[number] = yield from _row_cost(some[number], incoming, below, answers[number])
             _keep(some[number], question, answers[number])
             yield
@@ -291,11 +295,11 @@ def _row_cost(
     """Return what a row's pods cost by counting; as `before`, if no budget of the pods has changed since."""
     allowance, pods = incoming.disruption_allowance, _evictable_pods(node_info, incoming.pod.priority)
     on = allowance.budgets_of(pods), incoming.units_of(pods)
-    as_of = None if on[1] else allowance.budgets
+    selecting = None if on[1] else allowance.selecting
     if before is not None and (before.budgets_of_pods, before.units_of_pods) == on:
-        return before if before.as_of is as_of else _RowCost(before.cost, *on, as_of)
+        return before if before.selecting is selecting else _RowCost(before.cost, *on, selecting)
     victims = yield from victims_by_counting(node_info, incoming, incoming.leavers(node_info), below)
-    return _RowCost(_NO_ROOM if victims is None else victims.cost, *on, as_of)
+    return _RowCost(_NO_ROOM if victims is None else victims.cost, *on, selecting)
 
 
 def _ask_filters(
