@@ -1,12 +1,12 @@
 """
 How long the search for victims takes, alone, on nodes full of pods of lower priority.
 
-Run as `python -m benchmarks.preemption [--nodes 1000 5000] [--pods 60] [--members 64 400]`. The fleet is full of pods of
-mixed sizes and priorities, a third of them under budgets that allow no disruption or few. Each search is carried out:
-the victims leave and the pod takes their place, so the next search has indexes that must catch up. Prints milliseconds
-of CPU, which other processes do not disturb: of the first search, of the others, and the longest step in which nothing
-else runs (the executor pauses between steps). Then the same for groups of members that take a machine each, after they
-were refused.
+Run as `python -m benchmarks.preemption [--nodes 1000 5000] [--pods 60] [--members 64 400]`. The fleet is full of pods
+of mixed sizes and priorities, a third of them under budgets that allow no disruption or few. Each search is carried
+out: the victims leave and the pod takes their place, so the next search has indexes that must catch up. Prints
+milliseconds of CPU, which other processes do not disturb: of the first search, of the others, and the longest step in
+which nothing else runs (the executor pauses between steps). Then the same for groups of members that take a machine
+each, after they were refused.
 """
 
 import argparse
