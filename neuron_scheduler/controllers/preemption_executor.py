@@ -201,7 +201,8 @@ class PreemptionExecutor:
                 return PostFilter(nomination=Nominate(result.node_name), held=is_held)
             queued.missed = True  # the result is outdated: search again after the backoff
             return PostFilter()
-        change = self._drop_nomination(queued) if result.gives_up else KEEP
+        gives_up = result.gives_up and not self.cluster.has_turn(pod.uid)
+        change = self._drop_nomination(queued) if gives_up else KEEP
         alone = _without_given_up_nomination(queued).nominated_node_name != ""
         return PostFilter(result.text, nomination=change, plugins=result.plugins, alone=alone)
 

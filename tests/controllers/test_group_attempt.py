@@ -108,6 +108,24 @@ def at_the_end_of_a_plan(action: Callable[[], object]) -> Any:
     return mock.patch.object(group_attempt, "plan_group", interrupted)
 
 
+@pytest.mark.parametrize("group", [None, attrs.evolve(FOUR, least=2, topology=HOSTNAME_LABEL)])
+async def test_a_refused_pod_or_group_keeps_its_turn_and_says_so(group: PodGroup | None) -> None:
+    """Its condition ends with the nodes that are kept; no other pod is evicted or nominated."""
+    world = jobs_on(2, *MEMBERS[: 2 if group else 1], group=group)
+    for number in range(2):
+        world.see(f"holder{number}", group=None, on=f"n{number}", devices=4, ids=range(4))
+    for number, name in enumerate(MEMBERS[: 2 if group else 1]):
+        queued = world.queue.get(f"uid-{name}")
+        assert queued is not None
+        kept = Nomination(queued.pod, CoreMask((1 << 32) - 1), frozenset({f"uid-holder{number}"}), awaited=True)
+        world.cluster.nominate(f"n{number}", kept)
+    nodes = "they come free: n0 (1 pod) and n1 (1 pod)" if group else "it comes free: n0 (1 pod)"
+    async with running(world):
+        await until(lambda: len(world.reports) == (2 if group else 1))
+        assert {text.partition("Kept for it as ")[2] for _, text in world.reports} == {f"{nodes}."}
+        assert all(world.cluster.has_turn(f"uid-{name}") for name, _ in world.reports)
+
+
 async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_members_say_why() -> None:
     """The machines stay free for others, and when one comes, the group is placed."""
     world = jobs_on(3, *MEMBERS)

@@ -98,6 +98,7 @@ class World:
             leader_elect_renew_deadline=deadline,
             leader_elect_retry_period=period,
             bind_concurrency=self.scenario.bind_concurrency,
+            turn_after=self.scenario.turn_after,
             port=0,
             secure_port=0,
         )

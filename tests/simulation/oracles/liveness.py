@@ -4,12 +4,13 @@ again.
 
 Whether a pod fits is decided by the simple scheduler of `tests.support.oracle`, node by node, on the objects that the
 API server has. Only time in which a pod has fitted without a break counts. Lenient where the scheduler has promised to
-wait: space that is nominated to a pod of the same or a higher priority, and a node whose kubelet has not yet admitted
-an earlier pod (decision 11). A nomination to a node that would refuse its pod, whoever it evicts there, keeps nothing.
-Pods with claims are left out: they wait for others. The members of a group that must start together fit if enough of
-them do at once, each on another node; pods of a LeaderWorkerSet are left out.
+wait: space that is nominated to a pod of the same or a higher priority, or kept for it, and a node whose kubelet has
+not yet admitted an earlier pod (decision 11). A nomination to a node that would refuse its pod, whoever it evicts
+there, keeps nothing. Pods with claims are left out: they wait for others. The members of a group that must start
+together fit if enough of them do at once, each on another node; pods of a LeaderWorkerSet are left out.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -185,15 +186,14 @@ def _matched(
 def _nominated(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> list[Pod]:
     """Return the other pods to which space is nominated that this pod must not take, as if they were there."""
     others = [
-        other
-        for other in pods
-        if other.nominated_node_name and not other.node_name and other.uid != pod.uid and other.priority >= pod.priority
+        other for other in pods if not other.node_name and other.uid != pod.uid and other.priority >= pod.priority
     ]
     return [
         attrs.evolve(other, node_name=node.name)
         for other in others
         for node in nodes
-        if node.name == other.nominated_node_name and _could_be_there(node, pods, other)
+        if (node.name == other.nominated_node_name and _could_be_there(node, pods, other))
+        or re.search(rf"Kept for it as .*\b{node.name} \(", other.refused_because)
     ]
 
 
