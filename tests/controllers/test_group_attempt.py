@@ -111,7 +111,9 @@ def at_the_end_of_a_plan(action: Callable[[], object]) -> Any:
 @pytest.mark.parametrize("group", [None, attrs.evolve(FOUR, least=2, topology=HOSTNAME_LABEL)])
 async def test_a_refused_pod_or_group_keeps_its_turn_and_says_so(group: PodGroup | None) -> None:
     """Its condition ends with the nodes that are kept; no other pod is evicted or nominated."""
-    world = jobs_on(2, *MEMBERS[: 2 if group else 1], group=group)
+    world = jobs_on(2, *MEMBERS[: 2 if group else 0], group=group or FOUR)
+    if not group:
+        world.see(MEMBERS[0], group=None)
     for number in range(2):
         world.see(f"holder{number}", group=None, on=f"n{number}", devices=4, ids=range(4))
     for number, name in enumerate(MEMBERS[: 2 if group else 1]):

@@ -68,14 +68,15 @@ def test_unknown_holders_withhold_what_they_may_hold() -> None:
     assert withheld(cluster) == {"unknown_holder": 12}
 
 
-def test_nominated_devices_are_withheld() -> None:
-    """Space that is nominated for a pod of higher priority is not free for a pod of priority 0."""
+@pytest.mark.parametrize(("awaited", "reason"), [(False, "promised"), (True, "turn")])
+def test_nominated_devices_are_withheld(awaited: bool, reason: str) -> None:
+    """Space that is nominated for a pod of higher priority, or kept for its turn, is not free for one of priority 0."""
     cluster = cluster_of([node("a", TRN1), node("b", TRN1)])
     coming = pod("n", devices=8, priority=5)
-    cluster.nominate("a", Nomination(coming, cores=CoreMask((1 << 16) - 1)))
+    cluster.nominate("a", Nomination(coming, cores=CoreMask((1 << 16) - 1), awaited=awaited))
     counted = inventory.devices(cluster)
     assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (24, 0, 16)
-    assert withheld(cluster) == {"promised": 8}
+    assert withheld(cluster) == {reason: 8}
 
 
 def test_the_old_name_of_devices() -> None:

@@ -23,6 +23,8 @@ from neuron_scheduler.scheduling.preemption.search import resolvable_nodes
 
 Nodes: TypeAlias = tuple[tuple[str, Nomination], ...]
 """A node's name and the nomination for each pod."""
+_FREE: Final = 0.5
+"""How much of the kept machines is free already: a full one would come free as a whole in any case (measured)."""
 _MOST_TRIED: Final = 64
 """Nodes that all filters are asked about."""
 _AT_ONCE: Final = 64
@@ -43,16 +45,17 @@ def nodes_that_drain_first(
         return ()
     helpful, _ = resolvable_nodes(cluster, first, profile)
     names = [cluster.view.row(slot).node.name for slot in cluster.view.oldest_first(helpful)]
-    free, draining = 0.0, list[tuple[float, str, str]]()
+    free, draining = 0.0, list[tuple[float, str, str, float]]()
     for number, name in enumerate(names, start=1):
         row = cluster.node(name)
         if row is not None and not takes_whole(row, first):
             return ()
         if row is not None and not row.neuron_usage.unknown_holders and not _is_kept_for_others(row, pods):
-            free += _free_share(row)
+            share = _free_share(row)
+            free += share
             within = domain_of(row.node, topology) if topology else ""
             if within is not None and domain in ("", within):
-                draining.append((-_oldest_start(row), name, within))
+                draining.append((-_oldest_start(row), name, within, share))
         if number % _AT_ONCE == 0:
             yield
     if free < len(pods):
@@ -62,18 +65,24 @@ def nodes_that_drain_first(
 
 
 def _first_enough(
-    cluster: Cluster, pods: Sequence[Pod], profile: Profile, topology: str, draining: Sequence[tuple[float, str, str]]
+    cluster: Cluster,
+    pods: Sequence[Pod],
+    profile: Profile,
+    topology: str,
+    draining: Sequence[tuple[float, str, str, float]],
 ) -> Generator[None, None, Nodes]:
     """Return nodes of the domain in which the first enough of them drain; they come in the order in which they do."""
-    by_domain, tried = dict[str, list[str]](), 0
-    for _, name, within in draining:
-        near = by_domain.setdefault(within, [])
-        near.append(name)
+    by_domain, tried = dict[str, dict[str, float]](), 0
+    for _, name, within, share in draining:
+        near = by_domain.setdefault(within, {})
+        near[name] = share
         if len(near) < len(pods):
             continue
-        near.sort(key=lambda name: _place_of(cluster.node(name), topology))  # the ranks follow the places
+        if sum(near.values()) < _FREE * len(pods):
+            del near[min(near, key=lambda name: near[name])]
+            continue
         kept = list[tuple[str, Nomination]]()
-        for candidate in near:
+        for candidate in sorted(near, key=lambda name: _place_of(cluster.node(name), topology)):  # as the ranks
             nomination = _nomination_on(cluster, candidate, pods[len(kept)], profile, topology)
             kept += [] if nomination is None else [(candidate, nomination)]
             tried += 1
@@ -82,7 +91,7 @@ def _first_enough(
             return tuple(kept)
         if tried >= _MOST_TRIED:
             break
-        near[:] = [name for name, _ in kept]
+        by_domain[within] = {name: near[name] for name, _ in kept}
     return ()
 
 

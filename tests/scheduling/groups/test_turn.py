@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -24,7 +24,7 @@ ALL: Final = CoreMask((1 << 32) - 1)
 RACK: Final = "rack"
 
 
-def some_cluster(dice: Random) -> Cluster:
+def some_cluster(dice: Random, count: int) -> Cluster:
     """Return nodes in racks with holders of several ages, and with what keeps a node from a turn."""
     nodes = [
         node(
@@ -39,9 +39,11 @@ def some_cluster(dice: Random) -> Cluster:
     for each in nodes:
         free = 0
         for number in range(dice.randint(0, 3)):
-            size = dice.choice([1, 4])
+            size = dice.choice([1, 4, 8])
+            if free + size > 16:
+                break
             ids = [*range(free, free + size)]
-            free = -(-(free + size) // 4) * 4
+            free = -(-(free + size) // 8) * 8
             started, terminating = float(dice.randint(1, 9)), dice.random() < 0.1
             cluster.put_pod(
                 pod(
@@ -53,7 +55,7 @@ def some_cluster(dice: Random) -> Cluster:
                     terminating=terminating,
                 )
             )
-        if dice.random() < 0.15:
+        if count == 1 and dice.random() < 0.15:
             cluster.put_pod(pod(f"{each.name}-cpu", cpu=190_000, on=each.name))
         if dice.random() < 0.1:
             cluster.nominate(each.name, Nomination(pod(f"other-{each.name}", devices=1), CoreMask(3)))
@@ -82,21 +84,20 @@ def best(cluster: Cluster, count: int, topology: str) -> float | None:
     found = []
     for chosen in itertools.combinations(rows, count):
         racks = {row.node.labels.get(topology) for row in chosen}
-        if not topology or (len(racks) == 1 and None not in racks):
+        is_one = not topology or (len(racks) == 1 and None not in racks)
+        if is_one and sum(free_share(row) for row in chosen) >= count / 2:
             found.append(max(drains_at(cluster, row.node.name) for row in chosen))
     return min(found, default=None)
 
 
 def free_machines(cluster: Cluster) -> float:
     rows = [row for row in cluster.view.rows() if row.machine is not None and row.machine.devices == 16]
-    counted = [row for row in rows if not (row.node.unschedulable or row.nominations)]
-    held = [
-        info.pod.neuron.total
-        for row in counted
-        for info in row.pod_infos.values()
-        if info.pod.neuron is not None and not info.pod.terminating
-    ]
-    return len(counted) - sum(held) / 16
+    return sum(free_share(row) for row in rows if not (row.node.unschedulable or row.nominations))
+
+
+def free_share(row: NodeInfo) -> float:
+    pods = [info.pod for info in row.pod_infos.values() if not info.pod.terminating]
+    return 1 - sum(each.neuron.total for each in pods if each.neuron is not None) / 16
 
 
 @pytest.mark.parametrize("start", range(0, examples(400), 50))
@@ -104,7 +105,8 @@ def test_the_nodes_that_drain_first_are_those_of_a_brute_force(start: int) -> No
     """All in one domain if there is a topology; none if less is free in pieces, or no node is left for a turn."""
     for seed in range(start, start + 50):
         dice = Random(seed)
-        cluster, count = some_cluster(dice), dice.choice([1, 1, 2])
+        count = dice.choice([1, 1, 2])
+        cluster = some_cluster(dice, count)
         topology = RACK if count > 1 else ""
         waiting = [pod(f"w{number}", devices=16, cpu=10_000) for number in range(count)]
         nodes = run(nodes_that_drain_first(cluster, waiting, PROFILE, topology=topology))
