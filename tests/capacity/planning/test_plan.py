@@ -14,6 +14,7 @@ from neuron_scheduler.capacity.planning.plan import (
     UnplacedPod,
 )
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Owner, PodCondition
 from neuron_scheduler.model.resources import (
@@ -33,6 +34,7 @@ from neuron_scheduler.model.selectors import (
     Taint,
     Toleration,
 )
+from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.capacity.planning.worlds import (
     INF2,
     TRN1,
@@ -155,6 +157,14 @@ def test_pods_that_autoscalers_do_not_see(fields: dict[str, Any]) -> None:
     """Nothing is asked for them, and they take no room."""
     plan = plan_for(cluster_of(broken("a")), [waiting("p", 4, **fields)])
     assert (plan.needs, plan.hopeless) == ((), {})
+
+
+@pytest.mark.parametrize(("awaited", "needs"), [(False, 0), (True, 1)])
+def test_a_pod_that_has_a_turn_is_still_seen(awaited: bool, needs: int) -> None:
+    """It may be Pending for long yet; one for which pods are evicted has a place."""
+    cluster, pending = cluster_of(broken("a")), waiting("p", 4)
+    cluster.nominate("a", Nomination(pending, CoreMask(255), frozenset({"uid-a-0"}), awaited=awaited))
+    assert len(plan_for(cluster, [pending]).needs) == needs
 
 
 def test_a_pod_that_a_draining_pod_makes_room_for() -> None:
