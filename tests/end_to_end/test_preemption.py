@@ -12,8 +12,10 @@ from tests.control_plane.binaries import RELEASE, before
 from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
-from tests.end_to_end.process import ACQUIRED, SchedulerProcess, run_scheduler
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SchedulerProcess, run_scheduler
 from tests.end_to_end.workload import (
+    LEASE,
     PODS,
     add_nodes,
     add_priority_classes,
@@ -23,6 +25,7 @@ from tests.end_to_end.workload import (
     placed,
     remove,
 )
+from tests.faults.proxy import ALWAYS, HELD, Fault, run_proxy
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PRIORITIES = {"low": 10, "middle": 50, "high": 100}
@@ -151,3 +154,37 @@ async def test_a_group_evicts_pods_for_all_of_its_members_or_nobody(
     for name in ("used-1", "used-2"):
         (event,) = await events_of(api, name, "Preempted")
         assert event["related"]["name"].startswith("train-")
+
+
+@pytest.mark.parametrize("phase", ["before the first deletion", "between two", "while the victims end"])
+async def test_a_leader_that_is_killed_while_a_group_makes_room(
+    plane: ControlPlane, account: Path, empty: RestClient, phase: str
+) -> None:
+    """The next one carries it on: all members start, and of the group that was evicted none is left."""
+    held = {"before the first deletion": "used-", "between two": "used-2", "while the victims end": "nothing"}[phase]
+    deletion = Fault(lambda call: call.method == "DELETE" and held in call.path, HELD, times=ALWAYS)
+    async with run_proxy(plane) as proxy, graceful_kubelets(empty):
+        await add_priority_classes(empty, **PRIORITIES)
+        proxy.add(deletion)
+        async with run_scheduler(account, f"--master={proxy.url}", *SHORT_LEASE) as leader:
+            await leader.line(ACQUIRED)
+            await add_nodes(leader, empty, **{f"n{number}": "trn1.32xlarge" for number in range(4)})
+            labels = {f"{GROUP}/name": "used", f"{GROUP}/min-available": "3"}
+            for number in range(3):
+                await create_pod(empty, pod_manifest(f"used-{number}", neuron=16, labels=labels, **prior("low")))
+            for number in range(3):
+                await running(empty, f"used-{number}")
+            for rank in range(4):
+                await create_pod(empty, member("train", rank, **prior("high")))
+            await leader.line("Preempting pods for a pod of higher priority")
+            if phase == "before the first deletion":
+                await deletion.taken.wait()
+            else:
+                await empty.wait_for(f"{PODS}/used-0", lambda pod: "deletionTimestamp" in pod["metadata"])
+            await leader.kill()
+        await empty.request("DELETE", LEASE)
+        async with run_scheduler(account) as successor:
+            nodes = {(await placed(empty, f"train-{rank}"))["spec"]["nodeName"] for rank in range(4)}
+            assert nodes == {f"n{number}" for number in range(4)}
+            assert await names(empty) == {f"train-{rank}" for rank in range(4)}
+            assert await successor.stop() == 0
