@@ -38,6 +38,17 @@ async def test_a_nomination_of_lower_priority_is_dropped() -> None:
         assert popped(world.queue, 200.0).pod.name == "lesser"
 
 
+async def test_a_pod_that_no_eviction_helps_keeps_its_turn() -> None:
+    """Nobody is evicted for it anyway; another nomination is dropped then."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        for awaited in (True, False):
+            pending = world.pending(pod("least", devices=16, priority=-1))
+            world.cluster.nominate("n", Nomination(pending.pod, awaited=awaited))
+            await post_filter(world, preemption_executor, pending)
+            assert (world.cluster.nomination("uid-least") is not None) is awaited
+            world.queue.remove("uid-least")
+
+
 async def test_another_nomination_wakes_pods_that_wait_for_the_first_one() -> None:
     """When a pod is nominated elsewhere, its first space is free for others."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
