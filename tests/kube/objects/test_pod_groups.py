@@ -36,8 +36,16 @@ def gang(count: Any, *keys: str) -> Any:
 def test_what_a_pod_group_says(resource: Any, spec: Any, count: int, topology: str) -> None:
     """Without a count, members start as they fit."""
     key = GroupKey(Dialect(resource.group), "ml", "train")
-    value = PodGroupObject("u", PodGroup(key, count, count, topology))
+    group = PodGroup(key, count, count, topology, fails_together=None if resource is COSCHEDULING else False)
+    value = PodGroupObject("u", group)
     assert resource.decode(encoded({"metadata": METADATA, "spec": spec})) == Decoded("ml/train", "u", "7", value)
+
+
+def test_a_native_group_says_how_it_is_disrupted() -> None:
+    """Its priority is that of the group, whatever its members say."""
+    spec = {**gang(2), "disruptionMode": {"all": {}}, "priority": 7}
+    decoded: Any = NATIVE.decode(encoded({"metadata": METADATA, "spec": spec})).value
+    assert (decoded.group.fails_together, decoded.group.priority) == (True, 7)
 
 
 UNREADABLE: list[Any] = [{"minMember": count} for count in (10_001, -1, "4", 2.5, [1], 1 << 70)]
