@@ -197,7 +197,7 @@ def test_the_version() -> None:
 
 
 def test_your_own_kustomization(rendered: dict[str, Object], tmp_path: Path) -> None:
-    """With all that the example has, image, replicas, memory and lists are set; changed settings restart the replicas."""
+    """With all that the example has, image, replicas, memory and lists are set; changed settings restart all."""
     folder = kustomize.copied(tmp_path)
     example = (folder / "kustomization.example.yaml").read_text()
     used = re.sub(r"^# (?!With |write )", "", example[example.index("apiVersion:") :], flags=re.MULTILINE)
