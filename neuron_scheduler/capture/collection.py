@@ -116,7 +116,7 @@ class Collection:
             pods=pods,
             waiting=tuple(sorted(waiting, key=PODS.sort_key)),
             budgets=self.cluster.budgets.all(),
-            notes=(*self._notes, *self._notes_on_unreadable(), *self._notes_on_volumes(waiting)),
+            notes=(*self._notes, *self._notes_on_unreadable()),
             source=self.source,
             taken=self.taken,
             unreadable={m.key: m for m in self._malformed_of(PODS) if m.key and m.key not in pods},
@@ -141,14 +141,25 @@ class Collection:
             fold.put_unreadable(self.cluster, unreadable_pod(malformed))
 
     def _keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
-        """Keep the space that a scheduler has freed for a pod, in the order of the queue."""
+        """
+        Keep the space that a scheduler has freed for a pod, in the order of the queue.
+
+        The process also keeps space for a pod of its own while a volume is provisioned for it on some node.
+        """
         ours = {profile.scheduler_name: profile for profile in self.profiles}
         for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.created, pod.key)):
             profile = ours.get(pod.scheduler_name)
-            if pod.nominated_node_name and (profile is not None or pod.neuron is not None):
-                nomination = rebuild(self.cluster, pod, profile or self.profiles[0])
+            node_name = pod.nominated_node_name or ("" if profile is None else self._node_of_volumes(pod))
+            if node_name and (profile is not None or pod.neuron is not None):
+                pending = attrs.evolve(pod, nominated_node_name=node_name)
+                nomination = rebuild(self.cluster, pending, profile or self.profiles[0])
                 if nomination is not None:
-                    self.cluster.nominate(pod.nominated_node_name, nomination)
+                    self.cluster.nominate(node_name, nomination)
+
+    def _node_of_volumes(self, pod: Pod) -> str:
+        """Return the node for which a volume of a pod is to be provisioned; empty if there is none."""
+        claims = (self.cluster.volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims)
+        return next((c.selected_node for c in claims if c and c.selected_node and not c.is_fully_bound), "")
 
     def _malformed_of(self, resource: Resource[Any]) -> Iterator[Malformed]:
         return (decoded.value for decoded in self._lists[resource] if isinstance(decoded.value, Malformed))
@@ -167,18 +178,6 @@ class Collection:
                 yield f"{count_text(len(found), resource.kind)} cannot be read; {meaning} ({named})"
         if self._failed:
             yield f"{count_text(self._failed, 'object')} could not be taken in because of a mistake in this program"
-
-    def _notes_on_volumes(self, waiting: Iterable[Pod]) -> Iterator[str]:
-        """Yield a note if space is kept for pods while their volumes are bound: only the process knows which."""
-        ours, volumes = {profile.scheduler_name for profile in self.profiles}, self.cluster.volumes
-        held = list[str]()
-        for pod in waiting:
-            claims = (volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims)
-            if pod.scheduler_name in ours and any(c and c.selected_node and not c.is_fully_bound for c in claims):
-                held.append(pod.key)
-        if held:
-            pods = f"{count_text(len(held), 'pod')} ({_names_text(held)})"
-            yield f"volumes are being bound for {pods}; devices kept for them meanwhile are free here: --ask knows them"
 
 
 def _latest(decoded: list[Decoded[Any]]) -> list[Decoded[Any]]:

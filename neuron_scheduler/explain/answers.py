@@ -114,7 +114,7 @@ class LeavingPod:
         started: seconds since the epoch; 0 if it has not started.
         budgets: names of the PodDisruptionBudgets that count it.
         violates: its eviction would go beyond what one of them allows now.
-        evictable: its priority is below that of the pod in question, so the scheduler itself may evict it.
+        evictable: the scheduler itself may evict it, because its priority is below that of the pod in question.
     """
 
     namespace: str

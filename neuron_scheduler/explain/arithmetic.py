@@ -280,6 +280,15 @@ def free_on(node_info: NodeInfo) -> str:
     return "; ".join(parts)
 
 
+def unprovisioned_text(view: View, pod: Pod) -> str:
+    """Return for which claim of a pod a volume is to be provisioned, and for which node; empty if for none."""
+    for name in pod.constraints.volume_claims:
+        claim = view.volumes.claim(f"{pod.namespace}/{name}")
+        if claim is not None and claim.selected_node and not claim.is_fully_bound:
+            return f"PersistentVolumeClaim {clip(name)}, to be provisioned for {clip(claim.selected_node)}"
+    return ""
+
+
 def states_of_claims(view: View, pod: Pod) -> Iterator[str]:
     """Yield a sentence for each claim of a pod, with the phase that kubectl shows."""
     for name in pod.constraints.volume_claims:
@@ -288,6 +297,8 @@ def states_of_claims(view: View, pod: Pod) -> Iterator[str]:
             yield f"{about} does not exist."
         elif claim.lost or claim.is_fully_bound:
             yield f"{about} is {'Lost' if claim.lost else 'Bound'}: its volume is {clip(claim.volume_name)}."
+        elif claim.selected_node:
+            yield f"{about} is Pending, to be provisioned for {clip(claim.selected_node)}."
         elif not claim.class_name:
             yield f"{about} is Pending, and has no StorageClass."
         elif claim.class_name not in view.volumes.classes:

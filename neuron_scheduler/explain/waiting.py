@@ -14,6 +14,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Waiting, WaitingEntry
+from neuron_scheduler.explain.arithmetic import unprovisioned_text
 from neuron_scheduler.explain.groups import Waits, decide_in_group
 from neuron_scheduler.explain.why import SCHEDULER_NAME, summary_of, unserved_text
 from neuron_scheduler.model.memo import memoise
@@ -122,7 +123,9 @@ def _state_of(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[str, str]:
     """Return the cause and the message; both say that a pod with gates is not tried."""
     if pod.gates:
         return Cause.GATED, f"Scheduling is blocked by gates: {', '.join(pod.gates)}."
-    return _cause_and_message(schedule_pod(cluster, pod, profile))
+    decision = schedule_pod(cluster, pod, profile)
+    claim = unprovisioned_text(cluster.view, pod) if isinstance(decision, Decision) else ""
+    return (Cause.VOLUMES, f"Waits for {claim}.") if claim else _cause_and_message(decision)
 
 
 def _cause_and_message(decision: Decision | FitError | Waits) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from neuron_scheduler.explain.answers import (
     PodSummary,
     Verdict,
 )
-from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of, states_of_claims
+from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of, states_of_claims, unprovisioned_text
 from neuron_scheduler.explain.changes.group import group_changes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group
@@ -125,6 +125,9 @@ def _of_pending_pod(
         suggested, more = (yield from group_changes(fork, pod, *refused, profile)) if refused else ((), ())
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, ALONE, *more))
+    elif isinstance(result, Decision) and (claim := unprovisioned_text(fork.view, pod)):
+        message = f"{pod.key} waits for {claim}."
+        answer = Explanation(summary_of(pod), Verdict.WAITS, message, Cause.VOLUMES, nodes, groups, notes=notes)
     elif isinstance(result, Decision):
         where = f"{profile.scheduler_name} would assign it to" if decider else "it would be assigned to"
         message = f"{pod.key} fits now: {where} {result.node_name}{ids_text(result.ids, pod)}."
@@ -209,6 +212,8 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
         notes.append(f"{name} has {free_on(node_info)}.")
     if pod.terminating:
         notes.append("The pod is being deleted; until it is gone, it holds what it holds.")
+    if not pod.node_name and (claim := unprovisioned_text(fork.view, pod)):
+        notes.append(f"It waits for {claim}.")
     state = "is about to be bound to" if fork.is_assumed(pod.uid) else "is on"
     message = f"{pod.key} {state} {name}{ids_text(ids, pod)}."
     return Explanation(

@@ -9,11 +9,11 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.objects.base import Decoded, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.objects.storage import CLAIMS
+from neuron_scheduler.kube.objects.storage import CLAIMS, CLASSES
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from tests.support.builders import node, pod
-from tests.support.storage import claim
+from tests.support.storage import MADE, claim
 
 
 def collected(*objects: Any, **fields: Any) -> Collection:
@@ -56,16 +56,17 @@ def test_pods_are_as_their_profiles_decide_them() -> None:
     assert [each.neuron is not None and each.neuron.pairs for each in captured.waiting] == [True, False]
 
 
-def test_space_that_is_kept_while_volumes_are_bound_is_not_known() -> None:
-    """A note says so while a pod of ours has a claim with a chosen node; pods of other schedulers do not count."""
-    pods = [pod(name, scheduler_name=name, volume_claims=(f"of-{name}",)) for name in ("mine", "theirs")]
-    for selected, notes in (("a", 1), (None, 0)):
+def test_space_is_kept_while_volumes_are_provisioned() -> None:
+    """As by the process, for a pod of ours with a claim with a chosen node; other schedulers do as they like."""
+    pods = [pod(name, scheduler_name=name, volume_claims=(f"of-{name}",), devices=8) for name in ("mine", "theirs")]
+    for selected, kept in (("a", ["mine"]), (None, [])):
         collection = collected(*pods, profiles=(default_profile("mine"),))
+        add(collection, CLASSES, MADE)
         for name in ("mine", "theirs"):
-            add(collection, CLAIMS, claim(f"of-{name}", selected_node=selected))
-        found = [note for note in collection.capture().notes if "volumes are being bound" in note]
-        assert len(found) == notes
-        assert all("default/mine" in note and "theirs" not in note for note in found)
+            add(collection, CLAIMS, claim(f"of-{name}", class_name="gp3", selected_node=selected))
+        row = collection.capture().cluster.node("a")
+        assert row is not None
+        assert [nomination.pod.name for nomination in row.nominations] == kept
 
 
 def test_space_is_kept_in_the_order_of_the_queue() -> None:

@@ -12,6 +12,7 @@ from neuron_scheduler.explain.answers import (
     from_json,
     to_json,
 )
+from neuron_scheduler.explain.waiting import waiting_list
 from neuron_scheduler.explain.why import DELETED, MOST_ALIKE, MOST_NAMED, NoSuchNodeError, explain_on_node, explain_pod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod, PodCondition
@@ -23,7 +24,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES_AVAILABLE
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
-from tests.support.storage import IMMEDIATE, WAITING, claim
+from tests.support.storage import IMMEDIATE, MADE, WAITING, claim
 
 TRN1 = "trn1.32xlarge"
 PROFILE = default_profile("my-scheduler")
@@ -74,6 +75,19 @@ def test_a_pod_whose_last_attempt_ended_in_an_error() -> None:
     answer = run(explain_pod(cluster_of([node("a", TRN1)]), refused, PROFILE))
     assert (answer.verdict, answer.node_name) == (Verdict.FITS, "a")
     assert answer.notes == ("Its condition says of the last attempt: a webhook denied it",)
+
+
+def test_a_pod_that_waits_for_a_volume_on_its_node() -> None:
+    """It fits, and yet it is not bound: neither alone, nor in the list, nor while the process waits for the claim."""
+    cluster, waits = cluster_of([node("a")]), ours(volume_claims=("data",))
+    cluster.volumes.put(MADE)
+    cluster.volumes.put(claim(class_name="gp3", selected_node="a"))
+    answer = run(explain_pod(cluster, waits, PROFILE))
+    assert (answer.verdict, answer.cause) == (Verdict.WAITS, "volumes")
+    assert answer.message == "default/p waits for PersistentVolumeClaim data, to be provisioned for a."
+    assert answer.notes[-1] == "PersistentVolumeClaim data is Pending, to be provisioned for a."
+    (line,) = run(waiting_list(cluster, [waits], lambda _: PROFILE)).pods
+    assert line.message == "Waits for PersistentVolumeClaim data, to be provisioned for a."
 
 
 def test_a_gated_pod() -> None:

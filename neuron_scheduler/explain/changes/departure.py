@@ -3,10 +3,10 @@ DEPARTURE: pods of one node end or are evicted, and that node then takes the pod
 
 The search is that of `scheduling.preemption.victims` with other rules (`DepartureRules`): every pod of a node may end,
 whatever its priority. Left out are pods of DaemonSets and static pods, because they come back at once, and those of the
-pod's own controller, because another one would be Pending instead. A set is better if no pod in it has a higher
-priority than the pod; then if fewer pods that are not terminating already have to go; then by preemption's criteria
-(budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can rarely end, and then the
-pods that hold least.
+pod's own controller or group, because another one would be Pending instead. A set is better if no pod in it has a
+higher priority than the pod; then if fewer pods that are not terminating already have to go; then by preemption's
+criteria (budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can rarely end, and
+then the pods that hold least.
 
 The set is small, but it need not be the smallest: the search is cut off after `_MOST_ASKED` nodes, and a note says so.
 """
@@ -19,10 +19,11 @@ import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import Note, RefusedPod, SearchStep, kubectl
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import few
+from neuron_scheduler.model.wording import clip, count_text, few
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, by_importance, victims_on
 
@@ -46,6 +47,8 @@ class DepartureRules(Incoming):
         return sorted(by_importance(pods), key=lambda pod: pod.terminating)
 
     def _is_sibling(self, other: Pod) -> bool:
+        if other.group is not None and self.pod.group is not None and other.group.key == self.pod.group.key:
+            return True
         return other.owner is not None and (other.namespace, other.owner) == (self.pod.namespace, self.pod.owner)
 
     def cost(self, victims: Victims) -> Cost:
@@ -97,10 +100,11 @@ def _change(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> Su
     live = by_importance(pod for pod in gone if not pod.terminating)
     ending = by_importance(pod for pod in gone if pod.terminating)
     violating = refused.disruption_allowance.violating_uids(live)
+    harmful = violating or any(pod.priority > refused.pod.priority or pod.group is not None for pod in live)
     return SuggestedChange(
         ChangeKind.DEPARTURE,
-        " ".join(_sentences(refused.pod, node_info, live, ending)),
-        command="" if violating or any(pod.priority > refused.pod.priority for pod in live) else _command(live),
+        " ".join((*_sentences(refused.pod, node_info, live, ending), *_group_sentences(refused.cluster.groups, live))),
+        command="" if harmful else _command(live),
         node_name=node_info.node.name,
         pods=tuple(_leaving_pod(refused, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
         instance_type=node_info.node.instance_type,
@@ -117,7 +121,9 @@ def _leaving_pod(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates
         asks=request_text(pod.neuron),
         budgets=tuple(budget.name for budget in budgets if budget.counts(pod)),
         violates=violates,
-        evictable=not node_info.pod_infos[pod.uid].unreadable and pod.priority < refused.pod.priority,
+        evictable=not node_info.pod_infos[pod.uid].unreadable
+        and pod.priority < refused.pod.priority
+        and not refused.pod.never_preempts,
     )
 
 
@@ -137,6 +143,14 @@ def _sentences(pod: Pod, node_info: NodeInfo, live: Sequence[Pod], ending: Seque
         yield f"{_names_text(node_info, higher)} {have} a higher priority than this pod."
     if any(other.owner is not None for other in live):
         yield "A controller may start another pod in place of one that ends."
+
+
+def _group_sentences(groups: Groups, live: Sequence[Pod]) -> Iterator[str]:
+    """Yield what else may stop when a member of a group does."""
+    for pod in live:
+        if pod.group is not None:
+            key = pod.group.key
+            yield f"{pod.key} is a member of group {clip(key.name)}, {count_text(len(groups.members(key)), 'pod')}."
 
 
 def _names_text(node_info: NodeInfo, pods: Sequence[Pod]) -> str:

@@ -93,7 +93,7 @@ def _new_node(refused: RefusedPod, fresh: FreshNode, others: list[str]) -> Sugge
     node, machine = fresh.node, machine_of(fresh.node)
     devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)})"
     zone = f" in zone {fresh.zone}" if fresh.zone else ""
-    seen = not (refused.error.new_node_cannot_help or refused.pod.gates or refused.pod.nominated_node_name)
+    seen = not (refused.error.new_node_cannot_help or refused.pod.nominated_node_name)
     sentences = [
         f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod{'.' if fresh.like else _IF}",
         f"{few_names(others)} would do, too." if others else "",
@@ -133,10 +133,12 @@ def changes(
     budgets: Sequence[DisruptionBudget] = (),
 ) -> Generator[None, None, Answer]:
     """
-    Return changes after which the pod fits; yields whenever other tasks may run.
+    Return changes after which the pod fits, none while it has gates; yields whenever other tasks may run.
 
     `cluster` is a fork that nobody changes, in which the pod has no nomination; `budgets` are those of the other pods.
     """
+    if pod.gates:
+        return (), ()
     if pod.refusal:
         return (), (NONE_HELPS,)
     if asks_much(pod):

@@ -9,6 +9,7 @@ from neuron_scheduler.explain.changes.search import ASKS_MUCH, KINDS, NONE_ALONE
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -18,7 +19,7 @@ from neuron_scheduler.model.selectors import (
     Requirement,
     Taint,
 )
-from neuron_scheduler.scheduling.cycle.profile import extender_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.steps import run
 from tests.support.brute_force import PROFILE
 from tests.support.builders import node, pod
@@ -346,12 +347,34 @@ def test_autoscalers_count_devices() -> None:
 
 
 def test_autoscalers_do_not_see_every_pod() -> None:
-    """A pod with gates, or one that waits for its victims, has another status."""
-    found, _ = answer([trn1()], [whole()], pod(devices=8, gates=("quota",)))
-    assert not found[ChangeKind.NEW_NODE].autoscalers
+    """One that waits for its victims has another status."""
     found, _ = answer([trn1()], [whole(terminating=True)], pod(devices=8, priority=9, nominated_node_name="n"))
     assert not found[ChangeKind.NEW_NODE].autoscalers
     assert found[ChangeKind.DEPARTURE].sentence.startswith("Wait: default/holder is Terminating on n")
+
+
+def test_a_pod_with_gates() -> None:
+    """No change lets it in while they are there."""
+    assert answer([trn1()], [whole()], pod(devices=8, gates=("quota",))) == ({}, ())
+
+
+def test_members_of_groups_that_would_have_to_go() -> None:
+    """None of the pod's own group; of another one, how many pods there are, and no command."""
+    job, other = (PodGroup(GroupKey(Dialect.COSCHEDULING, "default", name), 1, 1) for name in ("job", "other"))
+    found, _ = answer([trn1()], [whole(group=job)], pod(devices=8, group=job))
+    assert ChangeKind.DEPARTURE not in found
+    cluster, pending = cluster_of([trn1()], [whole(group=other)]), pod(devices=8, group=job)
+    cluster.groups.put(whole(group=other))
+    (departure, _), _ = run(changes(cluster, pending, default_profile("ours"), refused=refusal(cluster, pending)))
+    assert departure.sentence.endswith("default/holder is a member of group other, 1 pod.")
+    assert (departure.kind, departure.command) == (ChangeKind.DEPARTURE, "")
+
+
+def test_a_pod_that_never_preempts() -> None:
+    """The scheduler evicts nobody for it, whatever the priorities are."""
+    for never in (False, True):
+        found, _ = answer([trn1()], [whole()], pod(devices=8, priority=9, never_preempts=never))
+        assert found[ChangeKind.DEPARTURE].pods[0].evictable is not never
 
 
 def test_no_single_change() -> None:
