@@ -19,10 +19,10 @@ FORGOTTEN: Final = 30.0
 """Seconds after which nothing needs to remember a pod or a node that is gone."""
 _OF_PACKAGE: Final = "neuron_scheduler"
 _MOST_DEEP: Final = 12
-_LAZY: Final = frozenset({"_changes", "_by_definition", "bound_at", "_newest"})
+_LAZY: Final = frozenset({"_changes", "_by_definition", "bound_at"})
 """
 Fields that are cleared later: the log of changed rows when it is full, an idle index when it is used or dropped, a
-node's Bindings at the next Binding there. The last is no more than one node.
+node's Bindings at the next Binding there.
 """
 _CONTAINERS: Final = (dict, list, set, frozenset, deque, tuple)
 
@@ -46,7 +46,8 @@ class Bounds(Oracle):
     most_tasks: int = 120
     most_remembered: int = 0
     _counts: dict[int, Counter[tuple[str, str]]] = attrs.field(factory=dict)  # by the minute
-    _gone: dict[str, float] = attrs.field(factory=dict)  # pods by uid and by name, nodes by name
+    _gone: dict[str, float] = attrs.field(factory=dict)  # pods by uid and by name
+    _gone_nodes: dict[str, float] = attrs.field(factory=dict)  # by name
     _reported: set[tuple[str, str]] = attrs.field(factory=set)
 
     def changed(self, change: Change) -> None:
@@ -57,9 +58,9 @@ class Bounds(Oracle):
         elif change.kind == "Pod" and change.previous is None:
             self._gone.pop(named(change.object), None)
         elif change.kind == "Node" and change.after is None:
-            self._gone[change.key[1]] = change.at
+            self._gone_nodes[change.key[1]] = change.at
         elif change.kind == "Node":
-            self._gone.pop(change.key[1], None)
+            self._gone_nodes.pop(change.key[1], None)
         elif change.kind == "Event":
             about = change.object.get("involvedObject") or change.object.get("regarding") or {}
             self._count(change.at, "Events", f"{about.get('namespace')}/{about.get('name')}")
@@ -89,14 +90,17 @@ class Bounds(Oracle):
             self.violated(f"{replica}: {count} tasks, with {bindings} Bindings on their way")
 
     def remembered(self, replica: str, now: float, root: object) -> None:
-        """Look in all parts of a replica for pods and nodes that are gone for long."""
-        long_gone = {uid for uid, at in self._gone.items() if now - at > FORGOTTEN}
-        if not long_gone:
+        """Look in all parts of a replica for pods that are gone for long, and in their tables for nodes."""
+        pods, nodes = (
+            {key for key, at in gone.items() if now - at > FORGOTTEN} for gone in (self._gone, self._gone_nodes)
+        )
+        if not pods | nodes:
             return
         for path, container in containers(root):
-            count = sum(1 for key in container if isinstance(key, str) and key in long_gone)
+            gone = pods | nodes if isinstance(container, dict) else pods  # a pod's selector may name a node
+            count = sum(1 for key in container if isinstance(key, str) and key in gone)
             if count > self.most_remembered:
-                self.violated(f"{replica}: {path} still has {count} of {len(long_gone)} objects that are gone for long")
+                self.violated(f"{replica}: {path} still has {count} of {len(gone)} objects that are gone for long")
 
 
 def containers(root: object) -> Iterator[tuple[str, Any]]:
