@@ -244,7 +244,7 @@ class PodAttempts:
             queued,
             refused.plugins,
             now,
-            held=after.held,
+            is_preempting=after.held,
             has_nomination=self.cluster.is_nominated(pod.uid),
             alone=after.alone or self.cluster.has_turn(pod.uid),
             cause=refused.cause,

@@ -149,7 +149,7 @@ class Turns:
     def _may_wait(self, pod: Pod) -> bool:
         """Return whether a pod is at rest in the queue, and no space is nominated for it by eviction."""
         queued, is_placed = self.queue.get(pod.uid), self.cluster.node_of(pod.uid) is not None
-        if queued is None or queued.held or is_placed or self._place_of(pod) in (Place.GATED, Place.IN_FLIGHT):
+        if queued is None or queued.is_preempting or is_placed or self._place_of(pod) in (Place.GATED, Place.IN_FLIGHT):
             return False
         return not pod.nominated_node_name and not self.cluster.is_nominated(pod.uid)
 

@@ -169,5 +169,5 @@ async def post_filter(world: World, preemption_executor: PreemptionExecutor, que
     """Let a refused pod preempt, and put it back."""
     after = await preemption_executor.post_filter(queued, refusal(world.cluster, queued.pod), PROFILE)
     has_nomination = world.cluster.nomination(queued.pod.uid) is not None
-    world.queue.put_back_refused(queued, FIT, 0.0, held=after.held, has_nomination=has_nomination)
+    world.queue.put_back_refused(queued, FIT, 0.0, is_preempting=after.held, has_nomination=has_nomination)
     return after

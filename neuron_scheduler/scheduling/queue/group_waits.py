@@ -26,7 +26,7 @@ PAYBACK: Final = 20.0
 """How many times as long as an attempt in vain the pause after it is: groups in vain use 5 % of the time."""
 LONGEST_PAUSE: Final = 10.0
 """Seconds of the longest pause after one attempt: the machine may have stood still."""
-LONGEST_TURN: Final = 300.0
+LONGEST_WAIT_FOR_TURN: Final = 300.0
 """Seconds for which a group waits for its turn at most, as long as for an event that does not come."""
 
 
@@ -148,7 +148,7 @@ class GroupWaits:
         if 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
         elif not waiting.turn and paid > now:
-            waiting.turn = min(paid, now + LONGEST_TURN)
+            waiting.turn = min(paid, now + LONGEST_WAIT_FOR_TURN)
             self._debts[key.namespace] = waiting.turn + pause, pause
         return waiting.turn
 

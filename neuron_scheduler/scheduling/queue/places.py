@@ -52,8 +52,8 @@ class QueuedPod:
         first_active: when it could first have been scheduled, without gated time.
         attempts: scheduling attempts so far.
         refusals, errors: how many in a row; the backoff is computed from them. A refusal resets the errors.
-        held: nothing wakes it before its release.
-        missed: an event that could have helped, or a change of the pod itself, came while it was in flight or held.
+        is_preempting: its victims are being evicted; nothing wakes it before its release.
+        missed: an event that could have helped, or a change of it, came while it was in flight or preempting.
         prepared: the indexes for it have just been built (`side_lane`).
         cause: what it waits for since its last attempt.
         given_up: the node whose space is not kept for it any more; its status may name it still.
@@ -68,7 +68,7 @@ class QueuedPod:
     attempts: int = 0
     refusals: int = 0
     errors: int = 0
-    held: bool = False
+    is_preempting: bool = False
     missed: bool = False
     prepared: bool = False
     cause: Cause = Cause.UNTRIED

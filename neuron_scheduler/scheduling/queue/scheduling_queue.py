@@ -7,7 +7,7 @@ The pods that wait: active, in backoff, unschedulable, gated.
 Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`. Time is an argument, in seconds of any clock that never
 jumps. Pods of higher priority come first, then older ones: a refused pod keeps its place. Events take effect at the
 next `pop`, so a burst of deletions wakes each line of refused pods once (`events`, `unschedulable_pods`). Events during
-a long decision are kept for its pod. A pod is held while its victims are being evicted. `on_change` says when it is
+a long decision are kept for its pod. A pod preempts while its victims are being evicted. `on_change` says when it is
 worth calling `pop` again. `pop` does a part of the work at a time: it returns None where more is left, and `next_time`
 says that it is time already.
 """
@@ -190,14 +190,14 @@ class SchedulingQueue:
 
     def release(self, uid: str, now: float, *, failed: bool = False) -> None:
         """
-        End the hold on a pod; what could have helped it in the meantime wakes it now.
+        Note that a pod preempts no more; what could have helped it in the meantime wakes it now.
 
-        If what it was held for has `failed`, it is tried again after a backoff that nothing cuts short.
+        If an eviction has `failed`, it is tried again after a backoff that nothing cuts short.
         """
         queued = self._pods.get(uid)
-        if queued is None or not queued.held:
+        if queued is None or not queued.is_preempting:
             return
-        queued.held = False
+        queued.is_preempting = False
         if failed:
             self._places.backoff.count_error_after_refusal(queued, now)
         if failed or queued.missed:
@@ -252,7 +252,7 @@ class SchedulingQueue:
         plugins: frozenset[str],
         now: float,
         *,
-        held: bool = False,
+        is_preempting: bool = False,
         has_nomination: bool = False,
         alone: bool = False,
         together: frozenset[str] | None = None,
@@ -262,7 +262,7 @@ class SchedulingQueue:
         """
         Put a refused pod back: it waits for an event after which a refusing plugin could accept it.
 
-        Such an event may have come since the pod was popped. A pod that is `held` waits for its release first.
+        Such an event may have come since the pod was popped. One that `is_preempting` waits for its release first.
         `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
         their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`. Members that
         are refused `together`, and keep no space, are a line for each kind of them. Its value are the plugins whose
@@ -278,10 +278,10 @@ class SchedulingQueue:
             queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination, together=together
         )
         self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
-        queued.held = held
+        queued.is_preempting = is_preempting
         queued.missed |= self._in_flight.may_help(queued.pod, kind, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
-        if alone or held or has_nomination or queued.missed or BINDER in plugins:
+        if alone or is_preempting or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)
         elif together is not None and queued.pod.group is not None:
             self._unschedulable.add(queued, (queued.pod.group, signature_of(queued.pod, frozenset())), kind)
@@ -379,7 +379,7 @@ class SchedulingQueue:
 
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
         """Give a pod another try, even if its line gets none."""
-        if queued.held:
+        if queued.is_preempting:
             queued.missed = True
             return
         self._unschedulable.remove(queued)

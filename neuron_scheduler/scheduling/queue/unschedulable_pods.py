@@ -170,7 +170,7 @@ class UnschedulablePods:
         queued = line.pods.first()
         if line.ahead is not None or queued is None:
             return
-        if queued.held:
+        if queued.is_preempting:
             queued.missed = True
             self.make_wait(line)
         elif not self._has_taker(line):
@@ -206,7 +206,7 @@ class UnschedulablePods:
             for queued in line.pods:
                 if queued.since > time:
                     break  # they are in the order of their refusals
-                if queued is not line.ahead and not (queued.held and queued.missed):
+                if queued is not line.ahead and not (queued.is_preempting and queued.missed):
                     yield queued
 
     def _unpost(self, line: RefusedLine) -> None:

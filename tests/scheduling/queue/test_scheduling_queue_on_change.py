@@ -33,8 +33,8 @@ class Waiting:
         if self.dice.random() < 0.2:
             self.queue.put_back_failed(queued, self.now)
         else:
-            held = self.dice.random() < 0.2
-            self.queue.put_back_refused(queued, self.dice.choice(PLUGINS), self.now, held=held)
+            is_preempting = self.dice.random() < 0.2
+            self.queue.put_back_refused(queued, self.dice.choice(PLUGINS), self.now, is_preempting=is_preempting)
 
     def pop_all(self) -> None:
         """Try all pods that can be tried, and put most of them back."""

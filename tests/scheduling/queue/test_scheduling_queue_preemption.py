@@ -1,4 +1,4 @@
-"""The queue while victims are asked to leave for a pod: the pod is held, and misses no event."""
+"""The queue while victims are asked to leave for a pod: the pod waits, and misses no event."""
 
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -62,17 +62,17 @@ def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:
     assert counts(queue) == {"active": 1}
 
 
-def queue_of_held(*names: str) -> SchedulingQueue:
-    """Return a queue in which these pods are held."""
+def queue_of_preempting(*names: str) -> SchedulingQueue:
+    """Return a queue in which these pods are preempting."""
     queue = queue_of(*names)
     for _ in names:
-        queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, held=True)
+        queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, is_preempting=True)
     return queue
 
 
-def test_nothing_wakes_a_held_pod() -> None:
+def test_nothing_wakes_a_preempting_pod() -> None:
     """No event, change or timeout wakes it; all of them count at its release."""
-    queue = queue_of_held("p")
+    queue = queue_of_preempting("p")
     queue.note(GONE)
     assert drain(queue, 1.0) == []
     queue.update(pod("p", labels={"new": "yes"}), 1.0)
@@ -84,7 +84,7 @@ def test_nothing_wakes_a_held_pod() -> None:
 
 def test_a_released_pod_waits_for_the_end_of_its_victims() -> None:
     """Without an event it stays where it is."""
-    queue = queue_of_held("p")
+    queue = queue_of_preempting("p")
     queue.release("uid-p", 1.0)
     assert counts(queue) == {"unschedulable": 1}
     queue.note(GONE)
@@ -95,7 +95,7 @@ def test_a_pod_whose_preemption_failed_backs_off() -> None:
     """Not even an idle queue tries it before; as with errors, each failure in a row doubles the time."""
     queue, now, pauses = queue_of("p"), 0.0, list[float]()
     for _ in range(6):
-        queue.put_back_refused(popped(queue, now), FIT, now, held=True)
+        queue.put_back_refused(popped(queue, now), FIT, now, is_preempting=True)
         queue.note(GONE)
         queue.release("uid-p", now, failed=True)
         queue.note(GONE)

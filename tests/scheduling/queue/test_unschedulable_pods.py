@@ -206,7 +206,7 @@ def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
     assert drain(queue, 0.3) == ["16-0000", "16-0001", "16-0002"]
 
 
-@pytest.mark.parametrize("apart", ["held", "nominated", "alone", "missed", "too large"])
+@pytest.mark.parametrize("apart", ["preempting", "nominated", "alone", "missed", "too large"])
 def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     """A nomination, a change during the decision, a hold: the rest of the line is tried all the same."""
     queue = new_queue()
@@ -222,7 +222,7 @@ def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
         first,
         plugins,
         0.1,
-        held=apart == "held",
+        is_preempting=apart == "preempting",
         has_nomination=apart == "nominated",
         alone=apart == "alone",
     )

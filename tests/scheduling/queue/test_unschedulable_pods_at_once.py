@@ -81,14 +81,14 @@ def test_an_event_before_a_refusal_does_not_wake_the_pod() -> None:
     assert sorted([woken.pod.name, *drain(queue, 1.0)]) == sorted(f"p{number}" for number in range(1, MANY))
 
 
-@pytest.mark.parametrize("held", [0, 2 * AT_ONCE])
-def test_pods_that_wait_too_long_are_woken_a_few_at_a_time(held: int) -> None:
-    """Pods that are held keep neither the others from it nor the queue busy."""
+@pytest.mark.parametrize("preempting", [0, 2 * AT_ONCE])
+def test_pods_that_wait_too_long_are_woken_a_few_at_a_time(preempting: int) -> None:
+    """Pods that are preempting keep neither the others from it nor the queue busy."""
     entered: Counter[str] = Counter()
     queue = new_queue(on_entered=lambda _queue, event: entered.update((event,)))
-    for number in range(held + MANY):
+    for number in range(preempting + MANY):
         queue.add(pod(f"p{number}", cpu=number + 1), 0.0)
-        queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, held=number < held)
+        queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, is_preempting=number < preempting)
     tried = []
     while (time := queue.next_time()) is not None and time <= 1000.0:
         before = entered["UnschedulableTimeout"]
@@ -96,4 +96,4 @@ def test_pods_that_wait_too_long_are_woken_a_few_at_a_time(held: int) -> None:
         tried += [queued.pod.name] if queued is not None else []
         assert entered["UnschedulableTimeout"] <= before + AT_ONCE
     tried += drain(queue, 1000.0)
-    assert sorted(tried) == sorted(f"p{number}" for number in range(held, held + MANY))
+    assert sorted(tried) == sorted(f"p{number}" for number in range(preempting, preempting + MANY))
