@@ -12,6 +12,8 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, gang_of, held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.plugins.contract import PodRefusal
+from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
 
 
 @attrs.frozen
@@ -21,6 +23,13 @@ class Waits:
     message: str
     cause: Cause
     refused: tuple[Gang, GroupRefusal] | None = None
+
+    @property
+    def complaint(self) -> PodRefusal | None:
+        """Return what the members themselves have to change, whatever the nodes are; None if that is nothing."""
+        reason = None if self.refused is None else self.refused[1].reason
+        is_theirs = reason is not None and reason.new_node_cannot_help and reason.pod_reason
+        return PodRefusal(GROUP_TOPOLOGY, is_theirs) if is_theirs else None
 
 
 def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Mapping[str, Decision | Waits]]:

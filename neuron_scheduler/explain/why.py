@@ -116,6 +116,8 @@ def _of_pending_pod(
     yield
     fork.clear_nomination(pod.uid)
     pod_refusal, known = (result.pod_refusal, result.too_late) if isinstance(result, NoNode) else (None, ())
+    if isinstance(result, Waits):
+        pod_refusal = result.complaint
     if pod_refusal is not None:
         groups = tuple(_of_all_nodes(fork, pod_refusal))
     else:

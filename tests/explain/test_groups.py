@@ -16,6 +16,7 @@ from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.groups.gang import MOST_TERM_SETS
 from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
 from neuron_scheduler.serving.names import Names, as_seen
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
@@ -117,10 +118,12 @@ def test_a_node_that_would_take_a_member_of_a_refused_group() -> None:
 
 
 def test_a_complaint_about_the_group_itself() -> None:
-    """Mixed priorities, and a topology that no node has."""
+    """Mixed priorities, and a topology that no node has; only for that one a new node may help."""
     members = [member(number, priority=number) for number in range(4)]
     mixed = explained(cluster_with(members), members[0])
     assert "members of group default/train have different priorities (0, 1, 2 and 3)" in mixed.message
+    assert [(group.nodes, group.plugin, group.cause) for group in mixed.groups] == [(3, GROUP_TOPOLOGY, Cause.POD)]
+    assert mixed.changes == ()
     far = member(0, PodGroup(TRAIN.key, topology=ULTRASERVER_4))
     absent = explained(cluster_with([far]), far)
     assert f"the label {ULTRASERVER_4}, but no node has that label" in absent.message
@@ -134,6 +137,25 @@ def test_members_that_ask_many_different_things_about_other_pods(sets: int, refu
     members = [member(number, anti_affinity=(terms[number % sets],)) for number in range(2 * sets)]
     answer = explained(cluster_with(members), members[0])
     assert ("more than 16 different sets of affinity terms" in answer.message) is refused
+
+
+def test_a_refused_group_names_the_domain_that_it_requires() -> None:
+    """Not what is free elsewhere: six machines are free here, and no UltraServer is."""
+    group = PodGroup(TRAIN.key, least=4, expected=4, topology=ULTRASERVER_4)
+    members = [member(number, group) for number in range(4)]
+    nodes = [
+        node(f"{server}{number}", "trn2u.48xlarge", labels={ULTRASERVER_4: server})
+        for server in "ab"
+        for number in range(4)
+    ]
+    cluster = cluster_of(nodes, [pod(f"u{server}", devices=1, on=f"{server}0", ids=[0]) for server in "ab"])
+    for each in members:
+        cluster.groups.put(each)
+    message = explained(cluster, members[0]).message
+    assert message.startswith("Group default/train needs room for 4 pods at once; 3 fit.")
+    assert message.endswith(
+        f"Fragmentation: no {ULTRASERVER_4} has room for all 4 members of the group, the roomiest for 3."
+    )
 
 
 def test_members_of_other_schedulers_count_and_are_not_placed() -> None:

@@ -94,11 +94,13 @@ def group_changes(
 
     `cluster` is a fork that nobody else changes; the pod becomes a member there, if it is not yet known.
     """
+    if refused.reason.pod_reason and refused.reason.new_node_cannot_help:
+        return (), ()  # the reason is what the members say
     cluster.groups.put(pod)
     fewer = yield from _fewer_members(cluster, gang, profile, refused)
     nodes = yield from _new_nodes(cluster, gang, profile, refused)
     found = tuple(change for change in (fewer, nodes) if change is not None)
-    return found, () if found else (NONE_FOR_GROUP,)
+    return found, () if found or gang.still_to_come else (NONE_FOR_GROUP,)
 
 
 def _fewer_members(
@@ -139,7 +141,7 @@ def _new_nodes(
 def _fewest(cluster: Cluster, gang: Gang, profile: Profile, fresh: FreshNode) -> Generator[None, None, int]:
     """Return with how many new nodes the group fits: a whole UltraServer, or at most one a member; 0 if it does not."""
     whole = ULTRASERVER_SIZES.get(gang.group.topology, 0)
-    low, high = (whole - 1, whole) if whole else (0, gang.missing_count)
+    low, high = (whole - 1, whole) if whole else (0, gang.missing_count + gang.still_to_come)
     if not (yield from _fits_with(cluster, gang, profile, fresh, high)):
         return 0
     while high - low > 1:

@@ -138,7 +138,8 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
     sentence, name, topology = "", f"group {gang.group.key}", gang.group.topology
     if len(priorities) > 1:
         sentence = f"members of {name} have different priorities ({list_of(priorities)}): give them the same"
-    if topology and not cluster.view.domains(topology).keyed:
+    is_nowhere = bool(topology) and not cluster.view.domains(topology).keyed
+    if is_nowhere:
         sentence = f"{name} must share one value of the label {topology}, but no node has that label"
     if _has_many_terms(gang.waiting):
         sentence = (
@@ -147,7 +148,13 @@ def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:
         )
     if not sentence:
         return None
-    return FitError(cluster.view.node_count, plugins=frozenset({GROUP_TOPOLOGY}), pod_reason=sentence, cause=Cause.POD)
+    return FitError(
+        cluster.view.node_count,
+        plugins=frozenset({GROUP_TOPOLOGY}),
+        pod_reason=sentence,
+        new_node_cannot_help=not is_nowhere,
+        cause=Cause.POD,
+    )
 
 
 def _has_many_terms(pods: Iterable[Pod]) -> bool:

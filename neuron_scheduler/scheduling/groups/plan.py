@@ -175,7 +175,7 @@ class _Planner:
         if room >= members + others or empty < members:  # those to come ask for less than the leader, or fit nowhere
             return None
         if group.topology:
-            text = f"no {group.topology} has room for all {members} members of the group, the roomiest for {room}"
+            text = _no_domain_text(group.topology, members, room)
         else:
             text = f"room for {room} such pods, and the group needs {members}"
             text += f", beside {others} that started groups of the namespace await" if others else ""
@@ -427,9 +427,22 @@ class _Planner:
         fitting_at_once = len(self.trial.pods)
         if fitting_at_once >= self.gang.missing_count:  # room has come in a pause
             return (yield from self._add_the_others())
-        reason = yield from self._reason(pod, region)
+        reason = self._with_domain((yield from self._reason(pod, region)), pod)
         yield from _undo(self.trial, 0)
         return GroupRefusal(fitting_at_once, reason)
+
+    def _with_domain(self, reason: FitError, pod: Pod) -> FitError:
+        """Return a reason that names the domain that is too small, in place of what is free elsewhere."""
+        gang, topology = self.gang, self.gang.group.topology
+        short = reason.cause in (Cause.CAPACITY, Cause.FRAGMENTATION)
+        if not topology or gang.placed or pod.uid in gang.unconstrained or not short:
+            return reason
+        inside, fitting = (
+            [each for each in pods if each.uid not in gang.unconstrained]
+            for pods in (gang.waiting, [taken.pod for taken in self.trial.pods])
+        )
+        text = _no_domain_text(topology, min(len(inside), gang.missing_count), len(fitting))
+        return attrs.evolve(reason, hint=f"{reason.cause.capitalize()}: {text}.")
 
     def _roomiest_region(self) -> Generator[None, None, Region]:
         """Return where most members fit, if no region has been tried because all have too little room."""
@@ -463,6 +476,10 @@ class _Planner:
         refused = (Refusal(GROUP_TOPOLOGY, OUTSIDE, outside),) if outside else ()
         no_node = attrs.evolve(no_node, too_late=(*no_node.too_late, *refused))
         return fit_error(self.cluster, pod, self.profile, no_node)
+
+
+def _no_domain_text(topology: str, members: int, room: int) -> str:
+    return f"no {topology} has room for all {members} members of the group, the roomiest for {room}"
 
 
 def _undo(trial: Trial, down_to: int) -> Generator[None, None, None]:

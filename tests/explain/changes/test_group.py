@@ -98,6 +98,17 @@ def test_a_member_that_the_cluster_does_not_know_yet() -> None:
     assert [change.kind for change in answer.changes] == [ChangeKind.MEMBERS, ChangeKind.NEW_NODE]
 
 
+def test_a_leader_whose_workers_are_still_to_come() -> None:
+    """There are nodes for them, too; where none is found, nothing is said: nobody knows what they ask for."""
+    group = PodGroup(GroupKey(Dialect.LEADER_WORKER_SET, "default", "serve group 0"), expected=4)
+    nodes = [node(f"n{i}", TRN2) for i in range(4)]
+    users = [pod(f"u{i}", devices=1, on=f"n{i}", ids=[0]) for i in range(2)]
+    found = by_kind(explained(nodes, [pod("serve-0", devices=16, group=group)], users))
+    assert found[ChangeKind.NEW_NODE].sentence.startswith("Add 2 nodes of type")
+    asking = pod("serve-0", devices=16, group=group, requests={"vendor.example/card": 1})
+    assert NONE_FOR_GROUP not in explained(nodes, [asking], users).notes
+
+
 def test_what_does_not_help_a_group() -> None:
     """No type that takes a member, and no member that fits: a note says so; a held group just lacks members."""
     answer = explained([node("n", TRN2)], of_group(2, requests={"vendor.example/card": 1}))
