@@ -37,7 +37,12 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )
     add("--certificate-authority", metavar="FILE", default="", help="authority of the scheduler at --ask")
     add("--insecure-skip-tls-verify", action="store_true", help="with --ask: trust any server; others can then read")
-    add("--config", metavar="FILE", default="", help="the scheduler's configuration file (default: its defaults)")
+    add(
+        "--config",
+        metavar="FILE",
+        default="",
+        help="the scheduler's configuration file (default: the installed one if you may read it)",
+    )
     add_connection(parser)
 
 

@@ -27,6 +27,8 @@ WIDTH: Final = 25
 """Columns of a machine: three and their gaps fit into 80."""
 MOST_HOLDERS: Final = 12
 """Pods below a picture."""
+ENDS: Final = 8
+"""Last characters of a pod's name that are always shown: replicas differ there."""
 LINK: Final = "2"
 UNCLEAR: Final = "35"
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -144,13 +146,13 @@ class Panel:
     def _holders(self) -> Iterator[Segments]:
         for place, holder in enumerate(self.machine.holders[:MOST_HOLDERS]):
             mark, name = _mark(holder, place), f"{holder.namespace}/{holder.name}" if holder.name else "a pod"
-            yield [mark, (" ", ""), (self._cut(name, 2), "")]
+            yield [mark, (" ", ""), (cut(name, self.width - 2, ENDS), "")]
         more = len(self.machine.holders) - MOST_HOLDERS
         if more > 0:
             yield [(f"and {more} more", LINK)]
 
-    def _cut(self, text: str, taken: int = 0) -> str:
-        return cut(text, self.width - taken)
+    def _cut(self, text: str) -> str:
+        return cut(text, self.width)
 
 
 def state_of(letter: str) -> CoreState:

@@ -56,10 +56,10 @@ def age(seconds: float) -> str:
     return f"{whole}s"
 
 
-def cut(text: str, width: int) -> str:
-    """Return a text that cannot control a terminal, cut to a width."""
+def cut(text: str, width: int, end: int = 0) -> str:
+    """Return a text that cannot control a terminal, cut to a width; its last `end` characters are kept."""
     shown = printable(text)
-    return shown if len(shown) <= width else f"{shown[: max(width - 2, 0)]}.."
+    return shown if len(shown) <= width else f"{shown[: max(width - 2 - end, 0)]}..{shown[len(shown) - end :]}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -10,7 +10,6 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -38,11 +37,13 @@ class Reading:
         capture: the cluster.
         namespace: the one that the arguments, the context or the account name.
         profiles: of the scheduler, by scheduler name.
+        leaderless: that no replica leads; empty if one does, or if that is not known.
     """
 
     capture: Capture
     namespace: str
     profiles: dict[str, Profile]
+    leaderless: str = ""
 
     def profile_for(self, pod: Pod) -> Profile:
         """Return the profile by which a pod is explained; one of another scheduler as if it were ours."""
@@ -106,18 +107,20 @@ def _place(error: BaseException) -> str:
 
 
 def read(arguments: argparse.Namespace) -> Reading:
-    profiles = _profiles(arguments.config)
     if arguments.files:
         from neuron_scheduler.capture.files import from_files
 
+        profiles = _profiles(arguments.config)
         capture = from_files(arguments.files, profiles=tuple(profiles.values()))
         return Reading(capture=capture, namespace=arguments.namespace or DEFAULT_NAMESPACE, profiles=profiles)
-    reading: Reading = run_async(_read, arguments, profiles)
+    reading: Reading = run_async(_read, arguments)
     return reading
 
 
-async def _read(arguments: argparse.Namespace, profiles: dict[str, Profile]) -> Reading:
+async def _read(arguments: argparse.Namespace) -> Reading:
+    """Read the cluster, with the profiles of `--config`, or of the installed configuration if it may be read."""
     from neuron_scheduler.capture import live
+    from neuron_scheduler.commands.installed import read_installed
     from neuron_scheduler.kube.http import auth
     from neuron_scheduler.kube.http.client import Client
 
@@ -125,12 +128,19 @@ async def _read(arguments: argparse.Namespace, profiles: dict[str, Profile]) -> 
         raise ConfigurationError(
             "--certificate-authority and --insecure-skip-tls-verify are for --ask; a kubeconfig says whom to trust"
         )
+    given = _profiles(arguments.config)
     connection = await auth.load(**connection_arguments(arguments))
     namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
+
+    async def read() -> Reading:
+        installed = await read_installed(client)
+        profiles = given if arguments.config else installed.profiles or given
+        capture = await live.read(client, profiles=tuple(profiles.values()))
+        return Reading(capture=capture, namespace=namespace, profiles=profiles, leaderless=installed.leaderless)
+
     async with Client(connection=connection) as client:
-        reading = partial(live.read, client, profiles=tuple(profiles.values()))
-        capture = await in_time(arguments, connection.server, reading)
-    return Reading(capture=capture, namespace=namespace, profiles=profiles)
+        reading: Reading = await in_time(arguments, connection.server, read)
+    return reading
 
 
 async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[], Any]) -> Any:

@@ -30,7 +30,7 @@ FITS, WAITS = 0, 1
 EPILOG: Final = (
     "Exit codes: 0: the pod fits or has a node (no pod is Pending); 1: it is Pending (some pod is); 2: no answer."
 )
-NAMES: Final = "Known names are the profiles' of --config, else my-scheduler."
+NAMES: Final = "Known names are the profiles' of --config, else of the installation, else my-scheduler."
 ALIKE: Final = 0.8
 """Names of schedulers this near to one of ours are said first: they may be mistyped."""
 TYPES: Final = ("pod", "pods", "po")
@@ -72,7 +72,10 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
             return run(explain_on_node(capture.cluster, pod, profile, arguments.node))
         except NoSuchNodeError as error:
             raise ConfigurationError(printable(str(error))) from None
-    return run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets))
+    answer = run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets))
+    if reading.leaderless and answer.verdict is not Verdict.BOUND and profile.scheduler_name == pod.scheduler_name:
+        return attrs.evolve(answer, decider=reading.leaderless)
+    return answer
 
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
@@ -89,7 +92,8 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     ]
     waiting = run(waiting_list(reading.capture.cluster, pods, reading.profile_for))
     lines = tuple(_with_decider(*pair, reading) for pair in zip(waiting.pods, pods, strict=True))
-    return attrs.evolve(waiting, pods=lines, notes=(*waiting.notes, *_decided_by_others(pods, reading)))
+    leaderless = (reading.leaderless,) if reading.leaderless else ()
+    return attrs.evolve(waiting, pods=lines, notes=(*leaderless, *waiting.notes, *_decided_by_others(pods, reading)))
 
 
 def _with_decider(line: WaitingEntry, pod: Pod, reading: Reading) -> WaitingEntry:

@@ -172,7 +172,8 @@ class Explanation:
         ids: devices or cores that it would get, or has.
         capacity_request: whether an autoscaler is asked for a machine for it, or why not: one sentence. Empty if that
             is not for the scheduler to do, or if it did not give the answer.
-        decider: that another scheduler decides the pod, and the rest is what ours would do: to be read first.
+        decider: that another scheduler decides the pod, and the rest is what ours would do; or that nobody decides it,
+            because no replica leads. To be read first.
     """
 
     pod: PodSummary

@@ -55,8 +55,6 @@ from neuron_scheduler.scheduling.preemption.nominations import turn_text
 
 SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 """kube-apiserver's message in the condition of a gated pod."""
-SCHEDULER_ERROR: Final = "SchedulerError"
-"""The condition's reason after a refused Binding, too, of which the filters know nothing."""
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
 SCHEDULER_NAME: Final = "scheduler_name"
 """The cause of a pod that no known scheduler serves; such a pod is in no queue, and in no metric."""
@@ -133,8 +131,8 @@ def _of_pending_pod(
     elif isinstance(result, Decision):
         where = f"{profile.scheduler_name} would assign it to" if decider else "it would be assigned to"
         message = f"{pod.key} fits now: {where} {result.node_name}{ids_text(result.ids, pod)}."
-        if pod.scheduled is not None and pod.scheduled.reason == SCHEDULER_ERROR:
-            notes = (*notes, f"Its condition says of the last attempt: {pod.scheduled.message}")
+        if pod.scheduled is not None and pod.scheduled.message:  # the filters know nothing of a refused Binding
+            message = f"Its condition says of the last attempt: {pod.scheduled.message.rstrip('.')}. {message}"
         answer = Explanation(summary_of(pod), Verdict.FITS, message, nodes=nodes, groups=groups, notes=notes)
         answer = attrs.evolve(answer, node_name=result.node_name, ids=result.ids)
     else:

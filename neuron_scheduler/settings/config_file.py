@@ -58,6 +58,11 @@ def read(path: str) -> ConfigFile:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"--config: {path} cannot be read: {error}") from None
+    return parse(path, text)
+
+
+def parse(path: str, text: str) -> ConfigFile:
+    """Read the text of a configuration file, as `read` does."""
     try:
         return ConfigFile(path, _values(yaml.load(text, Loader=_SingleKeys)))  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError) as error:

@@ -46,3 +46,11 @@ def test_an_answer(form: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_ages(seconds: float, want: str) -> None:
     """Two units are enough; a clock that is late makes no age below zero."""
     assert output.age(seconds) == want
+
+
+def test_replicas_are_told_apart_by_the_ends_of_their_names() -> None:
+    """A long name is cut before its last characters."""
+    names = [output.cut(f"research/a-long-training-job-worker-{number}", 23, 8) for number in (0, 1)]
+    assert names == ["research/a-lo..worker-0", "research/a-lo..worker-1"]
+    assert output.cut("research/a-long-training-job-worker-0", 23) == "research/a-long-train.."
+    assert output.cut("research/a", 23, 8) == "research/a"

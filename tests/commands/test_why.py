@@ -16,7 +16,9 @@ from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.capture.test_files import a_list, node, pod, written
 from tests.support.beside import beside
 from tests.support.builders import pod as built
-from tests.support.listing_server import NODES, PODS, kubeconfig, listing
+from tests.support.listing_server import LEASE, NODES, PODS, kubeconfig, listing, workload
+
+Capsys = pytest.CaptureFixture[str]
 
 GATED = pod("gated", neuron=1, phase="Pending")
 GATED["spec"]["schedulingGates"] = [{"name": "quota"}]
@@ -188,9 +190,9 @@ def test_a_mistake_of_ours_is_one_sentence(
     assert error.count("\n") == 1
 
 
-def run_against(lists: dict[str, Any], folder: Path, *arguments: str, default: int = 403) -> int:
+def run_against(lists: dict[str, Any], folder: Path, *arguments: str, **fields: Any) -> int:
     """Run the command against a server that lists this."""
-    with beside(listing(lists=lists, default=default)) as server:
+    with beside(listing(lists=lists, **{"default": 403, **fields})) as server:
         config = folder / "kubeconfig"
         config.write_text(kubeconfig(server.url))
         return cli.main(["why", *arguments, f"--kubeconfig={config}"])
@@ -223,6 +225,64 @@ def test_a_live_cluster_that_does_not_answer(
     assert (out, err.count("\n")) == ("", 1)
     assert says in err
     assert ("--ask" in err) == (default == 403 and not lists)
+
+
+CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/c"
+OURS = "/apis/apps/v1/namespaces/kube-system/deployments"
+INSTALLED = {OURS: [workload("s", args=["run"], config_maps=["c"])]}
+BATCH = """
+apiVersion: neuron-scheduler/v1
+kind: NeuronSchedulerConfiguration
+profiles: [{schedulerName: batch}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "answers"),
+    [
+        (BATCH, ("default/batch fits now", "serves my-scheduler; if one does")),
+        ("kind: NeuronSchedulerConfiguration", ("serves batch; if one does", "default/small fits now")),
+        ("", ("serves batch; if one does", "default/small fits now")),
+    ],
+    ids=["read", "wrong", "not allowed"],
+)
+def test_the_installed_configuration(tmp_path: Path, capsys: Capsys, data: str, answers: tuple[str, str]) -> None:
+    """Its profiles are known; else, those of the defaults are."""
+    pods = [pod("small", neuron=4, phase="Pending"), pod("batch", neuron=4, phase="Pending", scheduler_name="batch")]
+    objects = {CONFIG_MAP: {"data": {"config.yaml": data}}} if data else {}
+    for name, says in zip(("batch", "small"), answers, strict=True):
+        run_against({NODES: ITEMS[:1], PODS: pods, **INSTALLED}, tmp_path, name, objects=objects)
+        assert says in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("lease", "reason"),
+    [
+        ({"spec": {}}, "is held by nobody"),
+        ({"spec": {"holderIdentity": "a_b", "renewTime": "2020-01-01T00:00:00.000000Z"}}, "was last renewed "),
+        (404, ""),
+        ({"spec": {"holderIdentity": "a_b"}}, ""),
+        (403, ""),
+    ],
+    ids=["released", "expired", "absent", "held", "not allowed"],
+)
+def test_nobody_leads(tmp_path: Path, capsys: Capsys, lease: Any, reason: str) -> None:
+    """That comes before what a replica would do; it is left out where the Lease cannot be read."""
+    answer = {"default": lease} if isinstance(lease, int) else {"objects": {LEASE: lease}}
+    lists = {NODES: ITEMS[:1], PODS: ITEMS[2:3]}
+    for name in ("small", ""):
+        run_against(lists, tmp_path, *filter(None, [name]), **answer)
+        out = " ".join(capsys.readouterr().out.split())
+        before = "No replica leads, so nothing is scheduled: the Lease kube-system/my-scheduler "
+        assert (before in out, reason in out) == (bool(reason), True)
+        assert out.startswith(before) is bool(reason and name)
+
+
+def test_nobody_has_to_lead(tmp_path: Path, capsys: Capsys) -> None:
+    """A single replica without election needs no Lease."""
+    lists = {NODES: ITEMS[:1], PODS: ITEMS[2:3], OURS: [workload("s", args=["run", "--leader-elect=false"])]}
+    run_against(lists, tmp_path, "small", objects={LEASE: {"spec": {}}})
+    assert capsys.readouterr().out.startswith("default/small fits")
 
 
 THREE = (built("train-0"), built("train-1"), built("train-0", namespace="ml"))

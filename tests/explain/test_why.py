@@ -74,7 +74,7 @@ def test_a_pod_whose_last_attempt_ended_in_an_error() -> None:
     refused = attrs.evolve(ours(devices=4), scheduled=PodCondition("False", "SchedulerError", "a webhook denied it"))
     answer = run(explain_pod(cluster_of([node("a", TRN1)]), refused, PROFILE))
     assert (answer.verdict, answer.node_name) == (Verdict.FITS, "a")
-    assert answer.notes == ("Its condition says of the last attempt: a webhook denied it",)
+    assert answer.message.startswith("Its condition says of the last attempt: a webhook denied it. default/p fits now")
 
 
 def test_a_pod_that_waits_for_a_volume_on_its_node() -> None:

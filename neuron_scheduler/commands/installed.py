@@ -1,0 +1,129 @@
+"""
+What is installed in a cluster that a command reads: the profiles of its configuration, and whether a replica leads.
+
+What the person may not read, or has another form, is left out: the answers need only nodes and pods.
+"""
+
+import datetime as dt
+import time
+from typing import Final, TypeVar
+
+import attrs
+import msgspec
+
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.settings import config_file
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.profiles import profiles_of
+from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
+
+NAMESPACE: Final = "kube-system"
+LEASE: Final = "my-scheduler"
+OUR_LABEL: Final = "app.kubernetes.io/name%3Dneuron-scheduler"
+WITHIN: Final = 10.0  # seconds for a request
+T = TypeVar("T", bound=wire.Wire)
+
+
+@attrs.frozen
+class Installed:
+    """
+    What the scheduler's own objects say.
+
+    Attributes:
+        profiles: by scheduler name; empty if there are none, or if they cannot be read.
+        leaderless: a sentence if nobody holds the Lease; empty if somebody does, or if that is not known: without a
+            Lease a replica without election may run.
+    """
+
+    profiles: dict[str, Profile]
+    leaderless: str = ""
+
+
+async def read_installed(client: Client) -> Installed:
+    deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments?labelSelector={OUR_LABEL}"
+    found = await _get(client, deployments, _Deployments)
+    specs = [each.spec.template.spec for each in found.items] if found else []
+    config = await _config(client, specs[0]) if len(specs) == 1 else None  # of two it is not known which one decides
+    profiles = {} if config is None else profiles_of(config)
+    flagged = any("--leader-elect=false" in (each.args or ()) for spec in specs for each in spec.containers)
+    if flagged or not (config or Config()).leader_elect:
+        return Installed(profiles)
+    lease = await _get(client, f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}", _Lease)
+    reason = "" if lease is None else _not_held(lease.spec)
+    sentence = f"No replica leads, so nothing is scheduled: the Lease {NAMESPACE}/{LEASE} {reason}. See `check`."
+    return Installed(profiles, sentence if reason else "")
+
+
+def _not_held(spec: "_LeaseSpec") -> str:
+    """Return why nobody holds the Lease; empty if somebody does. It ends after twice its duration: clocks differ."""
+    if not spec.holder_identity:
+        return "is held by nobody"
+    age = 0.0 if spec.renew_time is None else time.time() - spec.renew_time.timestamp()
+    expired = age > 2 * max(spec.lease_duration_seconds or 0, 1)
+    return f"was last renewed {age:.0f} s ago, by {spec.holder_identity}" if expired else ""
+
+
+async def _config(client: Client, spec: "_PodSpec") -> Config | None:
+    """Return the first configuration in the ConfigMaps that the pods mount."""
+    for name in [each.config_map.name for each in spec.volumes or () if each.config_map]:
+        found = await _get(client, f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}", _ConfigMap)
+        for text in (found.data or {}).values() if found else ():
+            try:
+                return Config(**config_file.parse(name, text).values)
+            except ConfigurationError:  # another file, or of another version
+                continue
+    return None
+
+
+async def _get(client: Client, path: str, shape: type[T]) -> T | None:
+    """Return an object; None if it is absent, may not be read, or has another form."""
+    try:
+        answer = await client.request("GET", path, timeout=WITHIN)
+        return msgspec.json.decode(answer.body, type=shape)
+    except (ApiError, UnreachableError, msgspec.MsgspecError, ValueError):
+        return None
+
+
+class _LeaseSpec(wire.Wire):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: dt.datetime | None = None
+
+
+class _Lease(wire.Wire):
+    spec: _LeaseSpec
+
+
+class _ConfigMap(wire.Wire):
+    data: dict[str, str] | None = None
+
+
+class _Volume(wire.Wire):
+    config_map: wire.Named | None = None
+
+
+class _Container(wire.Wire):
+    args: list[str] | None = None
+
+
+class _PodSpec(wire.Wire):
+    containers: list[_Container]
+    volumes: list[_Volume] | None = None
+
+
+class _Template(wire.Wire):
+    spec: _PodSpec
+
+
+class _DeploymentSpec(wire.Wire):
+    template: _Template
+
+
+class _Deployment(wire.Wire):
+    spec: _DeploymentSpec
+
+
+class _Deployments(wire.Wire):
+    items: list[_Deployment]
