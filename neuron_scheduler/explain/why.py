@@ -291,7 +291,7 @@ def summary_of(pod: Pod) -> PodSummary:
         priority=pod.priority,
         created=pod.created,
         asks=request_text(pod.neuron) or (f"{len(names)} resource names" if len(names) > 1 else ""),
-        group="" if pod.group is None else pod.group.key.name,
+        group="" if pod.group is None else pod.group.key.title,
         owner="" if pod.owner is None else f"{pod.owner.kind} {pod.owner.name}",
     )
 
@@ -306,7 +306,7 @@ def pods_of(name: str, pods: Iterable[Pod]) -> str:
 
 def _names_of_many(pod: Pod) -> Iterator[str]:
     if pod.group is not None:
-        yield pod.group.key.name
+        yield pod.group.key.title
     if pod.owner is not None:
         yield pod.owner.name
         yield pod.owner.name.rpartition("-")[0]  # a Deployment's ReplicaSet
@@ -317,7 +317,7 @@ def notes_on(pod: Pod) -> Iterator[str]:
     if pod.gates:
         yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
     if pod.group is not None:
-        yield f"It is in group {clip(pod.group.key.name)}: enough members get a node at once, or none does."
+        yield f"It is in group {clip(pod.group.key.title)}: enough members get a node at once, or none does."
 
 
 def ids_held(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:

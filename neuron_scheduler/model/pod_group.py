@@ -10,6 +10,7 @@ exist, because they may be created only when it runs (LeaderWorkerSet's LeaderRe
 """
 
 import enum
+import re
 from hashlib import sha256
 from typing import Final
 
@@ -18,6 +19,8 @@ import attrs
 from neuron_scheduler.model.node import ULTRASERVER_SIZES
 
 LONGEST_NAME: Final = 100
+_JOB: Final = re.compile(r"job(?:set)?-name=([^,|]+)")
+"""How a pod affinity selects the pods of a job, whoever's label it is."""
 UNKNOWN: Final = 1 << 30
 """The count of a group whose PodGroup does not exist or cannot be read: all that exist are too few."""
 
@@ -41,14 +44,20 @@ def _short(name: str) -> str:
 
 @attrs.frozen(cache_hash=True)
 class GroupKey:
-    """The identity of a group, by which people know it, too."""
+    """The identity of a group."""
 
     dialect: Dialect
     namespace: str
     name: str = attrs.field(converter=_short)
 
+    @property
+    def title(self) -> str:
+        """Its name for people: that of the job, if a pod affinity is about the pods of one."""
+        job = _JOB.search(self.name) if self.dialect is Dialect.AFFINITY else None
+        return self.name if job is None else job[1]
+
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.title}"
 
 
 @attrs.frozen(cache_hash=True)

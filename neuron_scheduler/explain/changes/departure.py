@@ -150,7 +150,7 @@ def _group_sentences(groups: Groups, live: Sequence[Pod]) -> Iterator[str]:
     for pod in live:
         if pod.group is not None:
             key = pod.group.key
-            yield f"{pod.key} is a member of group {clip(key.name)}, {count_text(len(groups.members(key)), 'pod')}."
+            yield f"{pod.key} is a member of group {clip(key.title)}, {count_text(len(groups.members(key)), 'pod')}."
 
 
 def _names_text(node_info: NodeInfo, pods: Sequence[Pod]) -> str:

@@ -29,6 +29,6 @@ def read(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, st
     if not labels.get(LABEL):
         return None
     name, index = labels.get(NAME), labels.get(INDEX)
-    title = f"{name} group {index}" if name and index else labels[LABEL]  # the key is a digest of just these two
+    title = f"{name}-{index}" if name and index else labels[LABEL]  # the key is a digest of just these two
     key, topology = GroupKey(Dialect.LEADER_WORKER_SET, namespace, title), annotations.get(TOPOLOGY, "")
     return PodGroup(key, expected=count_of(annotations.get(SIZE, "")), topology=topology[:LONGEST_LABEL])

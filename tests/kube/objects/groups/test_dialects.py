@@ -186,13 +186,22 @@ def test_the_name_of_a_group() -> None:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         names.append(name_of(said("", {"role": "a"}, affinity={"podAffinity": required})))
     assert [name for name in names if len(name) < 50] == [
-        "default/serve group 1",
+        "default/serve-1",
         "default/role=a|b",
         "default/role!=c",
         "default/role Exists",
     ]
     assert [len(name) for name in names if len(name) > 50] == [len("default/") + 100] * 3
     assert len(set(names)) == len(names)
+
+
+def test_the_title_of_a_group_by_affinity_is_the_job() -> None:
+    """AWS's recipe selects a job and a role; the identity has both."""
+    (value,) = said("", WORKER, **affinity(ULTRASERVER_4, role="worker")).values
+    assert isinstance(value, Pod)
+    assert value.group is not None
+    assert str(value.group.key) == "default/train"
+    assert "worker" in value.group.key.name
 
 
 def name_of(case: Any) -> str:
