@@ -109,7 +109,7 @@ def _place_together(
     plan = yield from plan_group(fork, gang, profile, placer.warmup)
     if isinstance(plan, GroupPlan):
         return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.members]
-    refused = plan.fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
+    refused = attrs.evolve(plan, member="").fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
     if 0 < group.least < len(parts):
         fit = f"{plan.fitting} of its {len(parts)} pods fit at once, and it starts with {group.least}."
         refused = attrs.evolve(plan.reason, group=f"Group {group.key}: {fit} For the next one:")

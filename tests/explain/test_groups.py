@@ -158,6 +158,17 @@ def test_a_refused_group_names_the_domain_that_it_requires() -> None:
     )
 
 
+def test_a_refused_group_names_the_member_that_does_not_fit() -> None:
+    """If its members differ: the one that no node takes is the only one to look at."""
+    members = [
+        *(member(number) for number in range(2)),
+        pod("odd", devices=16, group=TRAIN, node_selector={"no": "node"}),
+    ]
+    members.append(pod("launcher", group=TRAIN))
+    message = explained(cluster_with(members), members[0]).message
+    assert "for the next one, odd: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity" in message
+
+
 def test_members_of_other_schedulers_count_and_are_not_placed() -> None:
     """A launcher without Neuron counts, whoever schedules it; a worker of another scheduler only with a node."""
     two = PodGroup(TRAIN.key, least=2)

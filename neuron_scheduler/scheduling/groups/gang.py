@@ -104,10 +104,12 @@ class GroupRefusal:
     Attributes:
         fitting: how many of the waiting members fit at once.
         reason: why the next one does not, with the others placed, or what keeps the group itself from any node.
+        member: the name of the next one; empty if all are alike.
     """
 
     fitting: int
     reason: FitError
+    member: str = ""
 
     def plugins_for(self, pod: Pod) -> frozenset[str]:
         """
@@ -128,8 +130,9 @@ class GroupRefusal:
             )
         else:
             sentence = f"{name} needs room for {count_text(missing, 'pod')} at once; {fit}."
-        rest = "With these placed, for the next one:" if self.fitting else "For the next one:"
-        return attrs.evolve(self.reason, group=f"{sentence} {rest}")
+        rest = "With these placed, for the next one" if self.fitting else "For the next one"
+        member = f", {self.member}" if self.member else ""
+        return attrs.evolve(self.reason, group=f"{sentence} {rest}{member}:")
 
 
 def complaint_about(cluster: Cluster, gang: Gang) -> FitError | None:

@@ -429,7 +429,7 @@ class _Planner:
             return (yield from self._add_the_others())
         reason = self._with_domain((yield from self._reason(pod, region)), pod)
         yield from _undo(self.trial, 0)
-        return GroupRefusal(fitting_at_once, reason)
+        return GroupRefusal(fitting_at_once, reason, pod.name if len(self._by_kind(self.gang.waiting)) > 1 else "")
 
     def _with_domain(self, reason: FitError, pod: Pod) -> FitError:
         """Return a reason that names the domain that is too small, in place of what is free elsewhere."""
