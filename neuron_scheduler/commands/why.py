@@ -38,8 +38,8 @@ TYPES: Final = ("pod", "pods", "po")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Say why a pod is Pending, and what would let it in. Without POD: list the pending pods with Neuron."
-        " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
+        "Say why a pod is Pending, and what would let it in. Without POD: list the pending pods with Neuron or our"
+        " schedulerName. Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
     )
     parser.epilog = EPILOG
     parser.add_argument("pod", metavar="POD", nargs="?", default="", help="NAME, NAMESPACE/NAME or pod/NAME")
@@ -86,7 +86,7 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     pods = [
         pod
         for pod in reading.capture.waiting
-        if (pod.neuron is not None or pod.refusal)
+        if (pod.neuron is not None or pod.refusal or pod.scheduler_name in reading.profiles)
         and pod.scheduler_name != RESERVED  # it asks an autoscaler for a machine, and waits for nothing else
         and (arguments.all_namespaces or pod.namespace == reading.namespace)
     ]

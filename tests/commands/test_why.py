@@ -81,15 +81,15 @@ def test_one_node(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_waits(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a pod: those with Neuron in the namespace, oldest first, with their causes."""
+    """Without a pod: those with Neuron or our name (a resource may be mistyped), oldest first, with their causes."""
     lines = ask(capsys, "--from", dump, code=1).splitlines()
-    assert [line.split()[1] for line in lines[1:5]] == ["gated", "large", "small", "theirs"]
-    assert [line.split()[-1] for line in lines[1:5]] == ["gated", "capacity", "fits", "capacity"]
+    assert [line.split()[1] for line in lines[1:6]] == ["gated", "large", "plain", "small", "theirs"]
+    assert [line.split()[-1] for line in lines[1:6]] == ["gated", "capacity", "fits", "fits", "capacity"]
     assert "Note: default-scheduler decides these pods: default/theirs" in lines
-    assert ask(capsys, "-A", "--from", dump, code=1).splitlines()[:5] == lines[:5]
+    assert ask(capsys, "-A", "--from", dump, code=1).splitlines()[:6] == lines[:6]
     assert "No pod that asks for Neuron is Pending in namespace ml." in ask(capsys, "-n", "ml", "--from", dump, code=0)
     answer = json.loads(ask(capsys, "--from", dump, "-o", "json", code=1))
-    assert (answer["total"], answer["pods"][1]["cause"]) == (4, "capacity")
+    assert (answer["total"], answer["pods"][1]["cause"]) == (5, "capacity")
 
 
 def test_a_name_that_no_scheduler_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,8 @@ nowhere is a value, `FitError`, and not an exception.
 """
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -19,8 +21,8 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
-from neuron_scheduler.model.wording import count_text
+from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
+from neuron_scheduler.model.wording import clip, count_text
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, nominated_overlay
@@ -43,6 +45,7 @@ from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 OTHERS: Final = "pods of the same or a higher priority"
+_ALIKE: Final = 0.8
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
 
 
@@ -234,6 +237,7 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
     found = refusals(cluster, pod, profile, too_late)
     counts = counts_by_reason(found)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
+    mistyped = [_hint_on_name(name) for name in pod.requests if not cluster.view.offers(name)]
     meant = nodes_meant(cluster.view, pod, profile)
     blocked = unknown_holders(cluster, pod, found, meant)
     cause, sentence = _cause(cluster, pod, profile, found, meant, blocked=bool(blocked))
@@ -241,11 +245,21 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
         nodes=cluster.view.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in found),
-        hint=" ".join(filter(None, (sentence, alias))),
+        hint=" ".join(filter(None, (sentence, alias, *mistyped))),
         new_node_cannot_help=not new_node_could_help(pod) or any(refusal.new_node_cannot_help for refusal in found),
         blocked=blocked,
         cause=cause,
     )
+
+
+@lru_cache(maxsize=256)
+def _hint_on_name(resource: str) -> str:
+    """Return a question if a resource that no node has is called almost like one of Neuron; else empty."""
+    names = {name.rpartition("/")[2]: name for name in NEURON_NAMES}
+    meant = get_close_matches(resource.rpartition("/")[2], names, n=1, cutoff=_ALIKE)
+    if resource in NEURON_NAMES or not meant:
+        return ""
+    return f"No node has {clip(resource)}; did you mean {names[meant[0]]}?"
 
 
 def _cause(

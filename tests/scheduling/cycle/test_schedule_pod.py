@@ -243,6 +243,21 @@ def test_devices_and_cores_are_counted_together() -> None:
     assert schedule(cluster, pod("second", cores=1)) == ("n", (1,))
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("aws.amazon.com/neurons", "aws.amazon.com/neuron"),
+        ("aws.amazon.com/neuron-core", "aws.amazon.com/neuroncore"),
+        ("aws.amazon.com/efa", ""),
+        ("aws.amazon.com/neuroncore", ""),
+    ],
+)
+def test_a_resource_that_is_called_almost_like_one_of_neuron(name: str, meant: str) -> None:
+    """No node has it, so it may be mistyped."""
+    hint = refusal(cluster_of([node("cpu")]), pod("p", requests={name: 1})).hint
+    assert hint == (f"No node has {name}; did you mean {meant}?" if meant else "")
+
+
 def test_the_alias_counts_where_it_is_offered() -> None:
     """`neurondevice` needs a node that offers that very name; the devices are the same."""
     alias = "aws.amazon.com/neurondevice"
