@@ -352,7 +352,7 @@ def _wholeness(machines: Sequence[MachinePicture]) -> str:
     if not size:
         return ""
     whole = sum(machine.free_devices == machine.devices for machine in machines)
-    return "; intact" if whole == size else f"; broken, {whole} of {size} machines are free"
+    return "; intact" if whole == size else f"; in use, {whole} of {size} machines are free"
 
 
 def _oddities_text(machine: MachinePicture) -> Segments:

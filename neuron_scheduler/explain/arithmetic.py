@@ -135,10 +135,20 @@ def spread(view: View, pod: Pod) -> Sentence:
     return sentence
 
 
-def other_pods(pod: Pod, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
-    """Return which labels a node lacks by which the pod's affinity to other pods goes; empty if it has them."""
-    keys = dict.fromkeys(term.topology_key for term in pod.constraints.affinity)
-    return first_of(_no_domain(key, node_info) for key in keys if domain_of(node_info.node, key) is None)
+def other_pods(view: View, pod: Pod) -> Sentence:
+    """Return a function that says which labels a node lacks for the pod's affinity, or that no pod matches it."""
+    terms = pod.constraints.affinity
+    keys = dict.fromkeys(term.topology_key for term in terms)
+    matching = inter_pod_affinity.query_of_terms(view, terms)
+    is_matched = matching is not None and any(view.totals(matching, key).positive for key in keys)
+    asked = (requirement_text(each) for term in terms if term.selector for each in term.selector.requirements)
+    alone = "" if is_matched else f"no pod with a node matches its affinity: {first_of(asked)}"
+
+    def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+        lacking = first_of(_no_domain(key, node_info) for key in keys if domain_of(node_info.node, key) is None)
+        return lacking or (alone if inter_pod_affinity.NOT_NEAR in reasons else "")
+
+    return sentence
 
 
 def _no_domain(key: str, node_info: NodeInfo) -> str:
@@ -319,7 +329,7 @@ ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
     node_resources_fit.NAME: resources,
     neuron_topology.NAME: _of_node(neuron),
     pod_topology_spread.NAME: spread,
-    inter_pod_affinity.NAME: _of_node(other_pods),
+    inter_pod_affinity.NAME: other_pods,
 }
 
 

@@ -132,7 +132,7 @@ def test_groups() -> None:
     [
         (ULTRASERVER_4, 4, "; intact"),
         (ULTRASERVER_2, 2, "; intact"),
-        (ULTRASERVER_4, 3, "; broken, 3 of 4 machines are free"),
+        (ULTRASERVER_4, 3, "; in use, 3 of 4 machines are free"),
         ("topology.k8s.aws/capacity-block-id", 4, ""),
     ],
 )
@@ -144,7 +144,7 @@ def test_an_ultraserver_is_intact_or_broken(key: str, machines: int, said: str) 
     fleets = (drawn(nodes), drawn(nodes, used), drawn(cordoned))
     lines = [next(line for line in text(f, 200, by="ultraserver").split("\n") if " s1" in line) for f in fleets]
     assert lines[0].partition(" withheld")[2] == said
-    assert ["; broken, " in line for line in lines[1:]] == [bool(said)] * 2
+    assert ["; in use, " in line for line in lines[1:]] == [bool(said)] * 2
 
 
 def test_one_node() -> None:

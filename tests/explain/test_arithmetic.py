@@ -175,6 +175,13 @@ def web(name: str, on: str) -> Pod:
             id="no domain for affinity",
         ),
         pytest.param(
+            [node("a", labels={ZONE_LABEL: "z"})],
+            [],
+            pod(affinity=(NEAR,)),
+            "no pod with a node matches its affinity: app In (web)",
+            id="nobody for affinity",
+        ),
+        pytest.param(
             [node("a")],
             [],
             pod(required_features=("GuaranteedQoS",)),
