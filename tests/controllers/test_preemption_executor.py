@@ -497,6 +497,26 @@ async def test_a_group_that_cannot_run_with_fewer_leaves_as_a_whole() -> None:
         assert world.asked == ["c"]
 
 
+async def test_a_group_that_loses_members_to_several_pods_leaves_as_a_whole() -> None:
+    """A member whose end has been asked for counts as gone before the watch shows it."""
+    three = attrs.evolve(JOB, least=2)
+    async with preempting() as (world, preemption_executor):
+        for number, name in enumerate(("n", "m", "o")):
+            world.cluster.put_node(node(name, "trn1.32xlarge", created=number))
+            member = pod(f"a{number}", on=name, devices=16, ids=range(16), group=three)
+            world.cluster.put_pod(member)
+            world.cluster.groups.put(member)
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        first = list(world.asked)
+        assert len(first) == 1
+        second = world.pending(attrs.evolve(BIG, uid="uid-second", name="second"))
+        await post_filter(world, preemption_executor, second)
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert {*world.asked} == {"a0", "a1", "a2"}
+
+
 async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() -> None:
     """Each of the two members was to get a node; the victims that were not asked yet stay."""
     async with preempting(*crowd("default")) as (world, preemption_executor):

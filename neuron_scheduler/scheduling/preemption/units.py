@@ -27,6 +27,7 @@ class EvictionUnit:
 
     Attributes:
         least: how many of them must stay, or none does.
+        staying: how many of them no other pod's nomination names as victims.
         count, total: their number, and the sum of their priorities.
         highest: the priority of the group: the highest of its members, or what its object says.
         earliest: when the first member was started, in seconds since the epoch; infinite if none was.
@@ -35,6 +36,7 @@ class EvictionUnit:
 
     key: GroupKey
     least: int
+    staying: int
     count: int
     total: int
     highest: int
@@ -72,13 +74,19 @@ class Units:
             unit = self.unit_of(pod)
             if unit is not None and (not pod.terminating or pod.preempted):
                 units[unit.key] = unit
-                losses[unit.key] = losses.get(unit.key, 0) + (not pod.terminating)
-        return tuple([unit for key, unit in units.items() if unit.count - losses[key] < unit.least])
+                losses[unit.key] = losses.get(unit.key, 0) + self._stays(pod)
+        return tuple([unit for key, unit in units.items() if unit.staying - losses[key] < unit.least])
 
     def others_of(self, gone: Sequence[Pod]) -> list[Pod]:
         """Return the pods that have to leave, on whatever node, when these do."""
         uids = {pod.uid for pod in gone}
         return [member for unit in self.lost_by(gone) for member in unit.members if member.uid not in uids]
+
+    def _stays(self, pod: Pod) -> bool:
+        """Return whether nobody evicts a pod: its end may be asked for, and the watch has not shown it yet."""
+        node_info = self.cluster.node(pod.node_name)
+        nominations = () if node_info is None else node_info.nominations
+        return not pod.terminating and not any(pod.uid in each.victims and not each.awaited for each in nominations)
 
     def _unit_of_group(self, key: GroupKey) -> EvictionUnit | None:
         group = self.cluster.groups.group(key)
@@ -90,6 +98,7 @@ class Units:
         return EvictionUnit(
             key,
             _ALL if group.fails_together else group.least,
+            sum(map(self._stays, members)),
             len(members),
             sum(pod.priority for pod in members),
             max([pod.priority for pod in members], default=0) if group.priority is None else group.priority,
