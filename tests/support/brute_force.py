@@ -18,6 +18,7 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.quantity import milli, whole
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Requirement, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
@@ -139,7 +140,7 @@ def lets_it_in(world: World, change: SuggestedChange) -> bool:
             return any(other.takes(change.node_name) for other in world.asking_for(count))
         case ChangeKind.REQUESTS:
             name, _, amount = change.detail.partition("=")
-            world = world.requesting(name, int(amount))
+            world = world.requesting(name, milli(amount) if name == CPU else whole(amount))
         case ChangeKind.DEPARTURE:
             return world.without_pods(f"{pod.namespace}/{pod.name}" for pod in change.pods).takes(change.node_name)
         case ChangeKind.UNCORDON:
