@@ -137,7 +137,8 @@ def _lease(snapshot: Snapshot) -> Iterator[Finding]:
         yield error(
             "lease-held-by-another",
             f"{key} is held by {lease.holder}, which is no pod of ours",
-            advice="The scheduler waits for it; stop the other scheduler, whose pods then need our scheduler name",
+            advice="The scheduler waits for it; stop the other scheduler, whose pods then need our scheduler name, or"
+            " the `neuron-scheduler run` that somebody started by hand",
             command=f"kubectl get lease --namespace {snapshot.namespace} {snapshot.lease_name} --output yaml",
         )
 
