@@ -320,6 +320,7 @@ class _Room:
             units = Units(cluster, DisruptionAllowance(self.budgets))
             for victim in (*found.victims.pods, *units.others_of(found.victims.pods)):
                 self._let_go(victim)
+                yield  # a whole group of thousands may leave
             self.trial.place(pod, profile)
 
     def _let_go(self, victim: Pod) -> None:
