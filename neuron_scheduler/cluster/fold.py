@@ -110,16 +110,12 @@ def _put_pod(cluster: Cluster, old: Pod | None, new: Pod) -> Sequence[Change]:
         changes: Sequence[Change] = _changes_of_bound(cluster, before, cluster.put_pod(new), freed)
     else:
         changes = _changes_of_pending(cluster, old, new)
-    if _is_alone(new) and (old is None or _is_alone(old)):
+    if new.group is None and (old is None or old.group is None):
         return changes
     cluster.groups.put(new)
     # Before the change of the pod: the queue then finds its group as it is now.
     groups = (pod.group for pod in (old, new) if pod is not None)  # it may have been in another one before
     return (*map(GroupChanged, dict.fromkeys(group.key for group in groups if group is not None)), *changes)
-
-
-def _is_alone(pod: Pod) -> bool:
-    return pod.group is None and pod.gated_group is None
 
 
 def _changes_of_pending(cluster: Cluster, old: Pod | None, new: Pod) -> tuple[Change, ...]:
@@ -151,9 +147,9 @@ def _changes_of_bound(cluster: Cluster, before: PodInfo | None, after: PodInfo, 
 def _remove_pod(cluster: Cluster, old: Pod) -> tuple[Change, ...]:
     held, nominated = cluster.pod_info(old.uid), cluster.clear_nomination(old.uid)
     gone = PodGone(old, held, cluster.remove_pod(old.uid) or nominated or "")
-    cluster.groups.remove(old.uid)
     if old.group is None:
         return (gone,)
+    cluster.groups.remove(old.uid)
     return (gone, GroupChanged(old.group.key))
 
 

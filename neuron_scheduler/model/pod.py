@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.model.neuron_request import NeuronRequest
-from neuron_scheduler.model.pod_group import GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.resources import NOTHING, Resources
 from neuron_scheduler.model.selectors import (
     NO_LABELS,
@@ -124,8 +124,7 @@ class Pod:
         owner: its controller.
         preempted: by its condition DisruptionTarget, a scheduler has chosen it as a victim of preemption.
         admitted: its kubelet has admitted it, so the device plugin has handed out its ids, if it has any.
-        group: the pods with which it starts; None for a pod by itself, and while it has gates.
-        gated_group: in which group it will be without its gates.
+        group: the pods with which it starts; None for a pod by itself.
         rank: its number among them, the order in which members are placed.
     """
 
@@ -160,7 +159,6 @@ class Pod:
     preempted: bool = False
     admitted: bool = False
     group: PodGroup | None = None
-    gated_group: GroupKey | None = None
     rank: int = 0
 
     @property

@@ -54,14 +54,6 @@ def test_a_held_group_says_how_many_members_exist() -> None:
     assert ALONE in answer.notes
 
 
-def test_a_held_group_says_how_many_pods_have_gates() -> None:
-    """They exist, so their owner looks for what opens the gates."""
-    cluster = cluster_with([member(0), member(1)])
-    cluster.groups.put(pod("gated", gated_group=TRAIN.key, gates=("quota",)))
-    message = explained(cluster, member(0)).message
-    assert message.endswith("2 of 4 members exist. It starts when all 4 do. 1 more has scheduling gates.")
-
-
 def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
     """Every member has the same answer, also in the list, and the cluster is as before."""
     members = [member(number) for number in range(4)]

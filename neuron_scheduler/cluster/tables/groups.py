@@ -50,8 +50,6 @@ class Groups:
     _members: dict[GroupKey, _Members] = attrs.field(factory=dict)
     _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
     _declared: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
-    _gated_in: dict[str, GroupKey] = attrs.field(factory=dict)
-    _gated: Counter[GroupKey] = attrs.field(factory=Counter)
     watched: set[Dialect] = attrs.field(factory=set)
     served: frozenset[str] = frozenset()
 
@@ -65,9 +63,6 @@ class Groups:
     def put(self, pod: Pod) -> None:
         self.remove(pod.uid)
         group = pod.group
-        if pod.gated_group is not None and not pod.terminating:
-            self._gated_in[pod.uid] = pod.gated_group
-            self._gated[pod.gated_group] += 1
         if group is not None and not pod.terminating:
             members = self._members.setdefault(group.key, _Members())
             members.pods[pod.uid] = pod
@@ -79,11 +74,7 @@ class Groups:
             self._group_of[pod.uid] = group
 
     def remove(self, uid: str) -> None:
-        gated_in, group = self._gated_in.pop(uid, None), self._group_of.pop(uid, None)
-        if gated_in is not None:
-            self._gated[gated_in] -= 1
-            if not self._gated[gated_in]:
-                del self._gated[gated_in]
+        group = self._group_of.pop(uid, None)
         if group is not None:
             members = self._members[group.key]
             members.said -= Counter((group,))  # drops those that nobody says any more
@@ -103,10 +94,6 @@ class Groups:
         """Return how many members are foreign, by their schedulerName."""
         deciders = self._members.get(key, _NOBODY).deciders
         return Counter({name: count for name, count in deciders.items() if self.served and name not in self.served})
-
-    def gated_count(self, key: GroupKey) -> int:
-        """Return how many pods will be members once their scheduling gates are gone."""
-        return self._gated[key]
 
     def present_count(self, key: GroupKey) -> int:
         """Return how many members count towards those that the group needs: all but the foreign ones."""
@@ -178,9 +165,7 @@ class Groups:
             key: _Members(dict(each.pods), each.placed.copy(), each.said.copy(), each.deciders.copy())
             for key, each in self._members.items()
         }
-        fork = type(self)(copies, dict(self._group_of), dict(self._declared), dict(self._gated_in), self._gated.copy())
-        fork.watched, fork.served = set(self.watched), self.served
-        return fork
+        return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched), self.served)
 
 
 def _deciders(pod: Pod) -> Sequence[str]:

@@ -48,7 +48,8 @@ def _read(pod: wire.Pod) -> Pod | None:
         _, volume_images = images(spec)
     native = spec.scheduling_group.get("podGroupName") if spec.scheduling_group else None
     words, group = (meta.labels or NO_LABELS, meta.annotations or NO_LABELS), None
-    if not refusal and (native or constrained.affinity or not all(map(SIGNS.isdisjoint, words))):
+    is_free = not (refusal or common.gates)  # a member that may not be placed yet is none
+    if is_free and (native or constrained.affinity or not all(map(SIGNS.isdisjoint, words))):
         group = group_of(meta.namespace, *words, constrained, native)
     created = meta.creation_timestamp
     conditions = status.conditions or ()
@@ -76,7 +77,6 @@ def _read(pod: wire.Pod) -> Pod | None:
         constraints=constrained,
         terminating=meta.deletion_timestamp is not None,
         gates=common.gates,
-        gated_group=group.key if group is not None and common.gates else None,
         scheduled=_scheduled_condition(conditions),
         observed_generation=meta.generation,
         owner=_owner(meta.owner_references) if meta.owner_references else None,
@@ -84,7 +84,7 @@ def _read(pod: wire.Pod) -> Pod | None:
         started=None if status.start_time is None else status.start_time.timestamp(),
         preempted=any(map(_is_preemption, conditions)),
         admitted=status.start_time is not None or _is_admitted(status, meta.annotations),
-        group=None if common.gates else group,  # a member that may not be placed yet is none
+        group=group,
         rank=0 if group is None else rank_of(meta.labels or NO_LABELS),
     )
 

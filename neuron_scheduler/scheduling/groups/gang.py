@@ -183,9 +183,6 @@ def held_text(groups: Groups, key: GroupKey) -> str:
         text += (
             f" {foreign.total()} more {have} the schedulerName {few_names(sorted(foreign))}: no member without a node."
         )
-    gated = groups.gated_count(key)
-    if gated:
-        text += f" {gated} more {'has' if gated == 1 else 'have'} scheduling gates."
     label, worker = _LATE
     if len(members) == group.least - 1 and all(member.labels.get(label) == worker for member in members.values()):
         text += (

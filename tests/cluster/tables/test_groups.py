@@ -76,19 +76,6 @@ def test_a_group_is_what_its_members_say_together() -> None:
         check(fork, {}, {})
 
 
-def test_pods_with_gates_are_counted_apart() -> None:
-    """They are no members; a fork, a change of the pod and its end are followed."""
-    groups = Groups()
-    for number in range(3):
-        groups.put(pod(f"p{number}", gated_group=KEYS[0]))
-    assert (groups.gated_count(KEYS[0]), groups.present_count(KEYS[0]), [*groups]) == (3, 0, [])
-    fork = groups.fork()
-    fork.put(pod("p0", group=PodGroup(KEYS[0])))
-    fork.remove("uid-p1")
-    assert (fork.gated_count(KEYS[0]), fork.present_count(KEYS[0])) == (1, 1)
-    assert groups.gated_count(KEYS[0]) == 3
-
-
 def test_only_some_different_sayings_of_a_group_count() -> None:
     """Those that came first: with each of them every question about the group takes longer."""
     groups, pods = (

@@ -170,13 +170,6 @@ def test_what_is_no_group(value: Pod) -> None:
     assert (value.group, value.rank) == (None, 0)
 
 
-def test_a_pod_with_gates_says_in_which_group_it_will_be() -> None:
-    """Others of that group wait for it."""
-    (value,) = said("", {NAME: "train", COUNT: "4"}, schedulingGates=[{"name": "quota"}]).values
-    assert isinstance(value, Pod)
-    assert str(value.gated_group) == "default/train"
-
-
 def test_the_name_of_a_group() -> None:
     """LeaderWorkerSet's for people; an affinity's with its operators; long ones are cut, and different ones differ."""
     labels = {KEY: "9b20", "leaderworkerset.sigs.k8s.io/name": "serve", "leaderworkerset.sigs.k8s.io/group-index": "1"}
