@@ -97,8 +97,8 @@ async def traces() -> dict[str, list[str]]:
 async def test_the_files_of_a_trace_are_the_recorded_ones(what: str) -> None:
     """A file more is a cost for every reader: it is in the list on purpose, and the list is short."""
     recorded = json.loads(RECORDED.read_text())[what]
-
-    assert (await traces())[what] == recorded, "if it must be: .venv/bin/python -m tests.test_traces"
+    # Fewer may come: what another test of the same process has asked is kept (`memoise`).
+    assert {*(await traces())[what]} - {*recorded} == set(), "if it must be: .venv/bin/python -m tests.test_traces"
     assert len(recorded) <= MOST[what]
 
 
