@@ -28,6 +28,7 @@ from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import few
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
@@ -230,6 +231,8 @@ class PreemptionExecutor:
             raise ChangedError
         places = {uid: name for uid, (name, _) in result.places.items()}
         is_held = self._evict_for(places)
+        for member in members:  # before the first outcome, which may come while they are put back
+            member.is_preempting = is_held and member.pod.uid in places
         return {uid: PostFilter(nomination=Nominate(name), held=is_held) for uid, name in places.items()}
 
     def _nominate_all(self, members: Sequence[QueuedPod], found: GroupPreemption) -> Generator[None, None, bool]:
@@ -242,11 +245,17 @@ class PreemptionExecutor:
             waiting[uid].given_up = ""
             self._nominate(name, nomination)
             yield
-        is_complete = all(map(self.cluster.is_nominated, found.places))
-        for uid in () if is_complete else found.places:
-            self.cluster.clear_nomination(uid)
+        is_complete = all(uid in waiting and self._may_evict(waiting[uid].pod) for uid in found.places)
+        for uid, (_, nomination) in () if is_complete else found.places.items():
+            if self.cluster.clear_nomination(uid) is not None:
+                self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, nomination.pod)
             yield
         return is_complete
+
+    def _may_evict(self, pod: Pod) -> bool:
+        """Return whether space is nominated for a pod, and its group has enough members."""
+        is_held = pod.group is not None and self.queue.groups.is_held(pod.group.key)
+        return self.cluster.is_nominated(pod.uid) and not is_held
 
     def _nominate(self, node_name: str, nomination: Nomination) -> None:
         """Nominate a node; pods of lower priority lose the space that is nominated for them there."""
@@ -277,7 +286,7 @@ class PreemptionExecutor:
                 "Preempting pods for a pod of higher priority",
                 v=2,
                 pod=next(iter(preemptors.values())).key,
-                nodes=len({*places.values()}),
+                node=few(sorted({*places.values()})),
                 numVictims=len(preemptors),
                 numVictimsToDelete=len(victims),
             )
@@ -349,6 +358,8 @@ class PreemptionExecutor:
         """
         node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
         if asked.failed or nomination is None or node_name != asked.places[preemptor.uid]:
+            return False
+        if not self._may_evict(preemptor):
             return False
         if not all(map(self.cluster.is_nominated, asked.places)) or self._is_leaving(victim):
             return False

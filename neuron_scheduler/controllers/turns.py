@@ -167,7 +167,8 @@ class Turns:
             given.left, given.progressed = left, now
         if now - given.progressed < WITHOUT_PROGRESS:
             return True
-        self._in_vain[given.applicant.key] = now
+        recent = {key: at for key, at in self._in_vain.items() if now - at < max(self.bounds.values())}
+        self._in_vain = recent | {given.applicant.key: now}
         return False
 
     def _holders_left(self, nodes: Nodes) -> int:

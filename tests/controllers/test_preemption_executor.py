@@ -1,6 +1,7 @@
 """What preemption changes in the cluster and the queue, and what it reports."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 from unittest import mock
 
@@ -17,8 +18,10 @@ from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.scheduling.cycle.trial import ChangedError
 from neuron_scheduler.scheduling.groups.gang import gang_of
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.builders import node, pod
 from tests.support.preempting import BIG, PROFILE, Requests, World, crowd, half, post_filter, preempting
@@ -520,14 +523,7 @@ async def test_a_group_that_loses_members_to_several_pods_leaves_as_a_whole() ->
 async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() -> None:
     """Each of the two members was to get a node; the victims that were not asked yet stay."""
     async with preempting(*crowd("default")) as (world, preemption_executor):
-        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
-        world.cluster.put_pod(pod("c", on="m", devices=16, ids=range(16)))
-        members = [world.pending(attrs.evolve(BIG, uid=f"uid-{name}", name=name)) for name in ("x", "y")]
-        for member in members:
-            member.pod = attrs.evolve(member.pod, group=JOB)
-            world.cluster.groups.put(member.pod)
-        gang = gang_of(world.cluster, [member.pod for member in members])
-        after = await preemption_executor.post_filter_group(members, gang, PROFILE)
+        after = await Pair.beside(world).preempt(preemption_executor)
         assert {each.held for each in after.values()} == {True}
         assert [len(world.row(name).nominations) for name in ("n", "m")] == [1, 1]
         await anyio.wait_all_tasks_blocked()
@@ -538,3 +534,57 @@ async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() 
         preemption_executor.stop()
     assert len(asked) < 17
     assert world.asked == asked
+
+
+@attrs.define
+class Pair:
+    """Two members of a group that need a machine each, in flight."""
+
+    world: World
+    members: list[QueuedPod]
+
+    @classmethod
+    def beside(cls, world: World) -> "Pair":
+        """Add a full machine to the first one, and pop the members."""
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("c", on="m", devices=16, ids=range(16)))
+        pair = cls(world, [world.pending(attrs.evolve(BIG, uid=f"uid-{name}", name=name)) for name in ("x", "y")])
+        for member in pair.members:
+            member.pod = attrs.evolve(member.pod, group=JOB)
+            world.cluster.groups.put(member.pod)
+            world.queue.groups.join(member, JOB.key, 0.0)
+        return pair
+
+    async def preempt(self, preemption_executor: PreemptionExecutor) -> Mapping[str, PostFilter]:
+        """Search for room."""
+        gang = gang_of(self.world.cluster, [member.pod for member in self.members])
+        return await preemption_executor.post_filter_group(self.members, gang, PROFILE)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_evictions_that_end_before_the_members_are_put_back(fails: bool) -> None:
+    """They wait for nothing then: what helps them wakes them, and a failure sends them into their backoff."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        pair = Pair.beside(world)
+        world.refusing = {"a", "b", "c"} if fails else set()
+        after = await pair.preempt(preemption_executor)
+        assert [member.is_preempting for member in pair.members] == [True, True]
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        for member in pair.members:
+            held = after[member.pod.uid].held and member.is_preempting
+            world.queue.put_back_refused(member, FIT, 0.0, is_preempting=held, has_nomination=True)
+        assert [member.is_preempting for member in pair.members] == [False, False]
+        if not fails:
+            world.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
+        assert world.queue.pop(200.0) in pair.members
+
+
+async def test_a_group_that_becomes_held_during_the_search_evicts_nobody() -> None:
+    """A member has gone meanwhile: no space is kept for the others, either."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        pair = Pair.beside(world)
+        with mock.patch.object(type(world.queue.groups), "is_held", return_value=True), pytest.raises(ChangedError):
+            await pair.preempt(preemption_executor)
+        assert not world.cluster.has_nominations
+        assert world.asked == []

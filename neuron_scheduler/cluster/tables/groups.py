@@ -7,7 +7,7 @@ is *foreign* until it has a node: nobody here knows whether it will get one, so 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
 import attrs
@@ -17,6 +17,8 @@ from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGrou
 
 MOST_SAYINGS: Final = 64
 """Different sayings of a group that count; members that say something else after that are members all the same."""
+OTHERS: Final = "another name"
+"""What the schedulerNames are called that come after so many: no scheduler has a name with a blank."""
 
 
 @attrs.define(eq=False)
@@ -50,6 +52,7 @@ class Groups:
     _members: dict[GroupKey, _Members] = attrs.field(factory=dict)
     _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
     _declared: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
+    _decider_of: dict[str, str] = attrs.field(factory=dict)
     watched: set[Dialect] = attrs.field(factory=set)
     served: frozenset[str] = frozenset()
 
@@ -70,8 +73,10 @@ class Groups:
                 group = PodGroup(group.key)
             members.said[group] += 1
             members.placed.update((group,) if pod.node_name else ())
-            members.deciders.update(_deciders(pod))
             self._group_of[pod.uid] = group
+            if pod.neuron is not None and not pod.node_name:
+                name = self._decider_of[pod.uid] = self._name_of_decider(pod, members)
+                members.deciders[name] += 1
 
     def remove(self, uid: str) -> None:
         group = self._group_of.pop(uid, None)
@@ -80,9 +85,15 @@ class Groups:
             members.said -= Counter((group,))  # drops those that nobody says any more
             pod = members.pods.pop(uid)
             members.placed -= Counter((group,) if pod.node_name else ())
-            members.deciders -= Counter(_deciders(pod))
+            name = self._decider_of.pop(uid, None)
+            members.deciders -= Counter(() if name is None else (name,))
             if not members.pods:
                 del self._members[group.key]
+
+    def _name_of_decider(self, pod: Pod, members: _Members) -> str:
+        name = pod.scheduler_name
+        is_listed = name in members.deciders or name in self.served or len(members.deciders) < MOST_SAYINGS
+        return name if is_listed else OTHERS
 
     def __iter__(self) -> Iterator[GroupKey]:
         return iter(self._members)
@@ -165,8 +176,5 @@ class Groups:
             key: _Members(dict(each.pods), each.placed.copy(), each.said.copy(), each.deciders.copy())
             for key, each in self._members.items()
         }
-        return type(self)(copies, dict(self._group_of), dict(self._declared), set(self.watched), self.served)
-
-
-def _deciders(pod: Pod) -> Sequence[str]:
-    return () if pod.node_name or pod.neuron is None else (pod.scheduler_name,)
+        mappings = (dict(self._group_of), dict(self._declared), dict(self._decider_of))
+        return type(self)(copies, *mappings, set(self.watched), self.served)

@@ -192,7 +192,8 @@ class SchedulingQueue:
         """
         Note that a pod preempts no more; what could have helped it in the meantime wakes it now.
 
-        If an eviction has `failed`, it is tried again after a backoff that nothing cuts short.
+        If an eviction has `failed`, it is tried again after a backoff that nothing cuts short. A member of a group may
+        still be in flight: its group is put back a few members at a time.
         """
         queued = self._pods.get(uid)
         if queued is None or not queued.is_preempting:
@@ -200,7 +201,8 @@ class SchedulingQueue:
         queued.is_preempting = False
         if failed:
             self._places.backoff.count_error_after_refusal(queued, now)
-        if failed or queued.missed:
+        queued.missed |= failed
+        if queued.missed and queued.place is not Place.IN_FLIGHT:
             self._wake(queued, now, "ForceActivate")
 
     @property

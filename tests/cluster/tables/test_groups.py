@@ -116,3 +116,16 @@ def test_pods_beyond_what_a_group_needs_are_decided_alone() -> None:
     groups.withdraw(KEYS[0])
     groups.remove("uid-a")
     assert groups.group_of(late) == group
+
+
+def test_a_thousand_scheduler_names_are_few() -> None:
+    """A tenant may give each member its own; their number is right, and nothing is left of those that go."""
+    groups, group = Groups(served=OURS), PodGroup(KEYS[0], least=2)
+    members = [pod(f"p{number}", devices=1, scheduler_name=f"s{number}", group=group) for number in range(1_000)]
+    for each in (*members, pod("ours", devices=1, scheduler_name=next(iter(OURS)), group=group)):
+        groups.put(each)
+    assert len(groups.foreign_members(KEYS[0])) == MOST_SAYINGS + 1
+    assert groups.present_count(KEYS[0]) == 1
+    for each in members:
+        groups.remove(each.uid)
+    assert (groups.foreign_members(KEYS[0]), groups.present_count(KEYS[0])) == (Counter(), 1)
