@@ -142,7 +142,7 @@ class Cluster:
         known = self.pod_info(pod.uid)
         if known is not None and known.holds_the_same(pod):
             self._assumed.discard(pod.uid)
-            pod_info = PodInfo(pod, cores=known.cores, problem=known.problem, volumes=known.volumes)
+            pod_info = PodInfo(pod, known.cores, known.problem, volumes=known.volumes, is_evictable=known.is_evictable)
             self._table.put_pod(with_changed_pod(self._table.node_info_of(pod.node_name), pod_info), pod.uid)
             return pod_info
         before = None if pod.uid in self._assumed else known
@@ -159,9 +159,17 @@ class Cluster:
         """Add a bound pod of which only identity and node could be read, and return it: what it holds is unknown."""
         pod_info = self.pod_info(pod.uid)
         if pod_info is None:
-            pod_info = PodInfo(pod, cores=None, problem="the pod object cannot be read", unreadable=True)
+            pod_info = PodInfo(
+                pod, cores=None, problem="the pod object cannot be read", unreadable=True, is_evictable=False
+            )
             self._settle(pod_info)
         return pod_info
+
+    def set_evictable(self, uid: str, *, is_evictable: bool) -> None:
+        """Let nobody evict a pod, or end that; an unknown or unreadable pod is ignored."""
+        pod_info = self.pod_info(uid)
+        if pod_info is not None and not pod_info.unreadable and pod_info.is_evictable != is_evictable:
+            self._settle(attrs.evolve(pod_info, is_evictable=is_evictable))
 
     def remove_pod(self, uid: str) -> str | None:
         self._assumed.discard(uid)

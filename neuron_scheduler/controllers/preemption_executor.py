@@ -28,7 +28,7 @@ from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import few
+from neuron_scheduler.model.wording import count_text, few
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
@@ -48,6 +48,10 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 WORKERS: Final = 8  # evictions at once; `kube.http.pools` has the connections for them
 SHARE: Final = 6  # of them, for the victims in one namespace
+LASTING: Final = 300.0
+"""Seconds for which nobody tries to evict a pod again that the API server has refused to delete."""
+
+REFUSED: Final = "The API server lately refused to delete {} of lower priority."
 
 log = logs.logger(__name__)
 
@@ -124,6 +128,7 @@ class PreemptionExecutor:
     errors: UnexpectedErrors
     _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _victims: DelayingQueue[_Victim] = attrs.field(init=False)
+    _refused: dict[str, float] = attrs.field(factory=dict, init=False)  # until when, by the uid of a victim
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -184,6 +189,7 @@ class PreemptionExecutor:
         """Search for victims and begin to evict them; returns before they have ended."""
         self.metrics.count_preemption_attempt()
         self.queue.keep_events(queued)
+        self._expire_refusals()
         steps = search(
             self.cluster,
             _without_given_up_nomination(queued),
@@ -205,7 +211,19 @@ class PreemptionExecutor:
         gives_up = result.gives_up and not self.cluster.has_turn(pod.uid)
         change = self._drop_nomination(queued) if gives_up else KEEP
         alone = _without_given_up_nomination(queued).nominated_node_name != ""
-        return PostFilter(result.text, nomination=change, plugins=result.plugins, alone=alone)
+        return PostFilter(self._text_of(result, pod), nomination=change, plugins=result.plugins, alone=alone)
+
+    def _expire_refusals(self) -> None:
+        now = self.clock()
+        for uid in [uid for uid, until in self._refused.items() if until <= now]:
+            del self._refused[uid]
+            self.cluster.set_evictable(uid, is_evictable=True)
+
+    def _text_of(self, result: NoPreemption, pod: Pod) -> str:
+        """Return why no pod is evicted, with the number of pods that the API server has refused to delete lately."""
+        kept = [pod_info for pod_info in map(self.cluster.pod_info, self._refused) if pod_info is not None]
+        count = sum(pod_info.pod.priority < pod.priority and not pod_info.is_evictable for pod_info in kept)
+        return f"{result.text} {REFUSED.format(count_text(count, 'pod'))}" if count and result.gives_up else result.text
 
     def _queued_pod(self, uid: str) -> Pod | None:
         queued = self.queue.get(uid)
@@ -223,10 +241,12 @@ class PreemptionExecutor:
             ChangedError: a member or node has changed meanwhile, or room has come.
         """
         self.metrics.count_preemption_attempt()
+        self._expire_refusals()
         steps = search_for_group(self.cluster, gang, profile, self.cluster.budgets.all())
         result = await run_in_turns(steps, self.clock)
         if isinstance(result, NoPreemption):
-            return dict.fromkeys((member.pod.uid for member in members), PostFilter(result.text))
+            after = PostFilter(self._text_of(result, members[0].pod))
+            return dict.fromkeys((member.pod.uid for member in members), after)
         if not result.victims.pods or not await run_in_turns(self._nominate_all(members, result), self.clock):
             raise ChangedError
         places = {uid: name for uid, (name, _) in result.places.items()}
@@ -386,6 +406,9 @@ class PreemptionExecutor:
         if victim.eviction.evicted and not victim.eviction.gone:
             self._report(victim)
         victim.round.failed |= not victim.eviction.evicted
+        if victim.eviction.refused:
+            self._refused[victim.pod.uid] = self.clock() + LASTING
+            self.cluster.set_evictable(victim.pod.uid, is_evictable=False)
         self._count_down(victim.round)
 
     def _report(self, victim: _Victim) -> None:

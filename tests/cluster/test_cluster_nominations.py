@@ -115,3 +115,19 @@ def test_several_pods_fewer_are_one_fewer_several_times() -> None:
         assert without_pods(node_info, uids[:number]) == one_by_one
     assert evictable(node_info, 2) == {"uid-p0", "uid-p1", "uid-p3", "uid-p4"}
     assert set(node_info.without_lower_priority(99).pod_infos) == {"uid-unread"}
+
+
+def test_a_pod_that_is_not_evictable_stays_so_when_it_is_seen_again() -> None:
+    """Its node counts it no more among those that may leave; afterwards the node is as before."""
+    cluster = cluster_of([node("n", "trn1.32xlarge")], [pod("p", on="n", devices=1, ids=(0,)), pod("q", on="n")])
+    cluster.put_unreadable_pod(pod("unread", on="n"))
+    before = cluster.view.row(Slot(0))
+    for uid in ("uid-p", "uid-unread", "uid-unknown"):
+        cluster.set_evictable(uid, is_evictable=False)
+    cluster.put_pod(pod("p", on="n", devices=1, ids=(0,), labels={"a": "b"}))
+    assert evictable(cluster.view.row(Slot(0)), 2) == {"uid-q"}
+    assert set(cluster.view.row(Slot(0)).without_lower_priority(99).pod_infos) == {"uid-p", "uid-unread"}
+    for uid in ("uid-p", "uid-unread"):
+        cluster.set_evictable(uid, is_evictable=True)
+    assert cluster.view.row(Slot(0)) == before
+    assert evictable(cluster.view.row(Slot(0)), 2) == {"uid-p", "uid-q"}

@@ -11,7 +11,7 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.tables.selecting_kinds import Budgets
-from neuron_scheduler.controllers.preemption_executor import SHARE, WORKERS, PostFilter, PreemptionExecutor
+from neuron_scheduler.controllers.preemption_executor import LASTING, SHARE, WORKERS, PostFilter, PreemptionExecutor
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import HostPort
@@ -339,6 +339,57 @@ async def test_no_other_victim_leaves_if_one_cannot_be_evicted() -> None:
     assert world.victims == (1, len(told))
     assert world.queue.pop(105.9) is None
     assert popped(world.queue, 106.0).pod.name == "big"
+
+
+async def test_a_pod_that_the_api_server_refuses_to_delete_is_no_victim_for_a_while() -> None:
+    """Another one leaves in its place; if there is none, the message says so, and nothing is kept for the pod."""
+    whole = pod("a", on="n", devices=16, ids=range(16))
+    async with preempting(whole) as (world, preemption_executor):
+        world.refusing = {"a"}
+        world.may_answer.set()
+        pending, told = world.pending(), "The API server lately refused to delete 1 pod of lower priority."
+        await post_filter(world, preemption_executor, pending)
+        await anyio.wait_all_tasks_blocked()
+        world.cluster.put_pod(attrs.evolve(whole, labels={"seen": "again"}))
+        after = await post_filter(world, preemption_executor, popped(world.queue, 106.0))
+        assert (after.text.endswith(told), after.nomination) == (True, CLEAR)
+        assert not world.cluster.has_nominations
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("dearer", on="m", devices=16, ids=range(16), priority=8))
+        assert (await post_filter(world, preemption_executor, pending)).nomination == Nominate("m")
+        await anyio.wait_all_tasks_blocked()
+        assert world.asked == ["a", "dearer"]
+        world.cluster.remove_node("m")
+        preemption_executor.handle_lost_nomination(BIG)
+        world.now += LASTING
+        assert (await post_filter(world, preemption_executor, pending)).nomination == Nominate("n")
+
+
+async def test_a_group_keeps_no_place_where_a_victim_was_not_deleted() -> None:
+    """A pod that the API server refuses to delete counts for a group as it does for a single pod."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        pair = Pair.beside(world)
+        world.refusing = {"c"}
+        world.may_answer.set()
+        await pair.preempt(preemption_executor)
+        await anyio.wait_all_tasks_blocked()
+        text = (
+            "preemption: without all pods of lower priority, 1 of 2 missing members would have room."
+            " The API server lately refused to delete 1 pod of lower priority."
+        )
+        assert {each.text for each in (await pair.preempt(preemption_executor)).values()} == {text}
+
+
+async def test_a_group_stays_whole_of_which_one_member_cannot_be_deleted() -> None:
+    """Its other members are no victims, either."""
+    async with preempting(half("b", 8)) as (world, preemption_executor):
+        see_job(world)
+        world.refusing = {"c"}
+        world.may_answer.set()
+        await post_filter(world, preemption_executor, world.pending())
+        await anyio.wait_all_tasks_blocked()
+        after = await post_filter(world, preemption_executor, popped(world.queue, 106.0))
+        assert (after.nomination, after.held) == (CLEAR, False)
 
 
 @pytest.mark.parametrize("where", ["pending", "elsewhere", "terminating", "gone"])

@@ -13,7 +13,7 @@ from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
-from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SchedulerProcess, run_scheduler
+from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.workload import (
     LEASE,
     PODS,
@@ -154,6 +154,47 @@ async def test_a_group_evicts_pods_for_all_of_its_members_or_nobody(
     for name in ("used-1", "used-2"):
         (event,) = await events_of(api, name, "Preempted")
         assert event["related"]["name"].startswith("train-")
+
+
+@asynccontextmanager
+async def no_deletion(api: RestClient, name: str) -> AsyncIterator[None]:
+    """Let nobody delete a pod that has the label `protected`."""
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}]
+    unlabelled = {"expression": "!('protected' in oldObject.metadata.?labels.orValue({}))"}
+    policy = {"matchConstraints": {"resourceRules": rules}, "validations": [unlabelled]}
+    binding = {"policyName": "protected", "validationActions": ["Deny"]}
+    for kind, spec in (("ValidatingAdmissionPolicy", policy), ("ValidatingAdmissionPolicyBinding", binding)):
+        manifest = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "protected"}}
+        await api.apply(manifest | {"spec": spec})
+
+    async def is_in_force() -> bool:
+        return (await api.request("DELETE", f"{PODS}/{name}", dryRun="All"))[0] == 422
+
+    try:
+        await until(is_in_force)
+        yield
+    finally:
+        await api.patch(f"{PODS}/{name}", {"metadata": {"labels": {"protected": None}}})
+
+
+async def test_a_pod_that_the_api_server_does_not_let_go_delays_no_group(
+    api: RestClient, scheduler: SchedulerProcess
+) -> None:
+    """It is the cheapest victim, but an admission policy protects it: others leave in its place, and no pod in vain."""
+    await add_priority_classes(api, **PRIORITIES)
+    await add_nodes(scheduler, api, **{f"n{number}": "trn1.32xlarge" for number in range(6)})
+    async with graceful_kubelets(api):
+        for number in range(5):
+            await running(api, f"used-{number}", neuron=16, **prior("middle"))
+        await running(api, "kept", neuron=16, labels={"protected": ""}, **prior("low"))
+        async with no_deletion(api, "kept"):
+            for rank in range(4):
+                await create_pod(api, member("train", rank, **prior("high")))
+            for rank in range(4):
+                await placed(api, f"train-{rank}")
+            left = await names(api)
+            assert "kept" in left
+            assert sum(name.startswith("used-") for name in left) == 1
 
 
 @pytest.mark.parametrize("phase", ["before the first deletion", "between two", "while the victims end"])

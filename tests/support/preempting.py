@@ -70,7 +70,8 @@ class World:
         await self.may_answer.wait()
         if victim.name in self.broken:
             raise ValueError("broken")
-        eviction.evicted = victim.name not in self.refusing
+        eviction.refused = victim.name in self.refusing
+        eviction.evicted = not eviction.refused
         return 0.0
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:

@@ -135,7 +135,7 @@ class NodeInfo:
         pod_infos: pods by uid, terminating ones included.
         used: sum of the pods' requests, with `pods` counted as a resource.
         ports: each used host port with the number of pods that use it.
-        priorities: each priority with the number of pods that could be evicted; unreadable pods never are.
+        priorities: each priority with the number of pods that could be evicted.
         nominations: of this node, for pending pods.
         volumes: what the pods hold of volumes, with the number of pods that hold it.
         storage: the node's storage, apart from its pods.
@@ -225,7 +225,7 @@ def with_only(node_info: NodeInfo, pod_infos: Mapping[str, PodInfo]) -> NodeInfo
         used[PODS] += 1
         ports.update(pod.host_ports)
         volumes.update(pod_info.volumes)
-        if not pod_info.unreadable:
+        if pod_info.is_evictable:
             priorities[pod.priority] += 1
         last_alloc_time = max(last_alloc_time, _alloc_time(pod_info))
     return _with_pods(
@@ -254,7 +254,7 @@ def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
         ports=_more(node_info.ports, pod.host_ports),
         volumes=_more(node_info.volumes, pod_info.volumes),
         neuron_usage=neuron_usage_with(pod_info, node_info.neuron_usage, node_info.machine, pod_infos),
-        priorities=node_info.priorities if pod_info.unreadable else _one_more(node_info.priorities, pod.priority),
+        priorities=_one_more(node_info.priorities, pod.priority) if pod_info.is_evictable else node_info.priorities,
         last_alloc_time=max(node_info.last_alloc_time, _alloc_time(pod_info)),
     )
 
@@ -290,7 +290,7 @@ def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
             used[name] = used.get(name, 0) - amount
         ports = _less(ports, pod.host_ports)
         volumes = _less(volumes, pod_info.volumes)
-        if not pod_info.unreadable:
+        if pod_info.is_evictable:
             priorities[pod.priority] -= 1
     used[PODS] = used.get(PODS, 0) - len(removed)
     return _with_pods(
@@ -309,7 +309,7 @@ def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
 
 def evictable(node_info: NodeInfo, priority: int) -> frozenset[str]:
     """Return the uids of the pods that may be evicted for a pod of this priority."""
-    return frozenset(uid for uid, p in node_info.pod_infos.items() if p.pod.priority < priority and not p.unreadable)
+    return frozenset(uid for uid, p in node_info.pod_infos.items() if p.pod.priority < priority and p.is_evictable)
 
 
 def _with_pods(

@@ -29,6 +29,7 @@ class PodInfo:
         problem: why the allocation is unknown, or why its latest change is ignored; empty if neither.
         unreadable: the object could not be decoded, so even the number of devices is unknown.
         volumes: the keys of its claims, and the volumes and disks that are attached for it.
+        is_evictable: it can be read, and the API server has not lately refused to delete it.
     """
 
     pod: Pod
@@ -36,6 +37,7 @@ class PodInfo:
     problem: str = ""
     unreadable: bool = False
     volumes: tuple[HeldVolume, ...] = ()
+    is_evictable: bool = True
 
     def holds_the_same(self, pod: Pod) -> bool:
         before = self.pod

@@ -121,7 +121,7 @@ def _leaving_pod(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates
         asks=request_text(pod.neuron),
         budgets=tuple(budget.name for budget in budgets if budget.counts(pod)),
         violates=violates,
-        evictable=not node_info.pod_infos[pod.uid].unreadable
+        evictable=node_info.pod_infos[pod.uid].is_evictable
         and pod.priority < refused.pod.priority
         and not refused.pod.never_preempts,
     )

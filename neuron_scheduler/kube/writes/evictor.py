@@ -39,6 +39,7 @@ class Eviction:
         is_needed: whether the victim has to leave; asked right before the first byte of each request.
         explained: its status has the reason, or cannot take it.
         evicted: whether it is terminating or gone; None until that is known.
+        refused: the API server refuses to let it go: a policy, a webhook, or a missing right.
         needless: it was spared, because it does not have to leave any more.
         in_doubt: a DELETE was sent that may have succeeded.
         gone: it was gone, or another pod had its name, before a DELETE of ours can have ended it.
@@ -50,6 +51,7 @@ class Eviction:
     is_needed: Callable[[], bool]
     explained: bool = attrs.field(default=False, init=False)
     evicted: bool | None = attrs.field(default=None, init=False)
+    refused: bool = attrs.field(default=False, init=False)
     needless: bool = attrs.field(default=False, init=False)
     in_doubt: bool = attrs.field(default=False, init=False)
     gone: bool = attrs.field(default=False, init=False)
@@ -139,8 +141,9 @@ class Evictor:
             )
             eviction.note_success()
             return 0.0
+        eviction.refused = answered is not None and answered.is_refusal and answered.status != 409
         pause = eviction.pause
-        if pause is None or (answered is not None and answered.is_refusal and answered.status != 409):
+        if pause is None or eviction.refused:
             method = "DELETE" if eviction.explained else "PATCH"
             log.error("Pod could not be preempted", exc=error, method=method, path=eviction.path)
             eviction.evicted = False

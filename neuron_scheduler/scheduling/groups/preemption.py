@@ -94,7 +94,7 @@ def search_for_group(
     best, most = yield from search_steps.cheapest()
     if len(gang.waiting) <= MOST_SEARCHED and (best is None or search_steps.may_share(best)):
         best = yield from search_steps.with_fewer(best)
-    return best or NoPreemption(_NOT_ALL.format(most, gang.missing_count))
+    return best or NoPreemption(_NOT_ALL.format(most, gang.missing_count), gives_up=True)
 
 
 def waits_for_victims(cluster: Cluster, pods: Iterable[Pod]) -> bool:
@@ -132,12 +132,20 @@ class _GroupSearch:
         best: GroupPreemption | None = None
         most, members = 0, (yield from self._choosiest_first())
         for domain in (yield from self._domains(members)):
-            room = _Room(Trial(self.cluster.fork()), self.gang, self.profile, domain, tuple(self.budgets))
+            room = _Room(Trial((yield from self._fork())), self.gang, self.profile, domain, tuple(self.budgets))
             most = max(most, (yield from room.place(members)))
             if len(room.trial.pods) >= self.gang.missing_count:
                 found = self._result(room.trial.pods, room.gone)
                 best = found if best is None or found.victims.cost < best.victims.cost else best
         return best, most
+
+    def _fork(self) -> Generator[None, None, Cluster]:
+        """Return a fork that keeps no space for the members, as after evictions that failed: any of them may get it."""
+        fork = self.cluster.fork()
+        for pod in self.gang.waiting if fork.has_nominations else ():
+            fork.clear_nomination(pod.uid)
+            yield
+        return fork
 
     def with_fewer(self, found: GroupPreemption | None) -> Generator[None, None, GroupPreemption | None]:
         """
@@ -181,7 +189,7 @@ class _GroupSearch:
 
     def _plan_without(self, gone: Iterable[Pod]) -> Generator[None, None, GroupPlan | None]:
         """Return a plan for the group on a fork without some pods; None if there is none."""
-        fork = self.cluster.fork()
+        fork = yield from self._fork()
         for victim in gone:
             let_go(fork, victim)
             yield

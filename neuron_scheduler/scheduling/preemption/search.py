@@ -396,7 +396,7 @@ def _has_spare_pod(node_info: NodeInfo, incoming: Incoming) -> bool:
 def _evictable_pods(node_info: NodeInfo, priority: int) -> list[Pod]:
     """Return the pods of `evictable`, in any order."""
     pod_infos = node_info.pod_infos.values()
-    return [pod_info.pod for pod_info in pod_infos if pod_info.pod.priority < priority and not pod_info.unreadable]
+    return [pod_info.pod for pod_info in pod_infos if pod_info.pod.priority < priority and pod_info.is_evictable]
 
 
 def _victims_on(

@@ -29,7 +29,8 @@ class EvictionUnit:
         least: how many of them must stay, or none does.
         staying: how many of them no other pod's nomination names as victims.
         count, total: their number, and the sum of their priorities.
-        highest: the priority of the group: the highest of its members, or what its object says.
+        highest: the priority of the group: the highest of its members, or what its object says; infinite if one of them
+            cannot be evicted.
         earliest: when the first member was started, in seconds since the epoch; infinite if none was.
         violations: how many of them go beyond what their budgets allow, if all leave.
     """
@@ -39,7 +40,7 @@ class EvictionUnit:
     staying: int
     count: int
     total: int
-    highest: int
+    highest: float
     earliest: float
     violations: int
     members: tuple[Pod, ...] = attrs.field(eq=False, repr=False)
@@ -93,15 +94,17 @@ class Units:
         is_counted = group.has_to_wait and group.least != UNKNOWN
         if not (is_counted if group.fails_together is None else group.fails_together):
             return None
-        pod_infos = map(self.cluster.pod_info, self.cluster.groups.members(key))
-        members = tuple([pod_info.pod for pod_info in pod_infos if pod_info is not None])
+        found = map(self.cluster.pod_info, self.cluster.groups.members(key))
+        pod_infos = [pod_info for pod_info in found if pod_info is not None]
+        members = tuple([pod_info.pod for pod_info in pod_infos])
+        highest = max([pod.priority for pod in members], default=0) if group.priority is None else group.priority
         return EvictionUnit(
             key,
             _ALL if group.fails_together else group.least,
             sum(map(self._stays, members)),
             len(members),
             sum(pod.priority for pod in members),
-            max([pod.priority for pod in members], default=0) if group.priority is None else group.priority,
+            highest if all(pod_info.is_evictable for pod_info in pod_infos) else inf,
             min((pod.started for pod in members if pod.started is not None), default=inf),
             len(self.allowance.violating_uids(members)),
             members,
