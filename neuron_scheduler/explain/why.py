@@ -110,7 +110,7 @@ def _of_pending_pod(
     else:
         result = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
     nodes, decider = fork.view.node_count, decider_text(pod, profile)
-    notes = tuple(filter(None, (*notes_on(pod), turn_text(fork, pod))))
+    notes = tuple(filter(None, (*notes_on(pod), turn_text(fork, pod), _room_text(fork, pod))))
     yield
     fork.clear_nomination(pod.uid)
     pod_refusal, known = (result.pod_refusal, result.too_late) if isinstance(result, NoNode) else (None, ())
@@ -210,6 +210,10 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
         )
     if node_info is not None and node_info.machine is not None:
         notes.append(f"{name} has {free_on(node_info)}.")
+    nominations = () if node_info is None else node_info.nominations
+    preemptors = [each.pod.key for each in nominations if pod.uid in each.victims and not each.awaited]
+    if preemptors:
+        notes.append(f"It is evicted for {few_names(preemptors)}.")
     if pod.terminating:
         notes.append("The pod is being deleted; until it is gone, it holds what it holds.")
     if not pod.node_name and (claim := unprovisioned_text(fork.view, pod)):
@@ -225,6 +229,16 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
         node_name=name,
         ids=ids,
     )
+
+
+def _room_text(fork: Cluster, pod: Pod) -> str:
+    """Return on which node other pods are evicted for a pod; empty if none are."""
+    name, nomination = fork.nomination(pod.uid) or ("", None)
+    node_info = fork.node(name)
+    if nomination is None or nomination.awaited or node_info is None:
+        return ""
+    count = len(nomination.victims & node_info.pod_infos.keys())
+    return f"{name} is nominated for it: {count_text(count, 'pod')} there must end first." if count else ""
 
 
 def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Generator[None, None, Explanation]:

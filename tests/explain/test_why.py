@@ -197,6 +197,18 @@ def test_space_that_is_kept_for_others() -> None:
     assert run(explain_pod(cluster, ours(devices=4, priority=6), PROFILE)).verdict is Verdict.FITS
 
 
+def test_who_is_evicted_for_whom() -> None:
+    """The preemptor's answer says how many pods of which node must end first, theirs for whom they are evicted."""
+    preemptor, victim = ours("first", devices=16, priority=5), held("a", 0)
+    cluster = cluster_of([node("a", TRN1)], [victim])
+    cluster.nominate("a", Nomination(preemptor, ALL, frozenset({victim.uid})))
+    room = "a is nominated for it: 1 pod there must end first."
+    assert room in run(explain_pod(cluster, preemptor, PROFILE)).notes
+    assert "It is evicted for default/first." in run(explain_pod(cluster, victim, PROFILE)).notes
+    cluster.nominate("a", Nomination(preemptor, ALL, frozenset({victim.uid}), awaited=True))
+    assert room not in run(explain_pod(cluster, preemptor, PROFILE)).notes
+
+
 def test_its_own_nomination_is_not_in_its_way() -> None:
     """As in the decision; the cluster keeps it."""
     cluster, pending = cluster_of([node("a", TRN1)]), ours(devices=16)
