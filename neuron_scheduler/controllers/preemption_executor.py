@@ -18,7 +18,7 @@ import anyio.abc
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.cluster.changes import Change, Kinds, NodeChanged, NodeGone, SpaceChanged
+from neuron_scheduler.cluster.changes import Change, Kinds, NodeChanged, NodeGone, PodGone, SpaceChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
@@ -50,6 +50,8 @@ WORKERS: Final = 16  # evictions at once; `kube.http.pools` has the connections 
 SHARE: Final = 12  # of them, for the victims in one namespace
 LASTING: Final = 300.0
 """Seconds for which nobody tries to evict a pod again that the API server has refused to delete."""
+_LOOK: Final = 0.1
+"""Seconds between two looks whether such a pod has left."""
 
 REFUSED: Final = "The API server lately refused to delete {} of lower priority."
 
@@ -115,7 +117,7 @@ class PreemptionExecutor:
     further victim leaves for a pod whose victims cannot all be evicted (upstream cancels the rest, too).
     """
 
-    OBSERVES: ClassVar[Kinds] = (SpaceChanged, NodeChanged, NodeGone)
+    OBSERVES: ClassVar[Kinds] = (SpaceChanged, NodeChanged, NodeGone, PodGone)
 
     cluster: Cluster
     queue: SchedulingQueue
@@ -128,7 +130,7 @@ class PreemptionExecutor:
     errors: UnexpectedErrors
     _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _victims: DelayingQueue[_Victim] = attrs.field(init=False)
-    _refused: dict[str, float] = attrs.field(factory=dict, init=False)  # until when, by the uid of a victim
+    _refused: dict[str, float] = attrs.field(factory=dict, init=False)  # until when nobody tries again, by uid
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -152,6 +154,8 @@ class PreemptionExecutor:
             case NodeChanged(lost=lost) | NodeGone(lost=lost):
                 for pod in lost:
                     self.handle_lost_nomination(pod)
+            case PodGone(pod):
+                self._refused.pop(pod.uid, None)
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """Restore a nomination that only the pod's status shows, such as after a restart, if the pod fits there."""
@@ -214,9 +218,7 @@ class PreemptionExecutor:
         return PostFilter(self._text_of(result, pod), nomination=change, plugins=result.plugins, alone=alone)
 
     def _expire_refusals(self) -> None:
-        now = self.clock()
-        for uid in [uid for uid, until in self._refused.items() if until <= now]:
-            del self._refused[uid]
+        for uid in [uid for uid, until in self._refused.items() if until <= self.clock()]:
             self.cluster.set_evictable(uid, is_evictable=True)
 
     def _text_of(self, result: NoPreemption, pod: Pod) -> str:
@@ -334,8 +336,17 @@ class PreemptionExecutor:
         return CLEAR if pod.nominated_node_name else KEEP
 
     async def _evict_all(self, asked: _Round, victims: Sequence[tuple[Pod, Pod]]) -> None:
-        """Evict all victims, as soon as there are workers; a task, so that pods are held before they are released."""
-        for preemptor, pod in victims:
+        """
+        Evict all victims, as soon as there are workers; a task, so that pods are held before they are released.
+
+        Those that were refused before are asked alone: the others would leave in vain if they still are.
+        """
+        first = [pod.uid for _, pod in victims if pod.uid in self._refused]
+        for preemptor, pod in sorted(victims, key=lambda each: each[1].uid not in first):
+            while asked.left > len(victims) - len(first) and pod.uid not in first:
+                if self._stopped.is_set():
+                    return
+                await anyio.sleep(_LOOK)
             is_needed = partial(self._is_needed, asked, preemptor, pod)
             victim = _Victim(asked, preemptor, Eviction(pod, preemptor.scheduler_name, is_needed))
             if not is_needed():

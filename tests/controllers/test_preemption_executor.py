@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 
@@ -363,6 +364,24 @@ async def test_a_pod_that_the_api_server_refuses_to_delete_is_no_victim_for_a_wh
         preemption_executor.handle_lost_nomination(BIG)
         world.now += LASTING
         assert (await post_filter(world, preemption_executor, pending)).nomination == Nominate("n")
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_a_pod_that_was_refused_is_asked_alone_when_its_time_is_over(refuses: bool) -> None:
+    """The others leave once it does; they do not leave in vain every five minutes."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        world.refusing = {"b"}
+        world.may_answer.set()
+        pending = world.pending()
+        await post_filter(world, preemption_executor, pending)
+        await anyio.wait_all_tasks_blocked()
+        world.now += LASTING
+        world.refusing = {"b"} if refuses else set()
+        world.asked.clear()
+        await post_filter(world, preemption_executor, pending)
+        while pending.is_preempting:
+            await anyio.lowlevel.checkpoint()
+        assert world.asked == (["b"] if refuses else ["b", "a"])
 
 
 async def test_a_group_keeps_no_place_where_a_victim_was_not_deleted() -> None:

@@ -39,7 +39,7 @@ class Eviction:
         is_needed: whether the victim has to leave; asked right before the first byte of each request.
         explained: its status has the reason, or cannot take it.
         evicted: whether it is terminating or gone; None until that is known.
-        refused: the API server refuses to let it go: a policy, a webhook, or a missing right.
+        refused: a policy or a webhook does not let this pod go, or its object is invalid; a right is not missing.
         needless: it was spared, because it does not have to leave any more.
         in_doubt: a DELETE was sent that may have succeeded.
         gone: it was gone, or another pod had its name, before a DELETE of ours can have ended it.
@@ -141,12 +141,11 @@ class Evictor:
             )
             eviction.note_success()
             return 0.0
-        eviction.refused = answered is not None and answered.is_refusal and answered.status != 409
         pause = eviction.pause
-        if pause is None or eviction.refused:
+        if pause is None or (answered is not None and answered.is_refusal and answered.status != 409):
             method = "DELETE" if eviction.explained else "PATCH"
             log.error("Pod could not be preempted", exc=error, method=method, path=eviction.path)
-            eviction.evicted = False
+            eviction.evicted, eviction.refused = False, answered is not None and _is_denied(answered)
             return 0.0
         self.on_retry("eviction")
         retry_after = answered.retry_after if answered is not None else None
@@ -161,6 +160,11 @@ def _is_gone(error: ApiError, name: str) -> bool:
     return error.is_refusal and (
         (error.status == 409 and "uid in " in message) or (error.status == 422 and "metadata.uid" in message)
     )
+
+
+def _is_denied(error: ApiError) -> bool:
+    """Return whether the API server has refused this object, not its client; a webhook may use any code."""
+    return error.is_refusal and (error.status == 422 or " denied " in error.message)
 
 
 def disruption_patch(victim: Pod, *, scheduler_name: str, now: float) -> bytes:

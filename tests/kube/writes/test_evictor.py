@@ -100,6 +100,25 @@ async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int
     assert (done, len(server.seen)) == (want, requests)
 
 
+@pytest.mark.parametrize(
+    ("answered", "want"),
+    [
+        pytest.param(refuse(422, "Invalid", "the object is invalid"), True, id="invalid"),
+        pytest.param(refuse(403, "Forbidden", 'admission webhook "w" denied the request: kept'), True, id="webhook"),
+        pytest.param(refuse(403, "Forbidden", "ValidatingAdmissionPolicy 'p' denied request: kept"), True, id="policy"),
+        pytest.param(refuse(403, "Forbidden", 'User "us" cannot delete resource "pods"'), False, id="no right"),
+        pytest.param(refuse(401, "Unauthorized", "Unauthorized"), False, id="an old token"),
+    ],
+)
+async def test_a_refusal_of_the_pod_and_one_of_us(answered: Answer, want: bool) -> None:
+    """Another pod may leave in place of one that a policy protects; without the right, none may."""
+    async with scripted(DONE, answered) as (_, client):
+        evictor = Evictor(client=client, may_bind=lambda: True, timeout=4.0, on_retry=lambda _write: None)
+        eviction = Eviction(VICTIM, "my-scheduler", lambda: True)
+        assert await evictor.proceed(eviction) == 0.0
+        assert (eviction.evicted, eviction.refused) == (False, want)
+
+
 async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
     """Retry-After counts where it is longer than our own pause, up to 15 s."""
     pauses: list[float] = []

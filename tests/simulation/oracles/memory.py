@@ -113,7 +113,14 @@ def _assumed(live: Cluster, rebuilt: Cluster, uids: Iterable[str]) -> Iterator[s
 
 
 def different(live: Cluster, rebuilt: Cluster) -> Iterator[str]:
-    """Yield how two clusters differ in their nodes, pods, and what these hold; nominations are a replica's own."""
+    """
+    Yield how two clusters differ in their nodes, pods, and what these hold.
+
+    Nominations are a replica's own, and so is what it knows of pods that cannot be evicted.
+    """
+    for pod_info in [pod_info for row in _every_row(live) for pod_info in row.pod_infos.values()]:
+        if not pod_info.is_evictable:
+            rebuilt.set_evictable(pod_info.pod.uid, is_evictable=False)
     one, other = ({row.node.name: row for row in _every_row(cluster)} for cluster in (live, rebuilt))
     if one.keys() != other.keys():
         yield f"it knows nodes {sorted(one.keys() - other.keys())} too, and not {sorted(other.keys() - one.keys())}"
