@@ -46,8 +46,8 @@ from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
-WORKERS: Final = 16  # evictions at once; `kube.http.pools` has the connections for them
-SHARE: Final = 12  # of them, for the victims in one namespace
+WORKERS: Final = 24  # evictions at once; `kube.http.pools` has the connections for them
+SHARE: Final = 18  # of them, for the victims in one namespace
 LASTING: Final = 300.0
 """Seconds for which nobody tries to evict a pod again that the API server has refused to delete."""
 _LOOK: Final = 0.1

@@ -519,7 +519,7 @@ async def test_the_number_of_tasks_does_not_depend_on_that_of_victims() -> None:
         assert len(world.asked) == SHARE
         world.may_answer.set()
         await anyio.wait_all_tasks_blocked()
-        assert len(world.asked) == len(world.reports) == 16
+        assert len(world.asked) == len(world.reports) == 32
         assert world.queue.pop(99.0) is None
     async with preempting(*crowd("default", "other")) as (world, preemption_executor):
         await post_filter(world, preemption_executor, world.pending())
@@ -602,7 +602,7 @@ async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() 
         preemption_executor.recheck("m")
         world.may_answer.set()
         preemption_executor.stop()
-    assert len(asked) < 17
+    assert len(asked) < 33
     assert world.asked == asked
 
 

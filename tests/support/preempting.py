@@ -35,10 +35,10 @@ def half(name: str, first: int, **keywords: object) -> Pod:
 
 
 def crowd(*namespaces: str) -> list[Pod]:
-    """Return a full node: a device for each of sixteen pods, in these namespaces by turns."""
-    places = [namespaces[number % len(namespaces)] for number in range(16)]
+    """Return a full node: a core for each of 32 pods, in these namespaces by turns."""
+    places = [namespaces[number % len(namespaces)] for number in range(32)]
     return [
-        pod(f"v{number}", on="n", devices=1, ids=range(number, number + 1), namespace=place)
+        pod(f"v{number}", on="n", cores=1, ids=range(number, number + 1), namespace=place)
         for number, place in enumerate(places)
     ]
 

@@ -33,7 +33,7 @@ class Pool(enum.Enum):
 
     API = 128
     LEASE = 4
-    BIND = 32  # 8 repeated Bindings, 8 writes of volumes, 16 evictions
+    BIND = 40  # 8 repeated Bindings, 8 writes of volumes, 24 evictions
 
 
 def open_session(pool: Pool, user_agent: str, limit: int) -> aiohttp.ClientSession:
