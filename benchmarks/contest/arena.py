@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -142,7 +142,8 @@ class Arena:
             async with etcd.post("/v3/maintenance/status", json={}) as answer:
                 revision = (await answer.json())["header"]["revision"]
             if self._cleared_at:
-                await etcd.post("/v3/kv/compaction", json={"revision": self._cleared_at, "physical": True})
+                with suppress(aiohttp.ClientResponseError):  # after five minutes the API server has compacted it
+                    await etcd.post("/v3/kv/compaction", json={"revision": self._cleared_at, "physical": True})
                 await etcd.post("/v3/maintenance/defragment", json={})
             self._cleared_at = revision
 
