@@ -29,6 +29,7 @@ from neuron_scheduler.cluster.rows.node_info import (
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.cluster.tables.nodes import NodeTable
+from neuron_scheduler.cluster.tables.placed_groups import PlacedGroups
 from neuron_scheduler.cluster.tables.selecting_kinds import Budgets, NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import (
     Effects,
@@ -55,6 +56,7 @@ class Cluster:
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)
     volumes: Volumes = attrs.field(factory=Volumes)
     groups: Groups = attrs.field(factory=Groups)
+    placed_groups: PlacedGroups = attrs.field(factory=PlacedGroups)
     budgets: Budgets = attrs.field(factory=Budgets)
     _table: NodeTable = attrs.field(factory=NodeTable)
     view: View = attrs.field(
@@ -143,6 +145,8 @@ class Cluster:
         if known is not None and known.holds_the_same(pod):
             self._assumed.discard(pod.uid)
             pod_info = PodInfo(pod, known.cores, known.problem, volumes=known.volumes, is_evictable=known.is_evictable)
+            if pod.group is not None or known.pod.group is not None:
+                self.placed_groups.replace(known, pod_info)
             self._table.put_pod(with_changed_pod(self._table.node_info_of(pod.node_name), pod_info), pod.uid)
             return pod_info
         before = None if pod.uid in self._assumed else known
@@ -175,7 +179,10 @@ class Cluster:
         self._assumed.discard(uid)
         name = self._where.pop(uid, None)
         if name is not None:
-            self._table.put_pod(without_pod(self._table.node_info_of(name), uid), uid)
+            node_info = self._table.node_info_of(name)
+            if node_info.pod_infos[uid].pod.group is not None:
+                self.placed_groups.replace(node_info.pod_infos[uid], None)
+            self._table.put_pod(without_pod(node_info, uid), uid)
         return name
 
     def assume(self, pod: Pod, cores: CoreMask = NO_CORES) -> None:
@@ -227,6 +234,7 @@ class Cluster:
             namespaces=self.namespaces.fork(),
             volumes=self.volumes.fork(),
             groups=self.groups.fork(),
+            placed_groups=self.placed_groups.fork(),
             budgets=self.budgets.fork(),
             table=self._table.fork(),
             where=dict(self._where),
@@ -272,10 +280,13 @@ class Cluster:
         if self._where.get(uid) not in (None, name):
             self.remove_pod(uid)
         node_info = self._table.node_info_of(name)
+        before = None
         if uid in node_info.pod_infos:
-            node_info = without_pod(node_info, uid)
+            before, node_info = node_info.pod_infos[uid], without_pod(node_info, uid)
         node_info = with_pod(node_info, pod_info)
         self._where[uid] = name
+        if pod_info.pod.group is not None or (before is not None and before.pod.group is not None):
+            self.placed_groups.replace(before, pod_info)
         self._table.put_pod(node_info, uid)
 
     def _refresh(self, effects: Effects) -> None:

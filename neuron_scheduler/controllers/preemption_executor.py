@@ -85,11 +85,12 @@ class _Round:
 
     Attributes:
         places: the names of the nodes that were nominated for them, by uid.
-        others: uids of the pods that leave because they cannot run without a victim, on whatever node.
+        preemptors: which of them gets a victim's space, by the victim's uid. Other pods leave because they cannot run
+            without a victim, on whatever node.
     """
 
     places: Mapping[str, str]
-    others: frozenset[str]
+    preemptors: Mapping[str, Pod]
     left: int
     evicted: int = 0
     failed: bool = False
@@ -300,24 +301,21 @@ class PreemptionExecutor:
         pod_infos = [self.cluster.pod_info(uid) for uid in preemptors]
         leaving = [pod_info.pod for pod_info in pod_infos if pod_info is not None]
         others = Units(self.cluster, DisruptionAllowance(())).others_of(leaving)
-        first = next(iter(preemptors.values()), None)
-        preemptors |= {other.uid: first for other in others if first is not None}
-        victims = [pod for pod in (*leaving, *others) if not pod.terminating]
+        victims = [*(pod for pod in leaving if not pod.terminating), *others]
         if preemptors:
             log.info(
                 "Preempting pods for a pod of higher priority",
                 v=2,
                 pod=next(iter(preemptors.values())).key,
                 node=few(sorted({*places.values()})),
-                numVictims=len(preemptors),
+                numVictims=len(preemptors) + len(others),
                 numVictimsToDelete=len(victims),
             )
         if not victims:
             return False
         if self._rounds is None:
             raise RuntimeError("a preemption executor that does not run cannot preempt")
-        asked = _Round(places, frozenset(other.uid for other in others), left=len(victims))
-        self._rounds.start_soon(self._evict_all, asked, [(preemptors[victim.uid], victim) for victim in victims])
+        self._rounds.start_soon(self._evict_all, _Round(places, preemptors, left=len(victims)), victims)
         return True
 
     def _nominated_of_lower_priority(self, pod: Pod, node_name: str) -> list[Pod]:
@@ -335,18 +333,20 @@ class PreemptionExecutor:
             return CLEAR
         return CLEAR if pod.nominated_node_name else KEEP
 
-    async def _evict_all(self, asked: _Round, victims: Sequence[tuple[Pod, Pod]]) -> None:
+    async def _evict_all(self, asked: _Round, victims: Sequence[Pod]) -> None:
         """
         Evict all victims, as soon as there are workers; a task, so that pods are held before they are released.
 
         Those that were refused before are asked alone: the others would leave in vain if they still are.
         """
-        first = [pod.uid for _, pod in victims if pod.uid in self._refused]
-        for preemptor, pod in sorted(victims, key=lambda each: each[1].uid not in first):
+        first = {pod.uid for pod in victims} & self._refused.keys()
+        preemptor_of_others = next(iter(asked.preemptors.values()))
+        for pod in sorted(victims, key=lambda pod: pod.uid not in first):
             while asked.left > len(victims) - len(first) and pod.uid not in first:
                 if self._stopped.is_set():
                     return
                 await anyio.sleep(_LOOK)
+            preemptor = asked.preemptors.get(pod.uid, preemptor_of_others)
             is_needed = partial(self._is_needed, asked, preemptor, pod)
             victim = _Victim(asked, preemptor, Eviction(pod, preemptor.scheduler_name, is_needed))
             if not is_needed():
@@ -362,8 +362,8 @@ class PreemptionExecutor:
                 self._victims.add(victim, pod.namespace, self.clock())
             else:
                 self._finish(victim)
-            if len(asked.places) > 1:
-                await anyio.lowlevel.checkpoint()  # a group may have a thousand victims
+            if len(asked.places) > 1 or pod.uid not in asked.preemptors:
+                await anyio.lowlevel.checkpoint()  # a group may have thousands of victims, or be one
 
     async def _evict(self, victim: _Victim) -> None:
         if not victim.eviction.is_needed():
@@ -394,7 +394,7 @@ class PreemptionExecutor:
             return False
         if not all(map(self.cluster.is_nominated, asked.places)) or self._is_leaving(victim):
             return False
-        if victim.uid in asked.others:
+        if victim.uid not in asked.preemptors:
             return True
         return victim.uid in nomination.victims and self.cluster.node_of(victim.uid) == node_name
 

@@ -11,6 +11,7 @@ victims before. A group with a required domain tries a few of them, and the chea
 """
 
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import islice
 from typing import Final
 
@@ -54,10 +55,12 @@ from neuron_scheduler.scheduling.preemption.search import (
     search,
 )
 from neuron_scheduler.scheduling.preemption.units import Units
-from neuron_scheduler.scheduling.preemption.victims import Victims, by_importance
+from neuron_scheduler.scheduling.preemption.victims import Victims, by_importance, importance_of
 
 _MOST_SPARED: Final = 32
 """Victims for a few members of which each is asked whether it could stay."""
+_AT_ONCE: Final = 256
+"""Victims that are put in order, or counted, in one step."""
 _MOST_EMPTIED: Final = 64
 """Nodes that are looked at without their pods of lower priority, where the members cannot be placed one by one."""
 _NOT_ALL: Final = "preemption: without all pods of lower priority, {} of {} missing members would have room."
@@ -132,10 +135,12 @@ class _GroupSearch:
         best: GroupPreemption | None = None
         most, members = 0, (yield from self._choosiest_first())
         for domain in (yield from self._domains(members)):
-            room = _Room(Trial((yield from self._fork())), self.gang, self.profile, domain, tuple(self.budgets))
+            fork = yield from self._fork()
+            units = Units(fork, self.units.allowance)
+            room = _Room(Trial(fork), self.gang, self.profile, domain, units, list(self.budgets))
             most = max(most, (yield from room.place(members)))
             if len(room.trial.pods) >= self.gang.missing_count:
-                found = self._result(room.trial.pods, room.gone)
+                found = yield from self._result(room.trial.pods, room.gone)
                 best = found if best is None or found.victims.cost < best.victims.cost else best
         return best, most
 
@@ -158,13 +163,14 @@ class _GroupSearch:
         if len(victims) > _MOST_SPARED:
             return found
         violating, lost = self.units.allowance.violating_uids(victims), self.units.lost_by(victims)
-        together = {member.uid: unit.key for unit in lost for member in unit.members}
+        keys = {unit.key for unit in lost}
+        together = {pod.uid: pod.group.key for pod in victims if pod.group is not None and pod.group.key in keys}
         parts = dict.fromkeys(together.get(victim.uid, victim.uid) for victim in victims)
         for part in sorted(parts, key=lambda part: part not in violating):
             fewer = [victim for victim in victims if part not in (victim.uid, together.get(victim.uid))]
             plan = None if self.units.others_of(fewer) else (yield from self._plan_without(fewer))
             if plan is not None:
-                victims, found = tuple(fewer), self._result(plan.members, fewer)
+                victims, found = tuple(fewer), (yield from self._result(plan.members, fewer))
         return found
 
     def _by_plan(self) -> Generator[None, None, GroupPreemption | None]:
@@ -180,7 +186,7 @@ class _GroupSearch:
             return None
         names = {taken.decision.node_name for taken in plan.members}
         gone = [pod for name in names for pod in lower.get(name, ())]
-        return self._result(plan.members, [*gone, *self.units.others_of(gone)])
+        return (yield from self._result(plan.members, [*gone, *self.units.others_of(gone)]))
 
     def _lower(self, node_info: NodeInfo) -> list[Pod]:
         priority = self.gang.waiting[0].priority
@@ -196,16 +202,25 @@ class _GroupSearch:
         found = yield from plan_group(fork, gang_of(fork, self.gang.waiting), self.profile, IndexWarmup())
         return found if isinstance(found, GroupPlan) else None
 
-    def _result(self, taken: Iterable[AssumedPod], gone: Iterable[Pod]) -> GroupPreemption:
-        leaving, victims = dict[str, set[str]](), by_importance(gone)
-        for victim in victims:
-            leaving.setdefault(victim.node_name, set()).add(victim.uid)
+    def _result(self, taken: Iterable[AssumedPod], gone: Sequence[Pod]) -> Generator[None, None, GroupPreemption]:
+        runs, victims = list[tuple[Pod, ...]](), list[Pod]()
+        for first in range(0, len(gone), _AT_ONCE):
+            runs.append(by_importance(gone[first : first + _AT_ONCE]))
+            yield
+        left, violations, leaving = dict[int, int](), 0, dict[str, set[str]]()
+        by_all = merge(*runs, key=importance_of)
+        while some := list(islice(by_all, _AT_ONCE)):
+            victims += some
+            violations += len(self.units.allowance.violating_uids(some, left))
+            for victim in some:
+                leaving.setdefault(victim.node_name, set()).add(victim.uid)
+            yield
         places = {
             pod.uid: (name, Nomination(pod, decision.cores, frozenset(leaving.get(name, ()))))
             for pod, decision in self._by_rank([(each.pod, each.decision) for each in taken])
             for name in (decision.node_name,)
         }
-        return GroupPreemption(places, Victims(victims, len(self.units.allowance.violating_uids(victims))))
+        return GroupPreemption(places, Victims(tuple(victims), violations))
 
     def _by_rank(self, decided: Sequence[tuple[Pod, Decision]]) -> Iterator[tuple[Pod, Decision]]:
         """Yield the same places; the ranks of members on whole machines follow the places in an UltraServer."""
@@ -291,6 +306,7 @@ class _Room:
     One try: the members are placed on a fork, from which their victims leave.
 
     Attributes:
+        units: of the fork.
         budgets: with what the victims so far have used up.
         gone: the victims so far.
     """
@@ -299,7 +315,8 @@ class _Room:
     gang: Gang
     profile: Profile
     domain: Domain | None
-    budgets: tuple[DisruptionBudget, ...]
+    units: Units
+    budgets: list[DisruptionBudget]
     gone: list[Pod] = attrs.field(factory=list)
     warmup: IndexWarmup = attrs.field(factory=IndexWarmup)
 
@@ -323,19 +340,21 @@ class _Room:
         yield from self.warmup.prepare_refusal(cluster, pod, profile)
         alone = attrs.evolve(pod, nominated_node_name="")
         refused = FitError(cluster.view.node_count)
-        found = yield from search(cluster, alone, profile, refused=refused, budgets=self.budgets)
+        self.units = Units(cluster, DisruptionAllowance(self.budgets), self.units.leaving)
+        found = yield from search(cluster, alone, profile, refused=refused, units=self.units)
         if isinstance(found, Preemption):
-            units = Units(cluster, DisruptionAllowance(self.budgets))
-            for victim in (*found.victims.pods, *units.others_of(found.victims.pods)):
+            for victim in (*found.victims.pods, *self.units.others_of(found.victims.pods)):
                 self._let_go(victim)
                 yield  # a whole group of thousands may leave
+            yield from self.warmup.prepare(cluster, pod, profile)
             self.trial.place(pod, profile)
 
     def _let_go(self, victim: Pod) -> None:
         let_go(self.trial.cluster, victim)
         self.gone.append(victim)
-        if any(budget.counts(victim) for budget in self.budgets):  # else the rows' answers hold as they are
-            self.budgets = tuple([_used_up(budget, victim) for budget in self.budgets])
+        for number in self.units.allowance.counted_by(victim):  # the others stay the same, and so do the rows' answers
+            budget = self.budgets[number]
+            self.budgets[number] = attrs.evolve(budget, allowed=budget.allowed - 1)
 
     def _profile_inside(self) -> Profile:
         """Return the profile that refuses all nodes outside of the domain."""
@@ -358,10 +377,3 @@ def _on_its_own(pod: Pod) -> Hashable:
     """Return what members have in common that differ only in what they say about other pods."""
     constraints = attrs.evolve(pod.constraints, affinity=(), anti_affinity=(), spread=())
     return signature_of(attrs.evolve(pod, constraints=constraints), frozenset())
-
-
-def _used_up(budget: DisruptionBudget, victim: Pod) -> DisruptionBudget:
-    """Return a budget after the end of a victim."""
-    if not budget.counts(victim):
-        return budget
-    return attrs.evolve(budget, allowed=budget.allowed - 1, disrupted=budget.disrupted | {victim.name})

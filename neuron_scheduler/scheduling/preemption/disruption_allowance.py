@@ -6,7 +6,8 @@ of its selector, and the budgets of a pod are kept for the search: thousands of 
 ordinary.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -15,14 +16,51 @@ from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
 
-Selecting = tuple[tuple[str, LabelSelector | None], ...]
-"""What budgets select: the namespace and the selector of each."""
+_MOST_ALIKE: Final = 4096
+
+
+@attrs.define(eq=False)
+class Selecting:
+    """
+    Which pods each of some budgets selects, whatever it allows.
+
+    Attributes:
+        budgets: with nothing but namespace and selector.
+    """
+
+    budgets: tuple[DisruptionBudget, ...]
+    _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
+    _keys: dict[str, set[str]] = attrs.field(factory=dict, init=False)  # of the selectors' labels, by namespace
+    _alike: dict[tuple[Hashable, ...], tuple[int, ...]] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for number, budget in enumerate(self.budgets):
+            for posting in _posting_keys(budget):
+                self._posted.setdefault(posting, []).append(number)
+            requirements = budget.selector.requirements if budget.selector is not None else ()
+            self._keys.setdefault(budget.namespace, set()).update([each.key for each in requirements])
+
+    def numbers_of(self, pod: Pod) -> tuple[int, ...]:
+        """Return the budgets that select a pod, by number; for the replicas of a workload they are the same."""
+        keys = self._keys.get(pod.namespace)
+        if keys is None or not pod.labels:
+            return ()
+        labels = [label for label in pod.labels.items() if label[0] in keys]
+        alike = (pod.namespace, *labels)
+        numbers = self._alike.get(alike)
+        if numbers is None:
+            postings = ((pod.namespace,), *((pod.namespace, *label) for label in labels))
+            posted = (number for posting in postings for number in self._posted.get(posting, ()))
+            if len(self._alike) >= _MOST_ALIKE:
+                self._alike.clear()
+            numbers = self._alike[alike] = tuple([number for number in posted if self.budgets[number].selects(pod)])
+        return numbers
 
 
 @memoise(maxsize=16)
-def _the_same(selecting: Selecting) -> Selecting:
-    """Return the same object for equal ones."""
-    return selecting
+def _selecting(selectors: tuple[tuple[str, LabelSelector | None], ...]) -> Selecting:
+    """Return the same object for budgets that select the same."""
+    return Selecting(tuple([DisruptionBudget("", namespace, "", selector) for namespace, selector in selectors]))
 
 
 @attrs.define(eq=False)
@@ -32,37 +70,46 @@ class DisruptionAllowance:
 
     Attributes:
         selecting: always the same object for budgets that select the same, whatever they allow.
+        disrupted: the names of all pods whose eviction is counted already.
     """
 
     budgets: tuple[DisruptionBudget, ...] = attrs.field(converter=tuple[DisruptionBudget, ...])
-    _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
-    _counting: dict[str, Sequence[int]] = attrs.field(factory=dict, init=False)
-    _selecting: dict[tuple[Hashable, ...], tuple[int, ...]] = attrs.field(factory=dict, init=False)
+    _counting: dict[str, tuple[int, ...]] = attrs.field(factory=dict, init=False)
 
     selecting: Selecting = attrs.field(init=False)
+    disrupted: frozenset[str] = attrs.field(init=False)
     _ids: frozenset[int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.selecting = _the_same(tuple([(budget.namespace, budget.selector) for budget in self.budgets]))
+        self.selecting = _selecting(tuple([(budget.namespace, budget.selector) for budget in self.budgets]))
+        self.disrupted = frozenset[str]().union(*[budget.disrupted for budget in self.budgets])
         self._ids = frozenset(map(id, self.budgets))
-        for number, budget in enumerate(self.budgets):
-            for key in _posting_keys(budget):
-                self._posted.setdefault(key, []).append(number)
 
     def has(self, budget: DisruptionBudget) -> bool:
         """Return whether a budget is one of these, as it was."""
         return id(budget) in self._ids
 
-    def violating_uids(self, pods: Iterable[Pod]) -> frozenset[str]:
+    def violating_uids(self, pods: Iterable[Pod], left: dict[int, int] | None = None) -> frozenset[str]:
         """
         Return the uids of those pods whose end goes beyond a budget, if all of them end in this order.
 
-        Upstream: `filterPodsWithPDBViolation`. A pod uses up one disruption of each budget that counts it.
+        Upstream: `filterPodsWithPDBViolation`. A pod uses up one disruption of each budget that counts it. `left` is
+        what pods before have left of these, by the budget's number.
         """
         if not self.budgets:
             return frozenset()
-        left: dict[int, int] = {}
+        left = {} if left is None else left
         return frozenset([pod.uid for pod in pods if not self._use_up(left, pod)])
+
+    def violation_count(self, counts: Mapping[tuple[int, ...], int]) -> int:
+        """Return how many pods violate budgets if they end one kind after the other, by the budgets that count them."""
+        violations, left = 0, {number: budget.allowed for number, budget in enumerate(self.budgets)}
+        for numbers, count in counts.items():
+            allowed = min([left[number] for number in numbers], default=count)
+            violations += count - max(0, min(count, allowed))
+            for number in numbers:
+                left[number] -= count
+        return violations
 
     def uids_to_spare(self, leaving: Iterable[Pod], remaining: Iterable[Pod]) -> frozenset[str]:
         """
@@ -77,7 +124,7 @@ class DisruptionAllowance:
             self._use_up(left, pod)
         spared = set()
         for pod in remaining:
-            if any(left.get(number, self.budgets[number].allowed) < 1 for number in self._counted_by(pod)):
+            if any(left.get(number, self.budgets[number].allowed) < 1 for number in self.counted_by(pod)):
                 spared.add(pod.uid)
             else:
                 self._use_up(left, pod)
@@ -87,42 +134,33 @@ class DisruptionAllowance:
         """Return the budgets that select one of the pods; what the others allow does not matter to them."""
         if not self.budgets:
             return ()
-        numbers = {number for pod in pods for number in self._selected_by(pod)}
+        numbers = {number for pod in pods for number in self.selecting.numbers_of(pod)}
         return tuple([self.budgets[number] for number in sorted(numbers)])
 
     def allows(self, pod: Pod) -> bool:
         """Return whether a pod may end, if no other does, without going beyond a budget."""
-        for number in self._selected_by(pod):
+        for number in self.selecting.numbers_of(pod):
             budget = self.budgets[number]
             if budget.allowed < 1 and pod.name not in budget.disrupted:
                 return False
         return True
 
-    def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
-        """Use up one disruption of each budget that counts a pod; return whether each had one left."""
-        within = True
-        for number in self._counted_by(pod):
-            left[number] = left.get(number, self.budgets[number].allowed) - 1
-            within &= left[number] >= 0
-        return within
-
-    def _counted_by(self, pod: Pod) -> Sequence[int]:
+    def counted_by(self, pod: Pod) -> tuple[int, ...]:
+        """Return the budgets that count a pod, by number."""
         numbers = self._counting.get(pod.uid)
         if numbers is None:
-            selected_by = self._selected_by(pod)
-            numbers = [number for number in selected_by if pod.name not in self.budgets[number].disrupted]
+            selected_by = self.selecting.numbers_of(pod)
+            numbers = tuple([number for number in selected_by if pod.name not in self.budgets[number].disrupted])
             self._counting[pod.uid] = numbers
         return numbers
 
-    def _selected_by(self, pod: Pod) -> tuple[int, ...]:
-        """Return the budgets that select a pod, by number; for the replicas of a workload they are the same."""
-        alike = (pod.namespace, *pod.labels.items())
-        numbers = self._selecting.get(alike)
-        if numbers is None:
-            keys = ((pod.namespace,), *((pod.namespace, *label) for label in pod.labels.items()))
-            posted = (number for key in keys for number in self._posted.get(key, ()))
-            numbers = self._selecting[alike] = tuple([number for number in posted if self.budgets[number].selects(pod)])
-        return numbers
+    def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
+        """Use up one disruption of each budget that counts a pod; return whether each had one left."""
+        within = True
+        for number in self.counted_by(pod):
+            left[number] = left.get(number, self.budgets[number].allowed) - 1
+            within &= left[number] >= 0
+        return within
 
 
 def _posting_keys(budget: DisruptionBudget) -> Sequence[tuple[str, ...]]:

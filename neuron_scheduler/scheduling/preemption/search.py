@@ -27,6 +27,7 @@ from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
+from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -36,7 +37,7 @@ from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance, Selecting
-from neuron_scheduler.scheduling.preemption.units import EvictionUnit, Units
+from neuron_scheduler.scheduling.preemption.units import Units, UnitState
 from neuron_scheduler.scheduling.preemption.victims import (
     Cost,
     Incoming,
@@ -119,18 +120,25 @@ class _RowCost:
     What the cheapest victims of a row cost by counting, kept with the row.
 
     Attributes:
-        budgets_of_pods, units_of_pods: the budgets and groups on which that depends.
-        selecting: what all budgets selected then; None if the cost may change with the groups at any time.
+        budgets_of_pods: the budgets on which that depends.
+        selecting: what all budgets selected then.
+        members: how many of the pods each group has.
+        states: of these groups; their other members change all the time.
     """
 
     cost: Cost
     budgets_of_pods: tuple[DisruptionBudget, ...]
-    units_of_pods: tuple[EvictionUnit | None, ...]
-    selecting: Selecting | None
+    selecting: Selecting
+    members: tuple[tuple[GroupKey, int], ...]
+    states: tuple[UnitState, ...]
 
-    def holds(self, allowance: DisruptionAllowance) -> bool:
-        """Return whether no budget has come that may select one of the pods, and theirs are as they were."""
-        return self.selecting is allowance.selecting and all(map(allowance.has, self.budgets_of_pods))
+    def holds(self, incoming: Incoming, units: Units) -> bool:
+        """Return whether no budget has come that may select one of the pods, and theirs and the groups are as then."""
+        allowance = incoming.disruption_allowance
+        is_same = self.selecting is allowance.selecting and all(map(allowance.has, self.budgets_of_pods))
+        return is_same and self.states == (
+            units.known_states(self.members, incoming.pod.priority) if self.members else ()
+        )
 
 
 @memoise(maxsize=_MOST_QUESTIONS)
@@ -224,10 +232,16 @@ class Comparison:
 
 
 def search(
-    cluster: Cluster, pod: Pod, profile: Profile, *, refused: FitError, budgets: Sequence[DisruptionBudget]
+    cluster: Cluster,
+    pod: Pod,
+    profile: Profile,
+    *,
+    refused: FitError,
+    budgets: Sequence[DisruptionBudget] = (),
+    units: Units | None = None,
 ) -> Generator[None, None, Preemption | NoPreemption]:
     """
-    Return the cheapest pods to evict; yields whenever other tasks may run.
+    Return the cheapest pods to evict, within the budgets or those of the units; yields whenever other tasks may run.
 
     The cluster may change in between: node sets are not valid after such a pause, names are.
     """
@@ -242,15 +256,15 @@ def search(
     yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
     comparison.plugins.update(against)
-    allowance = DisruptionAllowance(budgets)
-    incoming = Incoming(pod, profile, allowance, Units(cluster, allowance))
+    units = units or Units(cluster, DisruptionAllowance(budgets))
+    incoming = Incoming(pod, profile, units.allowance, units)
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
         yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile.without(BY_PLACED_PODS)))
         rows, is_last = _with_room(cluster, pod, profile, below, comparison), False
         yield
         while not (is_last or comparison.has_enough):
-            is_last = yield from _count(rows, incoming, below, comparison)
+            is_last = yield from _count(rows, incoming, units, below, comparison)
             yield from _ask_filters(cluster, incoming, below, comparison)
         if comparison.is_decided(below):
             break
@@ -258,10 +272,10 @@ def search(
 
 
 def _count(
-    rows: Iterator[NodeInfo], incoming: Incoming, below: int, comparison: Comparison
+    rows: Iterator[NodeInfo], incoming: Incoming, units: Units, below: int, comparison: Comparison
 ) -> Generator[None, None, bool]:
     """Count rows until there are enough candidates; return whether no row is left. Most answers are there already."""
-    pod, allowance = incoming.pod, incoming.disruption_allowance
+    pod = incoming.pod
     question = _question(frozenset(pod.requests.items()), pod.neuron, pod.priority, below)
     if comparison.counted:
         names = {row.node.name for row in comparison.counted}
@@ -275,8 +289,8 @@ def _count(
         if lacking < 1 and not _has_spare_pod(some[0], incoming):
             continue
         answers: list[Any] = [row.answers.get(question) for row in some]
-        for number in [n for n, answer in enumerate(answers) if not (answer and answer.holds(allowance))]:
-            answers[number] = yield from _row_cost(some[number], incoming, below, answers[number])
+        for number in [n for n, answer in enumerate(answers) if not (answer and answer.holds(incoming, units))]:
+            answers[number] = yield from _row_cost(some[number], incoming, units, below, answers[number])
             _keep(some[number], question, answers[number])
             yield
         comparison.add(some, [answer.cost for answer in answers])
@@ -290,16 +304,17 @@ def _keep(node_info: NodeInfo, question: object, answer: _RowCost) -> None:
 
 
 def _row_cost(
-    node_info: NodeInfo, incoming: Incoming, below: int, before: _RowCost | None
+    node_info: NodeInfo, incoming: Incoming, units: Units, below: int, before: _RowCost | None
 ) -> Generator[None, None, _RowCost]:
-    """Return what a row's pods cost by counting; as `before`, if no budget of the pods has changed since."""
+    """Return what a row's pods cost by counting; as `before`, if no budget or group of the pods has changed since."""
     allowance, pods = incoming.disruption_allowance, _evictable_pods(node_info, incoming.pod.priority)
-    on = allowance.budgets_of(pods), incoming.units_of(pods)
-    selecting = None if on[1] else allowance.selecting
-    if before is not None and (before.budgets_of_pods, before.units_of_pods) == on:
-        return before if before.selecting is selecting else _RowCost(before.cost, *on, selecting)
+    members = tuple(Counter([pod.group.key for pod in pods if pod.group is not None]).items())
+    states = (yield from units.states(members, incoming.pod.priority)) if members else ()
+    on = allowance.budgets_of(pods), allowance.selecting, members, states
+    if before is not None and (before.budgets_of_pods, before.states) == (on[0], states):
+        return before if before.selecting is allowance.selecting else _RowCost(before.cost, *on)
     victims = yield from victims_by_counting(node_info, incoming, incoming.leavers(node_info), below)
-    return _RowCost(_NO_ROOM if victims is None else victims.cost, *on, selecting)
+    return _RowCost(_NO_ROOM if victims is None else victims.cost, *on)
 
 
 def _ask_filters(

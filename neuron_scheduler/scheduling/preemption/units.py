@@ -5,15 +5,18 @@ Of a group with a count, members may be evicted one by one as long as it keeps a
 A native group says itself whether its members are disrupted one by one or together. Upstream: KEP-5710.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, GroupKey
+from neuron_scheduler.scheduling.cycle.filters import nomination_priorities
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
 _ALL: Final = 1 << 30
@@ -32,7 +35,6 @@ class EvictionUnit:
         highest: the priority of the group: the highest of its members, or what its object says; infinite if one of them
             cannot be evicted.
         earliest: when the first member was started, in seconds since the epoch; infinite if none was.
-        violations: how many of them go beyond what their budgets allow, if all leave.
     """
 
     key: GroupKey
@@ -42,8 +44,10 @@ class EvictionUnit:
     total: int
     highest: float
     earliest: float
-    violations: int
-    members: tuple[Pod, ...] = attrs.field(eq=False, repr=False)
+
+
+UnitState: TypeAlias = bool | tuple[EvictionUnit, int]
+"""Whether members on a node may leave one by one; or the unit that ends with them, and its violations of budgets."""
 
 
 @attrs.define(eq=False)
@@ -52,16 +56,13 @@ class Units:
 
     cluster: Cluster
     allowance: DisruptionAllowance
-    _known: dict[GroupKey, EvictionUnit | None] = attrs.field(factory=dict)
+    _leaving: Mapping[GroupKey, set[str]] | None = None
+    _known: dict[GroupKey, EvictionUnit | None] = attrs.field(factory=dict, init=False)
+    _violations: dict[GroupKey, int] = attrs.field(factory=dict, init=False)
 
     def unit_of(self, pod: Pod) -> EvictionUnit | None:
         """Return the unit of a pod; None if it may leave alone, whatever becomes of the others."""
-        if pod.group is None:
-            return None
-        key = pod.group.key
-        if key not in self._known:
-            self._known[key] = self._unit_of_group(key)
-        return self._known[key]
+        return None if pod.group is None else self._unit(pod.group.key)
 
     def may_leave(self, pod: Pod, priority: int) -> bool:
         """Return whether a pod may leave for one of this priority, as far as its group decides it."""
@@ -70,42 +71,96 @@ class Units:
 
     def lost_by(self, gone: Iterable[Pod]) -> tuple[EvictionUnit, ...]:
         """Return the units that lose too many when these pods leave: their other members have to leave as well."""
-        units, losses = dict[GroupKey, EvictionUnit](), dict[GroupKey, int]()
+        units, losses = dict[GroupKey, EvictionUnit](), Counter[GroupKey]()
         for pod in gone:
             unit = self.unit_of(pod)
             if unit is not None and (not pod.terminating or pod.preempted):
                 units[unit.key] = unit
-                losses[unit.key] = losses.get(unit.key, 0) + self._stays(pod)
+                losses[unit.key] += not pod.terminating and pod.uid not in self.leaving.get(unit.key, ())
         return tuple([unit for key, unit in units.items() if unit.staying - losses[key] < unit.least])
 
     def others_of(self, gone: Sequence[Pod]) -> list[Pod]:
         """Return the pods that have to leave, on whatever node, when these do."""
-        uids = {pod.uid for pod in gone}
-        return [member for unit in self.lost_by(gone) for member in unit.members if member.uid not in uids]
+        uids, lost = {pod.uid for pod in gone}, self.lost_by(gone)
+        members = (member for unit in lost for member in self.cluster.placed_groups.of(unit.key).pods.values())
+        return [member for member in members if member.uid not in uids]
 
-    def _stays(self, pod: Pod) -> bool:
-        """Return whether nobody evicts a pod: its end may be asked for, and the watch has not shown it yet."""
-        node_info = self.cluster.node(pod.node_name)
-        nominations = () if node_info is None else node_info.nominations
-        return not pod.terminating and not any(pod.uid in each.victims and not each.awaited for each in nominations)
+    def states(
+        self, members: Sequence[tuple[GroupKey, int]], priority: int
+    ) -> Generator[None, None, tuple[UnitState, ...]]:
+        """Return all that matters of the groups of a node's pods to one of this priority; counts budgets in steps."""
+        while (states := self.known_states(members, priority)) is None:
+            for key in [key for key, _ in members if not self._is_counted(key)]:
+                self.cluster.placed_groups.of(key).count_some(self.allowance.selecting.numbers_of)
+                yield
+        return states
+
+    def known_states(self, members: Sequence[tuple[GroupKey, int]], priority: int) -> tuple[UnitState, ...] | None:
+        """Return the same; None if the members that budgets select have to be counted first."""
+        states = list[UnitState]()
+        for key, count in members:
+            unit = self._unit(key)
+            if unit is None or unit.highest >= priority or unit.staying - count >= unit.least:  # whoever leaves here
+                states.append(unit is None or unit.highest < priority)
+            elif key in self._violations or self._is_counted(key):
+                states.append((unit, self.violations_of(key)))
+            else:
+                return None
+        return tuple(states)
+
+    def violations_of(self, key: GroupKey) -> int:
+        """Return how many members of a unit go beyond what their budgets allow, if all leave."""
+        if not self.allowance.budgets:
+            return 0
+        if key not in self._violations:
+            group, numbers_of = self.cluster.placed_groups.of(key), self.allowance.selecting.numbers_of
+            counts = Counter(group.count_by_kind(numbers_of))
+            for pod in group.pods.values() if self.allowance.disrupted else ():
+                if pod.name in self.allowance.disrupted:
+                    counts[numbers_of(pod)] -= 1
+                    counts[self.allowance.counted_by(pod)] += 1
+            self._violations[key] = self.allowance.violation_count(counts)
+        return self._violations[key]
+
+    @property
+    def leaving(self) -> Mapping[GroupKey, set[str]]:
+        """The members that other pods' nominations name as victims: the watch may not show yet that they are ending."""
+        if self._leaving is None:
+            self._leaving = _leaving_members(self.cluster)
+        return self._leaving
+
+    def _is_counted(self, key: GroupKey) -> bool:
+        group = self.cluster.placed_groups.of(key)
+        return not self.allowance.budgets or group.is_counted(self.allowance.selecting.numbers_of)
+
+    def _unit(self, key: GroupKey) -> EvictionUnit | None:
+        if key not in self._known:
+            self._known[key] = self._unit_of_group(key)
+        return self._known[key]
 
     def _unit_of_group(self, key: GroupKey) -> EvictionUnit | None:
-        group = self.cluster.groups.group(key)
+        group, placed = self.cluster.groups.group(key), self.cluster.placed_groups.of(key)
         is_counted = group.has_to_wait and group.least != UNKNOWN
         if not (is_counted if group.fails_together is None else group.fails_together):
             return None
-        found = map(self.cluster.pod_info, self.cluster.groups.members(key))
-        pod_infos = [pod_info for pod_info in found if pod_info is not None]
-        members = tuple([pod_info.pod for pod_info in pod_infos])
-        highest = max([pod.priority for pod in members], default=0) if group.priority is None else group.priority
+        highest = max(placed.priorities[-1:], default=0) if group.priority is None else group.priority
         return EvictionUnit(
             key,
             _ALL if group.fails_together else group.least,
-            sum(map(self._stays, members)),
-            len(members),
-            sum(pod.priority for pod in members),
-            highest if all(pod_info.is_evictable for pod_info in pod_infos) else inf,
-            min((pod.started for pod in members if pod.started is not None), default=inf),
-            len(self.allowance.violating_uids(members)),
-            members,
+            len(placed.pods) - len(self.leaving.get(key, set()) & placed.pods.keys()),
+            len(placed.pods),
+            placed.total,
+            inf if placed.kept else highest,
+            min(placed.starts[:1], default=inf),
         )
+
+
+def _leaving_members(cluster: Cluster) -> dict[GroupKey, set[str]]:
+    leaving = dict[GroupKey, set[str]]()
+    for slot in slots_of(cluster.view.postings(nomination_priorities).keyed):
+        row = cluster.view.row(slot)
+        victims = [uid for each in row.nominations if not each.awaited for uid in each.victims if uid in row.pod_infos]
+        for pod in [row.pod_infos[uid].pod for uid in victims]:
+            if pod.group is not None and not pod.terminating:
+                leaving.setdefault(pod.group.key, set()).add(pod.uid)
+    return leaving

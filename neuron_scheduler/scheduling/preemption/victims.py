@@ -191,8 +191,13 @@ class Victims:
 
 
 def by_importance(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Return the pods from the most to the least important: higher priority, then started earlier, then by name."""
-    return tuple(sorted(pods, key=lambda pod: (-pod.priority, _start_of(pod), pod.key)))
+    """Return the pods from the most to the least important."""
+    return tuple(sorted(pods, key=importance_of))
+
+
+def importance_of(pod: Pod) -> tuple[int, float, str]:
+    """Return what is less for the more important of two pods: higher priority, then started earlier, then by name."""
+    return (-pod.priority, _start_of(pod), pod.key)
 
 
 @attrs.frozen
@@ -220,21 +225,16 @@ class Incoming:
         units, priority = self.units, self.pod.priority
         return pods if units is None else [pod for pod in pods if units.may_leave(pod, priority)]
 
-    def units_of(self, pods: Iterable[Pod]) -> tuple[EvictionUnit | None, ...]:
-        """Return the states of the units of pods, without their members; None for groups that are none."""
-        found = dict.fromkeys(self.units.unit_of(pod) for pod in pods if pod.group is not None) if self.units else {}
-        return tuple([unit and attrs.evolve(unit, members=()) for unit in found])
-
     def victims(self, gone: Sequence[Pod], leavers: Sequence[Pod]) -> Victims:
         """Return some leavers as victims, with those that leave with them, if no other pod leaves."""
         units = () if self.units is None else self.units.lost_by(gone)
-        if not units:
+        if self.units is None or not units:
             return Victims(tuple(gone), len(self.disruption_allowance.violating_uids(gone)))
         keys, uids = {unit.key for unit in units}, {pod.uid for pod in gone}
         lost = {pod.uid for pod in leavers if pod.group is not None and pod.group.key in keys}
         violations = len(self.disruption_allowance.violating_uids([pod for pod in gone if pod.uid not in lost]))
         pods = tuple([pod for pod in leavers if pod.uid in uids | lost])
-        return Victims(pods, violations + sum(unit.violations for unit in units), units)
+        return Victims(pods, violations + sum(self.units.violations_of(unit.key) for unit in units), units)
 
     def cost(self, victims: Victims) -> Cost:
         return victims.cost

@@ -1,5 +1,6 @@
 """Budgets are used up pod by pod, and each counts the pods that it would count alone."""
 
+from collections import Counter
 from random import Random
 
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -44,6 +45,9 @@ def test_each_budget_counts_as_if_it_were_alone() -> None:
         allowance = DisruptionAllowance(budgets)
         assert allowance.violating_uids(pods) == want
         assert allowance.violating_uids(pods) == want, "asking uses nothing up"
+        kinds = Counter(map(allowance.counted_by, pods))
+        one_after_the_other = sorted(pods, key=lambda pod: [*kinds].index(allowance.counted_by(pod)))
+        assert allowance.violation_count(kinds) == len(allowance.violating_uids(one_after_the_other))
         beyond += len(want)
     assert beyond
 

@@ -1,0 +1,68 @@
+"""Groups of thousands among the victims: what a search costs does not grow with their members."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.preemption.search import Preemption, search
+from neuron_scheduler.steps import run
+from tests.support.builders import node, pod
+
+NODES = 110
+
+
+def world(members: int, least: int) -> Cluster:
+    """Return full nodes, each with one of the group's members; the others are on a node whose object is gone."""
+    cluster, group = Cluster(), PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "g"), least=least)
+    for number in range(NODES):
+        cluster.put_node(node(f"n{number}", "trn1.32xlarge", created=number))
+    for number in range(members):
+        name, devices = (f"n{number}", 16) if number < NODES else ("gone", 0)
+        labels = {"app": "a", "index": str(number)}
+        each = pod(f"p{number}", on=name, devices=devices, ids=range(devices), group=group, labels=labels)
+        cluster.put_pod(each)
+        cluster.groups.put(each)
+    return cluster
+
+
+def calls_of(play: Callable[[], None]) -> int:
+    calls = 0
+
+    def see(_frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(see)
+    try:
+        play()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("needs_all", [False, True])
+def test_the_calls_of_a_search_do_not_grow_with_the_members(needs_all: bool) -> None:
+    selector = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
+    budgets = [DisruptionBudget("b", "default", "b", selector, allowed=1 << 20)]
+
+    def calls_with(members: int) -> int:
+        cluster = world(members, least=members if needs_all else 2)
+
+        def play() -> None:
+            preemptor = pod("preemptor", devices=16, priority=9)
+            refused = FitError(cluster.view.node_count)
+            found = run(search(cluster, preemptor, default_profile("s"), refused=refused, budgets=budgets))
+            assert isinstance(found, Preemption)
+
+        play()
+        return calls_of(play)
+
+    assert calls_with(NODES + 10) == calls_with(NODES + 2000)
