@@ -163,8 +163,8 @@ class _GroupSearch:
         if len(victims) > _MOST_SPARED:
             return found
         violating, lost = self.units.allowance.violating_uids(victims), self.units.lost_by(victims)
-        keys = {unit.key for unit in lost}
-        together = {pod.uid: pod.group.key for pod in victims if pod.group is not None and pod.group.key in keys}
+        members = {unit.key: self.cluster.placed_groups.of(unit.key).pods for unit in lost}
+        together = {pod.uid: key for key, pods in members.items() for pod in victims if pod.uid in pods}
         parts = dict.fromkeys(together.get(victim.uid, victim.uid) for victim in victims)
         for part in sorted(parts, key=lambda part: part not in violating):
             fewer = [victim for victim in victims if part not in (victim.uid, together.get(victim.uid))]
