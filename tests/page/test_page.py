@@ -215,7 +215,7 @@ async def test_with_the_keyboard_alone(tab: Tab) -> None:
 
 @pytest.mark.parametrize("width", [320, 800])
 async def test_narrow(tab: Tab, width: int) -> None:
-    """On a phone nothing has to be scrolled sideways, also with everything open."""
+    """On a phone nothing has to be scrolled sideways, also with everything open, and all can be hit with a finger."""
     await with_names(tab)
     await tab.resize(width, 700)
     await tab.evaluate("document.querySelector('#waiting summary').click()")
@@ -227,6 +227,11 @@ async def test_narrow(tab: Tab, width: int) -> None:
         ".filter((box) => box.width > 0).map((box) => [box.left, box.right])"
     )
     assert [box for box in boxes if box[0] < 0 or box[1] > width] == []
+    heights = await tab.evaluate(
+        "[...document.querySelectorAll('nav a, summary, button, input, select')]"
+        ".map((one) => one.getBoundingClientRect().height).filter((height) => height > 0)"
+    )
+    assert min(heights) >= 24
 
 
 async def test_many_machines(tab: Tab, scheduler: FakeScheduler) -> None:
