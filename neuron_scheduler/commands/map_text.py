@@ -244,14 +244,14 @@ class MapText:
         yield from self.paragraphs.notes(fleet.notes)
 
     def node_lines(self, machine: MachinePicture) -> Iterator[str]:
-        yield from self._pictures((machine,))
+        yield from self._pictures((machine,), self.paragraphs.width)
         yield from self._legend((machine,), pictures=True)
 
-    def _pictures(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
+    def _pictures(self, machines: Sequence[MachinePicture], width_of_each: int = WIDTH) -> Iterator[str]:
         """Yield the machines, as many side by side as fit; low pictures are stacked, because a torus is high."""
         row: list[tuple[int, list[Segments]]] = []
         for machine in machines:
-            panel = [*Panel(machine, min(WIDTH, self.paragraphs.width)).lines()]
+            panel = [*Panel(machine, min(width_of_each, self.paragraphs.width)).lines()]
             width = max(WIDTH, *map(length, panel))
             if row and len(row[-1][1]) + len(panel) < _HIGHEST and width <= row[-1][0]:
                 row[-1][1].extend([[], *panel])

@@ -178,7 +178,7 @@ def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = Fals
         return
     grouped = any(line.pod.group for line in waiting.pods)
     rows = [["NAMESPACE", "NAME", "ASKS FOR", "AGE", "CAUSE", *(["GROUP"] if grouped else []), "SCHEDULER", "MESSAGE"]]
-    for line, *others in _alike(waiting.pods):
+    for line, *others in _alike(waiting.pods, wide=wide):
         pod, cause = line.pod, line.cause or "fits"
         old = age(now - pod.created) if pod.created and now else "<unknown>"
         group = [pod.group] if grouped else []
@@ -187,11 +187,12 @@ def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = Fals
     yield from table(rows if wide else [row[:-2] for row in rows])
 
 
-def _alike(pods: Iterable[WaitingEntry]) -> Iterable[Sequence[WaitingEntry]]:
-    """Return the members of each group, and each controller's pods, that pend alike; the longest wait comes first."""
+def _alike(pods: Iterable[WaitingEntry], *, wide: bool) -> Iterable[Sequence[WaitingEntry]]:
+    """Return the members of each group, and each controller's pods, that look alike; the longest wait comes first."""
     rows: dict[Hashable, list[WaitingEntry]] = defaultdict(list)
     for line in pods:
         pod = line.pod
         of = pod.group or pod.owner or pod.name
-        rows[pod.namespace, of, pod.asks, pod.scheduler_name, line.cause, line.message].append(line)
+        message = line.message if wide else ""
+        rows[pod.namespace, of, pod.asks, pod.scheduler_name, line.cause, message].append(line)
     return rows.values()

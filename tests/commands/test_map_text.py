@@ -158,6 +158,15 @@ def test_one_node() -> None:
     assert "and 8 more" in lines
 
 
+def test_one_machine_has_its_names_in_full() -> None:
+    """Beside it there is nothing that needs the room."""
+    name, training = "ip-10-0-12-56.us-west-2.compute.internal", "llama-70b-inference-7c9d8b6f5c-x2x9q"
+    (machine,) = drawn([node(name, TRN1)], [pod(training, cores=1, on=name, ids=(0,))]).machines
+    lines = [*MapText(Paragraphs()).node_lines(machine)]
+    assert lines[1] == name
+    assert f"A default/{training}" in lines
+
+
 def test_low_pictures_are_stacked() -> None:
     """A torus is high: beside it there is room for several small machines."""
     lines = text(drawn([node("a", TRN1), node("b", "inf2.xlarge"), node("c", "inf2.xlarge")]), 80).split("\n")

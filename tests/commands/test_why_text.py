@@ -223,6 +223,9 @@ def test_members_and_replicas_that_pend_alike_are_one_row(shared: dict[str, Any]
     rows = [*waiting_lines(Waiting((*alike[:8], other)), "", 1090.0)][1:]
     assert [re.split("  +", row)[1] for row in rows] == ["p-0 and 7 more", "p-8"]
     assert "1m30s" in rows[0]
+    fitting = [attrs.evolve(each, cause="", message=f"fits on n{i}") for i, each in enumerate(alike)]
+    assert len([*waiting_lines(Waiting((*fitting,)), "", 1090.0)]) == 2
+    assert len([*waiting_lines(Waiting((*fitting,)), "", 1090.0, wide=True)]) == 10
 
 
 def test_nobody_waits() -> None:
