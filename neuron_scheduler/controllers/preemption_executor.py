@@ -339,10 +339,11 @@ class PreemptionExecutor:
 
         Those that were refused before are asked alone: the others would leave in vain if they still are.
         """
-        first = {pod.uid for pod in victims} & self._refused.keys()
+        first = [pod for pod in victims if pod.uid in self._refused]
+        others = (pod for pod in victims if pod.uid not in self._refused)
         preemptor_of_others = next(iter(asked.preemptors.values()))
-        for pod in sorted(victims, key=lambda pod: pod.uid not in first):
-            while asked.left > len(victims) - len(first) and pod.uid not in first:
+        for number, pod in enumerate([*first, *others]):
+            while asked.left > len(victims) - len(first) and number >= len(first):
                 if self._stopped.is_set():
                     return
                 await anyio.sleep(_LOOK)

@@ -81,9 +81,9 @@ class Units:
 
     def others_of(self, gone: Sequence[Pod]) -> list[Pod]:
         """Return the pods that have to leave, on whatever node, when these do."""
-        uids, lost = {pod.uid for pod in gone}, self.lost_by(gone)
-        members = (member for unit in lost for member in self.cluster.placed_groups.of(unit.key).pods.values())
-        return [member for member in members if member.uid not in uids]
+        uids, placed = {pod.uid for pod in gone}, self.cluster.placed_groups
+        lost = [placed.of(unit.key).pods for unit in self.lost_by(gone)]
+        return [member for members in lost for uid, member in members.items() if uid not in uids]
 
     def states(
         self, members: Sequence[tuple[GroupKey, int]], priority: int
