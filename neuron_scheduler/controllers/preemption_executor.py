@@ -9,7 +9,7 @@ a nomination ends its evictions, too. The queue holds the pod until the eviction
 (upstream's asynchronous preemption, `framework/preemption/executor.go`).
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -28,6 +28,7 @@ from neuron_scheduler.kube.writes.evictor import Eviction, Evictor
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.wording import count_text, few
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
@@ -87,6 +88,8 @@ class _Round:
         places: the names of the nodes that were nominated for them, by uid.
         preemptors: which of them gets a victim's space, by the victim's uid. Other pods leave because they cannot run
             without a victim, on whatever node.
+        broken: the groups of these others of which a member has left: they go whole, whoever needs their space.
+        followers: places of the rounds that take members of the same groups, and leave the others to this one.
     """
 
     places: Mapping[str, str]
@@ -94,6 +97,8 @@ class _Round:
     left: int
     evicted: int = 0
     failed: bool = False
+    broken: set[GroupKey] = attrs.field(factory=set)
+    followers: list[Mapping[str, str]] = attrs.field(factory=list)
 
 
 @attrs.frozen(eq=False)
@@ -131,6 +136,7 @@ class PreemptionExecutor:
     errors: UnexpectedErrors
     _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _victims: DelayingQueue[_Victim] = attrs.field(init=False)
+    _breaking: dict[GroupKey, _Round] = attrs.field(factory=dict, init=False)  # who evicts the rest of a group
     _refused: dict[str, float] = attrs.field(factory=dict, init=False)  # until when nobody tries again, by uid
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
@@ -300,7 +306,8 @@ class PreemptionExecutor:
                     preemptors.setdefault(victim, nomination.pod)
         pod_infos = [self.cluster.pod_info(uid) for uid in preemptors]
         leaving = [pod_info.pod for pod_info in pod_infos if pod_info is not None]
-        others = Units(self.cluster, DisruptionAllowance(())).others_of(leaving)
+        lost = [unit.key for unit in Units(self.cluster, DisruptionAllowance(())).lost_by(leaving)]
+        others = self._others_in([key for key in lost if key not in self._breaking], preemptors)
         victims = [*(pod for pod in leaving if not pod.terminating), *others]
         if preemptors:
             log.info(
@@ -315,8 +322,16 @@ class PreemptionExecutor:
             return False
         if self._rounds is None:
             raise RuntimeError("a preemption executor that does not run cannot preempt")
-        self._rounds.start_soon(self._evict_all, _Round(places, preemptors, left=len(victims)), victims)
+        asked = _Round(places, preemptors, left=len(victims))
+        for key in lost:
+            if self._breaking.setdefault(key, asked) is not asked:
+                self._breaking[key].followers.append(places)
+        self._rounds.start_soon(self._evict_all, asked, victims)
         return True
+
+    def _others_in(self, keys: Iterable[GroupKey], leaving: Container[str]) -> list[Pod]:
+        members = (pod for key in keys for pod in self.cluster.placed_groups.of(key).pods.values())
+        return [pod for pod in members if pod.uid not in leaving]
 
     def _nominated_of_lower_priority(self, pod: Pod, node_name: str) -> list[Pod]:
         node_info = self.cluster.node(node_name)
@@ -388,16 +403,17 @@ class PreemptionExecutor:
 
         Of a group that gets room together, all others must have their places, too.
         """
-        node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
-        if asked.failed or nomination is None or node_name != asked.places[preemptor.uid]:
+        if asked.failed or self._is_leaving(victim):
             return False
-        if not self._may_evict(preemptor):
-            return False
-        if not all(map(self.cluster.is_nominated, asked.places)) or self._is_leaving(victim):
-            return False
-        if victim.uid not in asked.preemptors:
+        is_other = victim.uid not in asked.preemptors
+        if is_other and victim.group is not None and victim.group.key in asked.broken:
             return True
-        return victim.uid in nomination.victims and self.cluster.node_of(victim.uid) == node_name
+        node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
+        if nomination is None or node_name != asked.places[preemptor.uid] or not self._may_evict(preemptor):
+            return False
+        if not all(map(self.cluster.is_nominated, asked.places)):
+            return False
+        return is_other or (victim.uid in nomination.victims and self.cluster.node_of(victim.uid) == node_name)
 
     def _is_leaving(self, victim: Pod) -> bool:
         pod_info = self.cluster.pod_info(victim.uid)
@@ -424,8 +440,10 @@ class PreemptionExecutor:
         self._count_down(victim.round)
 
     def _report(self, victim: _Victim) -> None:
-        asked = victim.round
+        asked, group = victim.round, victim.pod.group
         asked.evicted += 1
+        if group is not None and group.key in self._breaking:
+            self._breaking[group.key].broken.add(group.key)
         preemptor, node_name = victim.preemptor, asked.places[victim.preemptor.uid]
         log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=preemptor.key, node=node_name)
         try:
@@ -442,6 +460,10 @@ class PreemptionExecutor:
     def _release(self, asked: _Round) -> None:
         if asked.evicted:
             self.metrics.observe_victims(asked.evicted)
+        for key in [key for key, each in self._breaking.items() if each is asked]:
+            del self._breaking[key]
+            for places in asked.followers if key not in asked.broken and not asked.failed else ():
+                self._evict_for(places)
         for uid in asked.places:
             try:
                 nominated = self.cluster.nomination(uid) if asked.failed else None

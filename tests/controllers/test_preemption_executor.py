@@ -570,24 +570,64 @@ async def test_a_group_that_cannot_run_with_fewer_leaves_as_a_whole() -> None:
         assert world.asked == ["c"]
 
 
+async def lose_members(world: World, executor: PreemptionExecutor, least: int) -> tuple[QueuedPod, QueuedPod]:
+    """Let two pods preempt members of a group of three that have a machine each; return them."""
+    group = attrs.evolve(JOB, least=least)
+    for number, name in enumerate(("n", "m", "o")):
+        world.cluster.put_node(node(name, "trn1.32xlarge", created=number))
+        member = pod(f"a{number}", on=name, devices=16, ids=range(16), group=group)
+        world.cluster.put_pod(member)
+        world.cluster.groups.put(member)
+    first, second = world.pending(), world.pending(attrs.evolve(BIG, uid="uid-second", name="second"))
+    for preemptor in (first, second):
+        await post_filter(world, executor, preemptor)
+        await anyio.wait_all_tasks_blocked()
+    return first, second
+
+
+async def asked_again(world: World, times: int) -> None:
+    """Wait until evictions have been asked for so many times."""
+    with anyio.fail_after(30):
+        while len(world.asked) < times:  # noqa: ASYNC110 - a list has no event
+            await anyio.sleep(0.01)
+
+
 async def test_a_group_that_loses_members_to_several_pods_leaves_as_a_whole() -> None:
     """A member whose end has been asked for counts as gone before the watch shows it."""
-    three = attrs.evolve(JOB, least=2)
     async with preempting() as (world, preemption_executor):
-        for number, name in enumerate(("n", "m", "o")):
-            world.cluster.put_node(node(name, "trn1.32xlarge", created=number))
-            member = pod(f"a{number}", on=name, devices=16, ids=range(16), group=three)
-            world.cluster.put_pod(member)
-            world.cluster.groups.put(member)
-        await post_filter(world, preemption_executor, world.pending())
-        await anyio.wait_all_tasks_blocked()
-        first = list(world.asked)
-        assert len(first) == 1
-        second = world.pending(attrs.evolve(BIG, uid="uid-second", name="second"))
-        await post_filter(world, preemption_executor, second)
+        await lose_members(world, preemption_executor, least=2)
+        assert len(world.asked) > 2
         world.may_answer.set()
         await anyio.wait_all_tasks_blocked()
         assert {*world.asked} == {"a0", "a1", "a2"}
+
+
+async def test_only_the_first_pod_waits_for_the_rest_of_a_group() -> None:
+    """The second asks its own victim alone; if the first has gone before any member has, it evicts the rest."""
+    async with preempting() as (world, preemption_executor):
+        world.pausing, world.pause = {"a0", "a1", "a2"}, 0.01
+        first, _ = await lose_members(world, preemption_executor, least=3)
+        assert sorted(world.asked) == ["a0", "a1", "a1", "a2"]
+        world.cluster.clear_nomination(first.pod.uid)
+        world.now += 5.0
+        await asked_again(world, 7)
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert {name for name, text in world.reports if text == "second on m"} == {"a0", "a1", "a2"}
+
+
+async def test_the_rest_of_a_group_of_which_a_member_has_left_goes_whoever_needs_it() -> None:
+    """Its members could not run."""
+    async with preempting() as (world, preemption_executor):
+        world.pausing, world.pause = {"a1", "a2"}, 0.01
+        world.may_answer.set()
+        first, _ = await lose_members(world, preemption_executor, least=3)
+        assert "a2" not in dict(world.reports)
+        world.cluster.clear_nomination(first.pod.uid)
+        world.now += 5.0
+        await asked_again(world, 5)
+        await anyio.wait_all_tasks_blocked()
+        assert {name for name, _ in world.reports} == {"a0", "a1", "a2"}
 
 
 async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() -> None:

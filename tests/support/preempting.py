@@ -53,6 +53,7 @@ class World:
     asked: list[str] = attrs.field(factory=list)
     waiting: set[str] = attrs.field(factory=set)
     pausing: set[str] = attrs.field(factory=set)
+    pause: float = 5.0
     broken: set[str] = attrs.field(factory=set)
     metrics: Metrics = attrs.field(factory=Metrics)
     now: float = 100.0
@@ -66,7 +67,7 @@ class World:
         self.asked.append(victim.name)
         if victim.name in self.pausing:
             self.pausing.discard(victim.name)
-            return 5.0
+            return self.pause
         await self.may_answer.wait()
         if victim.name in self.broken:
             raise ValueError("broken")

@@ -43,7 +43,7 @@ class Bounds(Oracle):
     most_lines: int = 300
     most_requests: int = 600
     most_events: int = 30
-    most_tasks: int = 120
+    most_tasks: int = 136
     most_remembered: int = 0
     _counts: dict[int, Counter[tuple[str, str]]] = attrs.field(factory=dict)  # by the minute
     _gone: dict[str, float] = attrs.field(factory=dict)  # pods by uid and by name
