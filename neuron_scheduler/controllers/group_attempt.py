@@ -155,7 +155,7 @@ class GroupAttempts:
                 member,
                 refused.plugins,
                 now,
-                is_preempting=mine.held and member.is_preempting,
+                is_preempting=member.is_preempting,
                 has_nomination=self.cluster.is_nominated(pod.uid),
                 together=refusal.plugins_for(pod),
                 cause=refused.cause,

@@ -88,7 +88,8 @@ class _Round:
         places: the names of the nodes that were nominated for them, by uid.
         preemptors: which of them gets a victim's space, by the victim's uid. Other pods leave because they cannot run
             without a victim, on whatever node.
-        broken: the groups of these others of which a member has left: they go whole, whoever needs their space.
+        spared: a victim stays that was to leave, because its space is not needed any more.
+        broken: the groups that lose too many and of which a member has left: they go whole, whoever needs the space.
         followers: places of the rounds that take members of the same groups, and leave the others to this one.
     """
 
@@ -97,6 +98,7 @@ class _Round:
     left: int
     evicted: int = 0
     failed: bool = False
+    spared: bool = False
     broken: set[GroupKey] = attrs.field(factory=set)
     followers: list[Mapping[str, str]] = attrs.field(factory=list)
 
@@ -256,6 +258,9 @@ class PreemptionExecutor:
         if isinstance(result, NoPreemption):
             after = PostFilter(self._text_of(result, members[0].pod))
             return dict.fromkeys((member.pod.uid for member in members), after)
+        if not result.victims.pods:  # the members fit, but for the space that is kept for some of them elsewhere
+            for member in members:
+                self._drop_nomination(member)
         if not result.victims.pods or not await run_in_turns(self._nominate_all(members, result), self.clock):
             raise ChangedError
         places = {uid: name for uid, (name, _) in result.places.items()}
@@ -405,24 +410,26 @@ class PreemptionExecutor:
         """
         if asked.failed or self._is_leaving(victim):
             return False
-        is_other = victim.uid not in asked.preemptors
-        if is_other and victim.group is not None and victim.group.key in asked.broken:
+        if victim.group is not None and victim.group.key in asked.broken:
             return True
         node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
         if nomination is None or node_name != asked.places[preemptor.uid] or not self._may_evict(preemptor):
             return False
         if not all(map(self.cluster.is_nominated, asked.places)):
             return False
-        return is_other or (victim.uid in nomination.victims and self.cluster.node_of(victim.uid) == node_name)
+        return victim.uid not in asked.preemptors or victim.uid in nomination.victims
 
     def _is_leaving(self, victim: Pod) -> bool:
+        """Return whether a victim leaves its node, or has left it, whoever asked for that."""
         pod_info = self.cluster.pod_info(victim.uid)
-        return pod_info is None or pod_info.pod.terminating
+        return pod_info is None or pod_info.pod.terminating or pod_info.pod.node_name != victim.node_name
 
     def _spare(self, victim: _Victim) -> None:
         """Leave a victim alone that need not be evicted; a DELETE without an answer may still evict it."""
-        if victim.eviction.in_doubt and self._is_leaving(victim.pod):
+        is_leaving = self._is_leaving(victim.pod)
+        if victim.eviction.in_doubt and is_leaving:
             self._report(victim)
+        victim.round.spared |= not is_leaving
         self._count_down(victim.round)
 
     def _report_crash(self, victim: _Victim, error: Exception) -> None:
@@ -466,9 +473,11 @@ class PreemptionExecutor:
                 self._evict_for(places)
         for uid in asked.places:
             try:
-                nominated = self.cluster.nomination(uid) if asked.failed else None
+                nominated = self.cluster.nomination(uid) if asked.failed or asked.spared else None
                 if nominated is not None:
                     self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
+                    if asked.spared:  # nobody leaves for it any more, so it is tried again at once
+                        self.recheck(nominated[0])
             except Exception as error:  # noqa: BLE001 - it is one pod's error; the pod must not stay held
                 self.errors.report(error, task="preemption", pod=uid)
             self.queue.release(uid, self.clock(), failed=asked.failed)

@@ -671,6 +671,32 @@ class Pair:
         return await preemption_executor.post_filter_group(self.members, gang, PROFILE)
 
 
+async def test_a_victim_that_was_spared_keeps_no_space() -> None:
+    """One member's node is cordoned before all victims are asked: the other's victim stays, its place is lost, too."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        world.pausing, world.pause = {"a", "b", "c"}, 0.01
+        await Pair.beside(world).preempt(preemption_executor)
+        await anyio.wait_all_tasks_blocked()
+        world.cluster.put_node(node("m", "trn1.32xlarge", unschedulable=True))
+        preemption_executor.recheck("m")
+        world.now += 5.0
+        with anyio.fail_after(30):
+            while world.cluster.has_nominations:  # noqa: ASYNC110 - a cluster has no event
+                await anyio.sleep(0.01)
+    assert len(world.asked) == 3
+
+
+async def test_members_that_fit_without_any_victim_keep_no_space_elsewhere() -> None:
+    """Else their own nominations would keep the others off at each try."""
+    async with preempting() as (world, preemption_executor):
+        pair = Pair.beside(world)
+        world.cluster.put_node(node("o", "trn1.32xlarge", created=2))
+        world.cluster.nominate("n", Nomination(pair.members[0].pod, CoreMask((1 << 32) - 1)))
+        with pytest.raises(ChangedError):
+            await pair.preempt(preemption_executor)
+        assert not world.cluster.has_nominations
+
+
 @pytest.mark.parametrize("fails", [False, True])
 async def test_evictions_that_end_before_the_members_are_put_back(fails: bool) -> None:
     """They wait for nothing then: what helps them wakes them, and a failure sends them into their backoff."""
