@@ -24,17 +24,23 @@ class Column:
 
     @classmethod
     def build(cls, rows: Sequence[int]) -> Self:
+        """Index the numbers, one for each slot."""
+        column = cls()
+        column.extend(rows, 0)
+        return column
+
+    def extend(self, rows: Sequence[int], first: int) -> None:
         """
-        Index the numbers, one for each slot.
+        Index the numbers of the slots from `first` on, which have none yet.
 
         All numbers are written in binary into one string, where a plane is every width-th digit: slicing and
         `int(s, 2)` do the work in C (15,000 numbers of 40 bits in a few milliseconds).
         """
         width = max(rows, default=0).bit_length()
-        if not width:
-            return cls()
-        digits = "".join([format(number, f"0{width}b") for number in reversed(rows)])
-        return cls(planes=[NodeSet(int(digits[width - 1 - j :: width], 2)) for j in range(width)])
+        self._planes += [NO_NODES] * (width - len(self._planes))
+        digits = "".join([format(number, f"0{width}b") for number in reversed(rows)]) if width else ""
+        for j in range(width):
+            self._planes[j] |= NodeSet(int(digits[width - 1 - j :: width], 2)) << first
 
     @classmethod
     def sparse(cls, numbers: Mapping[Slot, int], size: int) -> Self:

@@ -10,7 +10,7 @@ An index *derives* from another one if it differs from it for a few rows only: i
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import attrs
 
@@ -25,6 +25,8 @@ _MOST_DERIVED = 512
 _FEWEST_LOGGED = 1024
 _AT_ONCE = 64
 """Rows, or changes, after which a preparation yields."""
+_BLOCK: Final = 16 * _AT_ONCE
+"""Rows that are added to an index in a step: each addition copies its sets of nodes."""
 _PATIENCE = 32
 """Changes that an index follows without being used."""
 Row = TypeVar("Row")
@@ -108,6 +110,7 @@ class Indexes(Generic[Row]):
     _derived: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _following: list[_Index] = attrs.field(factory=list)
     _bound: int = _FEWEST_LOGGED
+    _preparing: int = 0
 
     def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
         index, end = self._by_definition.get(values_of), self.log.end
@@ -146,10 +149,14 @@ class Indexes(Generic[Row]):
         After too many changes there may be no index in the end; it is then built when it is used.
         """
         if definition not in self._by_definition:
-            start = self.log.end
-            data = yield from _build(definition, index_type, list(rows))
+            start, self._bound = self.log.end, max(_FEWEST_LOGGED, 2 * len(rows))
+            self._preparing += 1
+            try:
+                data = yield from _build(definition, index_type, list(rows))
+            finally:
+                self._preparing -= 1
             if self.log.covers(start):
-                self._add(definition, data, start, size=len(rows))
+                self._add(definition, data, start)
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
             _catch_up(index, self.log, most=_AT_ONCE)
             yield
@@ -162,7 +169,7 @@ class Indexes(Generic[Row]):
     def record(self, slot: Slot, old: Row | None, new: Row | None) -> None:
         """Record a change of a row; it is kept only if there is an index that may read it."""
         log = self.log
-        if not (self._by_definition or self._derived):
+        if not (self._by_definition or self._derived or self._preparing):
             log.skip()
             return
         log.append((slot, old, new))
@@ -196,8 +203,9 @@ class Indexes(Generic[Row]):
         rows: Sequence[Row | None],
     ) -> _Index:
         if index is None:
-            values: Any = [index_type.NOTHING if row is None else row_to(row) for row in rows]
-            index = self._add(row_to, index_type.build(values), self.log.end, size=len(rows))
+            for _ in self.prepare(row_to, index_type, rows):
+                pass
+            index = self._by_definition[row_to]
         _catch_up(index, self.log)
         self._following.append(index)
         return index
@@ -225,11 +233,10 @@ class Indexes(Generic[Row]):
             evict_if_full(self._derived, _MOST_DERIVED)
             self._derived[derived.definition] = _Index(derived.definition, data, start, last_used=start)
 
-    def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int, *, size: int) -> _Index:
+    def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int) -> _Index:
         before = len(self._by_definition)
         evict_if_full(self._by_definition, _MOST_INDEXES)
         self.dropped += len(self._by_definition) < before
-        self._bound = max(_FEWEST_LOGGED, 2 * size)
         index = self._by_definition[definition] = _Index(definition, data, position, last_used=position)
         return index
 
@@ -256,11 +263,14 @@ def _build(
     definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
 ) -> Generator[None, None, Postings | Column]:
     """Build the data of an index of all rows, a few at a time."""
-    values: list[Any] = []
-    for first in range(0, len(rows), _AT_ONCE):
-        values += [index_type.NOTHING if row is None else definition(row) for row in rows[first : first + _AT_ONCE]]
-        yield
-    return index_type.build(values)
+    data = index_type()
+    for first in range(0, len(rows), _BLOCK):
+        values: list[Any] = []
+        for at in range(first, min(first + _BLOCK, len(rows)), _AT_ONCE):
+            values += [index_type.NOTHING if row is None else definition(row) for row in rows[at : at + _AT_ONCE]]
+            yield
+        data.extend(values, first)
+    return data
 
 
 def _replace_differing(

@@ -30,16 +30,23 @@ class Postings:
     @classmethod
     def build(cls, rows: Sequence[Values]) -> Self:
         """Index the values of each row, in the order of slots; `()` where a slot is empty."""
+        postings = cls()
+        postings.extend(rows, 0)
+        return postings
+
+    def extend(self, rows: Sequence[Values], first: int) -> None:
+        """Index the values of the slots from `first` on, which have none yet."""
         slots: dict[Hashable, list[Slot]] = {}
         for slot, values in by_slot(rows):
             for value in values:
                 slots.setdefault(value, []).append(slot)
-        size = len(rows)
-        sets = {
-            value: tuple(posted) if len(posted) <= _RARE else from_slots(posted, size)
-            for value, posted in slots.items()
-        }
-        return cls(keyed=from_slots((slot for slot, values in by_slot(rows) if values), size), sets=sets)
+        for value, posted in slots.items():
+            known = self._sets.get(value, ())
+            if isinstance(known, tuple) and len(known) + len(posted) <= _RARE:
+                self._sets[value] = (*known, *[Slot(slot + first) for slot in posted])
+            else:
+                self._sets[value] = self.get(value) | from_slots(posted, len(rows)) << first
+        self.keyed |= from_slots((slot for slot, values in by_slot(rows) if values), len(rows)) << first
 
     def fork(self) -> Self:
         """Return an independent copy; the sets are copied when one of the two changes them."""

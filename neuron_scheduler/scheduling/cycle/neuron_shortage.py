@@ -68,6 +68,8 @@ def warm_up_neuron_shortage(view: View, request: NeuronRequest) -> None:
     neuron_topology.free_units(view, request.resource)
     neuron_topology.largest_blocks(view, request)
     view.node_column(allocatable_of(request.resource))
+    if request.unit is Unit.DEVICE:
+        view.column(_cores_in_pieces)
 
 
 def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Refusal]) -> NeuronShortage | None:

@@ -17,8 +17,10 @@ def as_set(slots: object) -> int:
 
 
 def column_of(values: list[int], replacements: list[tuple[Slot, int]]) -> Column:
-    """Return a column built from values, with replacements made in it and in the list."""
-    column = Column.build(values)
+    """Return a column built from values in two parts, with replacements made in it and in the list."""
+    half = len(values) // 2
+    column = Column.build(values[:half])
+    column.extend(values[half:], half)
     for slot, number in replacements:
         if slot < len(values):
             column.replace(slot, values[slot], number)

@@ -74,6 +74,7 @@ def _small_bounds() -> Iterator[None]:
         patch.setattr(indexes, "_FEWEST_LOGGED", 6)
         patch.setattr(indexes, "_MOST_INDEXES", 4)
         patch.setattr(indexes, "_AT_ONCE", 2)
+        patch.setattr(indexes, "_BLOCK", 4)
         patch.setattr(indexes, "_PATIENCE", 2)
         yield
 
@@ -148,6 +149,17 @@ def test_what_was_prepared_is_ready() -> None:
     assert (
         len(list(table.prepare(modulo(5), Column, rows))) == 1
     )  # two of four changes that it did not follow, and two may be left
+    assert table.is_ready(modulo(5))
+    check(table, rows, 5)
+
+
+def test_the_first_index_is_prepared_while_rows_change() -> None:
+    """Changes are kept for an index that is being built, also if there is no other; else it was built for nothing."""
+    table: Indexes[Row] = Indexes()
+    rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
+    for row, _ in enumerate(table.prepare(modulo(5), Column, rows), start=50):
+        table.record(Slot(0), rows[0], row)
+        rows[0] = row
     assert table.is_ready(modulo(5))
     check(table, rows, 5)
 

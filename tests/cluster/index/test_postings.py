@@ -17,8 +17,10 @@ def expected(values: list[Values]) -> dict[object, int]:
 
 
 def postings_of(values: list[Values], replacements: list[tuple[Slot, Values]]) -> Postings:
-    """Return postings built from values, with replacements made in them and in the list."""
-    postings = Postings.build(values)
+    """Return postings built from values in two parts, with replacements made in them and in the list."""
+    half = len(values) // 2
+    postings = Postings.build(values[:half])
+    postings.extend(values[half:], half)
     for slot, new in replacements:
         if slot < len(values):
             postings.replace(slot, values[slot], new)
