@@ -9,7 +9,7 @@ which every watch fails. A line or page that cannot be decoded is one line in th
 import heapq
 import random as randomness
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import MappingProxyType
@@ -186,6 +186,11 @@ def _require_name(decoded: Decoded[V]) -> Decoded[V]:
     if not decoded.key:
         raise DeadEndError("an object cannot be read, not even its name")
     return decoded
+
+
+def _take_each(page: list[V]) -> Iterator[V]:
+    while page:
+        yield page.pop()
 
 
 def _is_dead_end(error: ApiError | UnreachableError) -> bool:
@@ -371,24 +376,27 @@ class Informer(Generic[T]):
         self._listed.set()
         self._listed = anyio.Event()
 
-    async def _pages(self) -> tuple[Sequence[Sequence[Decoded[T]]], str]:
-        listed, version = [], ""
+    async def _pages(self) -> tuple[Sequence[list[Decoded[T]]], str]:
+        listed, version = list[list[Decoded[T]]](), ""
         async for page in pages(self.client, self.resource):
-            listed.append(sorted(page.objects, key=self.resource.position))
+            listed.append(sorted(page.objects, key=self.resource.position, reverse=True))
             version = page.version
         return listed, version
 
-    async def _replace(self, listed: Sequence[Sequence[Decoded[T]]]) -> None:
+    async def _replace(self, listed: Sequence[list[Decoded[T]]]) -> None:
         """
         Hand over new and changed objects, then deletions, so that nothing looks free in between.
 
-        Each page is in order; they are merged as they are handed over, because sorting all would block the event loop.
+        Each page is in order, the first object at its end; they are merged as they are handed over, because sorting all
+        would block the event loop. So would freeing all at the end: most are as they were, and nobody keeps them.
         """
-        for number, decoded in enumerate(heapq.merge(*listed, key=self.resource.position), start=1):
+        seen = set[str]()
+        for decoded in heapq.merge(*map(_take_each, listed), key=self.resource.position):
             self._store.put(decoded)
-            if number % BATCH == 0:
+            seen.add(decoded.key)
+            if len(seen) % BATCH == 0:
                 await checkpoint()
-        for key in self._store.keys_except({decoded.key for page in listed for decoded in page}):
+        for key in self._store.keys_except(seen):
             self._store.remove(key)
 
     async def _watch(self) -> None:

@@ -7,6 +7,7 @@ the object is deleted from it and reported as malformed in the same step. So a p
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain, filterfalse
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -97,7 +98,7 @@ class ObjectStore(Generic[T]):
             self._log(key, error)
 
     def keys_except(self, seen: set[str]) -> Iterable[str]:
-        return [key for key in (self._objects | self._malformed) if key not in seen]
+        return list(filterfalse(seen.__contains__, chain(self._objects, self._malformed)))
 
     def _keep(self, key: str, value: T) -> None:
         old = self._objects.get(key)
