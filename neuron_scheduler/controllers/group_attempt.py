@@ -82,7 +82,8 @@ class GroupAttempts:
                 self.attempts.handle_crash(member, error)
         in_vain = 1 - len(commitments) / max(len(members), 1)
         if in_vain:
-            self.queue.groups.charge(key.namespace, in_vain * (self.clock() - started), self.clock())
+            seconds = in_vain * (self.clock() - started)
+            self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
         return commitments
 
     def _assume_group(
@@ -105,6 +106,7 @@ class GroupAttempts:
                 yield
             raise
         for pod, refused in plan.left_out:
+            by_uid[pod.uid].missed = True  # it is an ordinary pod from now on, which may evict others
             self.attempts.handle_unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
             yield
         return commitments

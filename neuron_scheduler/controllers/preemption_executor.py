@@ -169,8 +169,8 @@ class PreemptionExecutor:
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """Restore a nomination that only the pod's status shows, such as after a restart, if the pod fits there."""
         pod = queued.pod
-        if self.cluster.nomination(pod.uid) is not None:
-            return  # pods have been evicted for it
+        if self.cluster.nomination(pod.uid) is not None or pod.nominated_node_name == queued.given_up:
+            return  # pods have been evicted for it, or its status is not written yet
         nomination = rebuild(self.cluster, pod, profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)

@@ -2,7 +2,8 @@
 Pods that fail together: the members of a group that cannot run with fewer.
 
 Of a group with a count, members may be evicted one by one as long as it keeps as many; else all of them leave.
-A native group says itself whether its members are disrupted one by one or together. Upstream: KEP-5710.
+A native group says itself whether its members are disrupted one by one or together. Upstream: KEP-5710. Members of
+different priorities leave one by one, each by its own.
 """
 
 from collections import Counter
@@ -32,8 +33,8 @@ class EvictionUnit:
         least: how many of them must stay, or none does.
         staying: how many of them no other pod's nomination names as victims.
         count, total: their number, and the sum of their priorities.
-        highest: the priority of the group: the highest of its members, or what its object says; infinite if one of them
-            cannot be evicted.
+        highest: the priority of the group: that of its members, or what its object says; infinite if one of them cannot
+            be evicted.
         earliest: when the first member was started, in seconds since the epoch; infinite if none was.
     """
 
@@ -143,6 +144,8 @@ class Units:
         is_counted = group.has_to_wait and group.least != UNKNOWN
         if not (is_counted if group.fails_together is None else group.fails_together):
             return None
+        if group.priority is None and placed.priorities[:1] != placed.priorities[-1:]:
+            return None  # new ones are refused; a single pod of high priority must not protect all others
         highest = max(placed.priorities[-1:], default=0) if group.priority is None else group.priority
         return EvictionUnit(
             key,

@@ -210,7 +210,7 @@ def refusal_kind_of(
     plugins = refused_by | against_preemption if together is None else together
     return RefusalKind(
         plugins,
-        hint_input_of(pod, plugins, has_nomination=has_nomination or together is not None),
+        hint_input_of(pod, plugins, has_nomination=has_nomination),
         interest_of(pod, plugins),
         pod.scheduler_name,
         refused_by,

@@ -6,7 +6,8 @@ first alone would choose a place for one: its first try waits until no new membe
 the others wait as long: it may be created again.
 
 An attempt that binds nobody is paid back in pauses: what it took, twenty times over, passes before the next attempt at
-a group of the same namespace. Its groups take turns, so each waits for its own turn only once.
+a group of the same namespace, if that has no higher priority. Its groups take turns, so each waits for its own turn
+only once; one for which others were evicted, and whose room is kept, waits for none.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ BURST_PAUSE: Final = 1.0
 LONGEST_BURST: Final = 3.0
 """Seconds after its first member at which it is tried in any case."""
 PAYBACK: Final = 20.0
-"""How many times as long as an attempt in vain the pause after it is: groups in vain use 5 % of the time."""
+"""How many times as long as an attempt in vain the pause after it is: groups of one priority use 5 % of the time."""
 LONGEST_PAUSE: Final = 10.0
 """Seconds of the longest pause after one attempt: the machine may have stood still."""
 LONGEST_WAIT_FOR_TURN: Final = 300.0
@@ -44,6 +45,7 @@ class _WaitingGroup:
         placed: how many of them had a node when it was refused; None if it was not, since its last try.
         not_before: when the group may be tried.
         turn: when it is its turn in its namespace; 0 if it does not wait for one.
+        has_room: space is kept for a member.
     """
 
     since: float
@@ -54,6 +56,7 @@ class _WaitingGroup:
     placed: int | None = None
     not_before: float = 0.0
     turn: float = 0.0
+    has_room: bool = False
     pods: dict[str, QueuedPod] = attrs.field(factory=dict)
 
 
@@ -64,13 +67,13 @@ class GroupWaits:
 
     Attributes:
         groups: what each group is, with the members that exist, placed or not, of any scheduler.
-        _debts: by namespace, when the time that its groups used in vain is paid back and those that wait have had their
-            turns; and the seconds of a pause, for the last attempt and for each of these turns.
+        _debts: by namespace and priority, when the time that groups used in vain is paid back and those that wait have
+            had their turns; and the seconds of a pause, for the last attempt and for each of these turns.
     """
 
     groups: Groups
     _waiting: dict[GroupKey, _WaitingGroup] = attrs.field(factory=dict)
-    _debts: dict[str, tuple[float, float]] = attrs.field(factory=dict)
+    _debts: dict[str, dict[int, tuple[float, float]]] = attrs.field(factory=dict)
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float) -> None:
         waiting, group = self._waiting.get(key), self.groups.group(key)
@@ -122,18 +125,24 @@ class GroupWaits:
             not held and (is_less_needed or waiting.count < count or waiting.least != least)
         )
 
-    def note_try(self, key: GroupKey, *, is_refused: bool) -> None:
-        """Note that a group is tried, or that it was refused as a whole."""
+    def note_try(self, key: GroupKey, *, is_refused: bool, has_room: bool = False) -> None:
+        """Note that a group is tried, or that it was refused as a whole, and whether space is kept for a member."""
         waiting = self._waiting.get(key)
         if waiting is not None:
+            if is_refused:
+                waiting.has_room = has_room or (waiting.has_room and waiting.placed is not None)
             waiting.placed = self.groups.placed_count(key) if is_refused else None
 
-    def charge(self, namespace: str, seconds: float, now: float) -> None:
+    def charge(self, namespace: str, priority: int, seconds: float, now: float) -> None:
         """Have the part of an attempt paid back that was for members that are not bound."""
-        self._debts = {name: (paid, pause) for name, (paid, pause) in self._debts.items() if paid > now}
-        paid, before = self._debts.get(namespace, (now, 0.0))
+        for name, debts in [*self._debts.items()]:
+            self._debts[name] = {each: debt for each, debt in debts.items() if debt[0] > now}
+            if not self._debts[name]:
+                del self._debts[name]
+        owed = self._debts.setdefault(namespace, {})
+        paid, before = owed.get(priority, (now, 0.0))
         pause = min(PAYBACK * seconds, LONGEST_PAUSE)
-        self._debts[namespace] = max(paid + pause - before, now + pause), pause
+        owed[priority] = max(paid + pause - before, now + pause), pause
 
     def put_off(self, key: GroupKey, until: float) -> None:
         """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
@@ -142,14 +151,16 @@ class GroupWaits:
 
     def not_before(self, key: GroupKey, now: float) -> float:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
-        waiting, (paid, pause) = self._waiting[key], self._debts.get(key.namespace, (0.0, 0.0))
+        waiting, owed = self._waiting[key], self._debts.get(key.namespace, {})
+        priority = next(iter(waiting.pods.values())).pod.priority
+        paid, pause = max((debt for each, debt in owed.items() if each >= priority), default=(0.0, 0.0))
         if waiting.not_before > now:
             return waiting.not_before
-        if 0.0 < waiting.turn <= now:
+        if waiting.has_room or 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
         elif not waiting.turn and paid > now:
             waiting.turn = min(paid, now + LONGEST_WAIT_FOR_TURN)
-            self._debts[key.namespace] = waiting.turn + pause, pause
+            owed[priority] = waiting.turn + pause, pause
         return waiting.turn
 
     def counts(self) -> dict[str, int]:

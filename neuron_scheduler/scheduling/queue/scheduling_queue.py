@@ -274,7 +274,7 @@ class SchedulingQueue:
             return
         queued.cause = cause
         if together is not None and queued.pod.group is not None:
-            self.groups.note_try(queued.pod.group.key, is_refused=True)
+            self.groups.note_try(queued.pod.group.key, is_refused=True, has_room=has_nomination)
         self._places.backoff.count_refusal(queued, now)
         kind = refusal_kind_of(
             queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination, together=together

@@ -12,7 +12,9 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.search import Preemption, search
+from neuron_scheduler.scheduling.preemption.units import Units
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 
@@ -66,3 +68,17 @@ def test_the_calls_of_a_search_do_not_grow_with_the_members(needs_all: bool) -> 
         return calls_of(play)
 
     assert calls_with(NODES + 10) == calls_with(NODES + 2000)
+
+
+def test_a_member_of_high_priority_protects_no_others() -> None:
+    """A group that needs all of its members leaves as one; with one of another priority, each leaves by its own."""
+    cluster, preemptor = world(NODES, least=NODES), pod("preemptor", devices=16, priority=9)
+    high = pod("high", on="n0", priority=9, group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "g"), least=NODES))
+    for count in (NODES, 1):
+        refused = FitError(cluster.view.node_count)
+        found = run(search(cluster, preemptor, default_profile("s"), refused=refused, budgets=[]))
+        assert isinstance(found, Preemption)
+        units = Units(cluster, DisruptionAllowance(()))
+        assert len(found.victims.pods) + len(units.others_of(found.victims.pods)) == count
+        cluster.put_pod(high)
+        cluster.groups.put(high)

@@ -537,7 +537,7 @@ def tries_of(
         tries[name] += 1
         now += seconds
         world.put_back(members, now)
-        world.queue.groups.charge("default", seconds, now)
+        world.queue.groups.charge("default", 0, seconds, now)
         if churn:
             for member in "ab":
                 world.lose(f"{name}-{member}", now)
@@ -564,7 +564,7 @@ def test_a_single_pod_waits_for_one_attempt_of_a_namespace(churn: bool) -> None:
 def test_the_only_member_that_its_group_needs_takes_no_turn() -> None:
     """It is decided like any pod, however long the groups of its namespace have taken in vain."""
     world = Fed()
-    world.queue.groups.charge("default", 9.0, 0.0)
+    world.queue.groups.charge("default", 0, 9.0, 0.0)
     world.see("a", 0.0, PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "serve"), least=1, expected=1))
     assert popped(world.queue, 0.0).pod.name == "a"
 
@@ -573,7 +573,7 @@ def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
     """A millisecond is paid back in twenty; other namespaces do not wait, and neither do pods without a group."""
     world = fed("a", "b", "c")
     world.refuse(0.0)
-    world.queue.groups.charge("default", 0.001, 0.0)
+    world.queue.groups.charge("default", 0, 0.001, 0.0)
     other = PodGroup(GroupKey(Dialect.COSCHEDULING, "other", "train"), least=2, expected=2)
     for name in ("single", "x", "y"):
         world.see(name, group=None if name == "single" else other)
@@ -585,10 +585,24 @@ def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
     assert names(world.trial(0.020)) == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize("kept", ["", "a"])
+def test_a_group_waits_for_no_turn_of_lower_priority(kept: str) -> None:
+    """Nor for any, while space is kept for a member: others were evicted for it."""
+    world = fed("a", "b", "c")
+    world.queue.groups.charge("default", -1, 9.0, 0.0)
+    members = world.trial(0.0)
+    assert names(members) == {"a", "b", "c"}
+    world.queue.groups.charge("default", 0, 9.0, 0.0)
+    for member in members:
+        world.queue.put_back_refused(member, FIT, 0.0, together=FIT, has_nomination=member.pod.name == kept)
+    world.queue.note(GONE)
+    assert (world.queue.pop(5.0) is None) == (not kept)
+
+
 def test_no_turn_is_further_away_than_five_minutes() -> None:
     """Nor the next one than ten seconds: an attempt took a minute, as the machine stood still, and 300 groups wait."""
     world = Fed()
-    world.queue.groups.charge("default", 60.0, 0.0)
+    world.queue.groups.charge("default", 0, 60.0, 0.0)
     for number in range(300):
         world.see(f"{number}", group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", f"{number}"), expected=1))
     while world.queue.next_time() == -math.inf:
@@ -600,7 +614,7 @@ def test_no_turn_is_further_away_than_five_minutes() -> None:
 def test_few_pods_are_put_off_in_one_step() -> None:
     """A thousand members that have to wait for their turn are looked at in many calls, and the next one is due."""
     world = Fed()
-    world.queue.groups.charge("default", 1.0, 0.0)
+    world.queue.groups.charge("default", 0, 1.0, 0.0)
     many = PodGroup(TRAIN, least=1000, expected=1000)
     for number in range(1000):
         world.see(f"{number}", group=many)
