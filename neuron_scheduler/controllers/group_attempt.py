@@ -106,7 +106,6 @@ class GroupAttempts:
                 yield
             raise
         for pod, refused in plan.left_out:
-            by_uid[pod.uid].missed = True  # it is an ordinary pod from now on, which may evict others
             self.attempts.handle_unschedulable(by_uid[pod.uid], refused, PostFilter(alone=True), started)
             yield
         return commitments

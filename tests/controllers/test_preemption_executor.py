@@ -25,6 +25,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.builders import node, pod
+from tests.support.patience import PATIENCE
 from tests.support.preempting import BIG, PROFILE, Requests, World, crowd, half, post_filter, preempting
 from tests.support.queueing import FIT, counts, popped
 
@@ -587,7 +588,7 @@ async def lose_members(world: World, executor: PreemptionExecutor, least: int) -
 
 async def asked_again(world: World, times: int) -> None:
     """Wait until evictions have been asked for so many times."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         while len(world.asked) < times:  # noqa: ASYNC110 - a list has no event
             await anyio.sleep(0.01)
 
@@ -680,7 +681,7 @@ async def test_a_victim_that_was_spared_keeps_no_space() -> None:
         world.cluster.put_node(node("m", "trn1.32xlarge", unschedulable=True))
         preemption_executor.recheck("m")
         world.now += 5.0
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             while world.cluster.has_nominations:  # noqa: ASYNC110 - a cluster has no event
                 await anyio.sleep(0.01)
     assert len(world.asked) == 3

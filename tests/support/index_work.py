@@ -21,7 +21,7 @@ class IndexWork:
 
     Attributes:
         asked: indexes that were asked for.
-        built: indexes that were made from all rows.
+        built: indexes that were made from all rows, in blocks of a thousand.
         updated: changes of one row that one index took.
         rows: rows that were read.
     """
@@ -34,7 +34,7 @@ class IndexWork:
 
 _OPERATIONS: Mapping[str, Sequence[tuple[type, str]]] = {
     "asked": [(View, name) for name in ("postings", "column", "node_postings", "node_column", "counts", "totals")],
-    "built": [(Postings, "build"), (Column, "build")],
+    "built": [(Postings, "extend"), (Column, "extend")],
     "updated": [(Postings, "replace"), (Column, "replace")],
     "rows": [(View, "row"), (NodeTable, "row")],
 }
