@@ -99,6 +99,11 @@ class Case:
         """
         return (0, 1) if self.request == "event" and self.refused else (1,)
 
+    @property
+    def is_protected(self) -> bool:
+        """Whether the API server does not let the victim go, as a policy would: it is not asked again for minutes."""
+        return self.request in WITH_VICTIMS and self.fault == "422-before"
+
     def manifest(self) -> Object:
         """Return the pod."""
         labels, spec = {LABEL: self.request}, dict(REQUESTS[self.request].pod)
@@ -148,6 +153,7 @@ class CommitPath:
             await self._add_victims()
             await create_all(self._create, (case.manifest() for case in self.cases))
             await self._end_waiting()
+            await self._end_protected()
             await self._until_bound()
             await self._deliver_the_rest()
         await self._read_events()
@@ -211,6 +217,14 @@ class CommitPath:
         for node in (await self.api.get("/api/v1/nodes", labelSelector=f"{LABEL}=later"))["items"]:
             labels = {"metadata": {"labels": {LABEL: "condition"}}}
             await self.api.patch(f"/api/v1/nodes/{node['metadata']['name']}", labels)
+
+    async def _end_protected(self) -> None:
+        """End the victims that may not be evicted, as their owners would, once that is known."""
+        for case in self.cases:
+            if case.is_protected:
+                with anyio.move_on_after(WITHIN):
+                    await case.faults[0].taken.wait()
+                await self.api.delete(f"{PODS}/{case.subject}")
 
     async def _until_bound(self) -> None:
         wanted = {f"default/{case.name}" for case in self.cases}
