@@ -161,8 +161,12 @@ class Groups:
         group = None if pod.group is None else self.group(pod.group.key)
         if group is None or (group.least == 1 and not group.topology):
             return None
-        declared, is_complete = self._declared.get(group.key), 0 < group.size <= self.placed_count(group.key)
-        return None if is_complete and not (declared is not None and declared.topology) else group
+        return None if self.is_complete(group) else group
+
+    def is_complete(self, group: PodGroup) -> bool:
+        """Return whether a group has all that it needs, and later members may go anywhere as far as it says."""
+        declared = self._declared.get(group.key)
+        return 0 < group.size <= self.placed_count(group.key) and not (declared is not None and declared.topology)
 
     def group_to_plan(self, pod: Pod) -> PodGroup | None:
         """Return the same; None also for the only member that exists, if none is known to come."""

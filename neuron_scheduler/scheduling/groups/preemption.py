@@ -243,9 +243,11 @@ class _GroupSearch:
         return [labels.get(key, "") for key in (ULTRASERVER_4, ULTRASERVER_PLACES[ULTRASERVER_4])]
 
     def may_share(self, found: GroupPreemption) -> bool:
-        """Return whether fewer victims might do: not if all members are alike and each takes a whole machine."""
+        """Return whether fewer victims might do: not if equal members take whole machines, all that were emptied."""
         places = [(nomination.pod, name) for name, nomination in found.places.values()]
-        return len(self._by_kind(self.gang.waiting)) > 1 or not all(self._is_whole(pod, name) for pod, name in places)
+        emptied = {victim.node_name for victim in found.victims.pods} - {name for _, name in places}
+        is_whole = all(self._is_whole(pod, name) for pod, name in places)
+        return bool(emptied) or not is_whole or len(self._by_kind(self.gang.waiting)) > 1
 
     def _choosiest_first(self) -> Generator[None, None, Sequence[Pod]]:
         """Return the members as they are placed: if they differ, those first that fewest nodes take."""

@@ -40,6 +40,7 @@ class _WaitingGroup:
         since: when the first of them came.
         held: whether there were too few at the last look.
         half_bound: whether at the last look some members had a node, fewer than these say, and the others existed.
+        complete: whether it had all that it needs at the last look: those that wait are single pods.
         count: how many members, placed or not, counted at the last look.
         least: what it needed at the last look.
         placed: how many of them had a node when it was refused; None if it was not, since its last try.
@@ -51,6 +52,7 @@ class _WaitingGroup:
     since: float
     held: bool
     half_bound: bool = False
+    complete: bool = False
     count: int = 0
     least: int = 0
     placed: int | None = None
@@ -105,15 +107,17 @@ class GroupWaits:
     def update(self, key: GroupKey, now: float) -> bool:
         """
         Update the group; return whether its waiting members changed between held and ready, or are worth another try.
-        They are when a member has gone, when another count is said, and when another scheduler has bound one.
+        They are when a member has gone, when another count is said, when another scheduler has bound one, and when the
+        group is complete: from now on each may evict pods for itself.
         """
         waiting = self._waiting.get(key)
         if waiting is None:
             return False
         held, count, least, group = waiting.held, waiting.count, waiting.least, self.groups.group(key)
-        placed = self.groups.placed_count(key)
+        placed, was_complete = self.groups.placed_count(key), waiting.complete
         waiting.least = group.least
         waiting.count = self.groups.present_count(key)
+        waiting.complete = self.groups.is_complete(group)
         waiting.held = group.has_to_wait and waiting.count < group.least
         waiting.half_bound = 0 < placed < self.groups.begun_size(key) <= waiting.count
         if waiting.count < count and waiting.not_before <= now and not group.least:
@@ -121,8 +125,9 @@ class GroupWaits:
         is_less_needed = waiting.placed is not None and waiting.placed < placed
         if is_less_needed:
             waiting.placed = placed
+        is_completed = waiting.complete and not was_complete
         return waiting.held != held or (
-            not held and (is_less_needed or waiting.count < count or waiting.least != least)
+            not held and (is_less_needed or is_completed or waiting.count < count or waiting.least != least)
         )
 
     def note_try(self, key: GroupKey, *, is_refused: bool, has_room: bool = False) -> None:

@@ -21,7 +21,8 @@ from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, searc
 from neuron_scheduler.scheduling.preemption.search import NoPreemption
 from neuron_scheduler.steps import run
 from tests.scheduling.groups.test_plan import UndecidedError, check_untouched, possible
-from tests.support.builders import pod
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 from tests.support.random_groups import _ASKED, PROFILE, World, settled, some_world
 from tests.support.thoroughness import examples
 
@@ -139,6 +140,23 @@ def play(seed: int) -> str:
     except UndecidedError:
         return "undecided"
     return "found"
+
+
+def test_what_leaves_as_a_whole_spares_the_pods_that_left_before_it() -> None:
+    """The single pods are cheapest for two of three members; the third needs a group that leaves four machines."""
+    key, names = GroupKey(Dialect.COSCHEDULING, "default", "g"), [f"n{number}" for number in range(6)]
+    group, other = PodGroup(key, least=3), PodGroup(attrs.evolve(key, name="h"), least=4)
+    waiting = [pod(f"w{number}", group=group, priority=PRIORITY, devices=16) for number in range(3)]
+    bound = [
+        pod(f"p-{name}", on=name, group=None if name in names[:2] else other, devices=16, ids=range(16))
+        for name in names
+    ]
+    cluster = cluster_of([node(name, "trn1.32xlarge") for name in names], bound)
+    for each in (*waiting, *bound):
+        cluster.groups.put(each)
+    found = run(search_for_group(cluster, gang_of(cluster, waiting), PROFILE, []))
+    assert isinstance(found, GroupPreemption)
+    assert {victim.name for victim in found.victims.pods} == {f"p-{name}" for name in names[2:]}
 
 
 @pytest.mark.parametrize("part", range(examples(8)))

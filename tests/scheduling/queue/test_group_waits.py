@@ -485,6 +485,17 @@ def test_a_member_beyond_the_count_cuts_no_backoff_short() -> None:
     assert names(world.trial(2.0)) == {"a", "b", "c", "d"}
 
 
+def test_a_member_beyond_the_count_is_tried_again_once_the_group_is_complete() -> None:
+    """From then on it may evict pods for itself; it is not tried before, however often the others are looked at."""
+    world = fed("a", "b", "c", "d")
+    left_out, *members = world.trial(0.0)
+    world.queue.put_back_refused(left_out, FIT, 0.0, alone=True)
+    for member in members:
+        assert world.queue.pop(10.0) is None
+        world.see(member.pod.name, 10.0, on="n")
+    assert names(world.trial(10.0)) == {left_out.pod.name}
+
+
 def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
     """The rest of its group is tried without an event of its own, and takes it along."""
     world = fed("a", "b", "c")
