@@ -175,9 +175,10 @@ class App:
             pods=parts.cluster.pod_count,
             pending=sum(map(parts.queue.count, WAITING)),
         )
-        for part in (parts.capacity, parts.turns):
-            if part is not None:
-                services.start_soon(part.run)
+        if parts.capacity is not None:
+            services.start_soon(parts.capacity.run)
+        if parts.turns is not None:
+            await services.start(parts.turns.run)
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:

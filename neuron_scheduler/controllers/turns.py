@@ -11,12 +11,12 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
+import anyio.abc
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.commitment import note_freed
 from neuron_scheduler.controllers.observers import PodList
-from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -37,11 +37,11 @@ LOOK_AT_TURNS: Final = 60.0
 WITHOUT_PROGRESS: Final = 7200.0
 """Seconds without a holder that leaves after which a turn ends."""
 _MOST_TRIED: Final = 4
-"""Requests of one kind that are looked at: the first may ask for nodes that it cannot get."""
+"""Requests of one kind that are looked at each time: the first may ask for nodes that they cannot get."""
 _PODS_A_STEP: Final = 256
 
 log = logs.logger(__name__)
-_Kind = tuple[NeuronRequest | None, int, str]
+_Kind = tuple[Hashable, int, str]
 
 
 @attrs.frozen
@@ -85,16 +85,23 @@ class Turns:
     errors: UnexpectedErrors
     _given: dict[_Kind, _GivenTurn] = attrs.field(factory=dict, init=False)
     _in_vain: dict[Hashable, float] = attrs.field(factory=dict, init=False)  # when a turn ended without progress
+    _tried: dict[_Kind, int] = attrs.field(factory=dict, init=False)  # how many of a kind were looked at in vain
 
-    async def run(self) -> None:
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Keep first what the last leader kept, before any pod is tried."""
+        await self._look()
+        task_status.started()
         while True:
             await anyio.sleep(LOOK_AT_TURNS)
-            if self.pod_list.is_open:
-                continue  # nodes may look fuller than they are
-            try:
-                await run_in_turns(self.review(), self.clock)
-            except Exception as error:  # noqa: BLE001 - pods are scheduled all the same
-                self.errors.report(error, task="turns", pod="")
+            await self._look()
+
+    async def _look(self) -> None:
+        if self.pod_list.is_open:
+            return  # nodes may look fuller than they are
+        try:
+            await run_in_turns(self.review(), self.clock)
+        except Exception as error:  # noqa: BLE001 - pods are scheduled all the same
+            self.errors.report(error, task="turns", pod="")
 
     def review(self) -> Generator[None, None, None]:
         """End the turns whose reason has ended, and give those that are due."""
@@ -103,10 +110,15 @@ class Turns:
             if not (in_flight or self._goes_on(given)):
                 self._end(kind)
         applicants = yield from self._applicants()
-        for kind, of_kind in applicants.items():
-            for applicant in of_kind[:_MOST_TRIED] if kind not in self._given else ():
+        tried, self._tried = self._tried, {}
+        for kind in applicants.keys() - self._given.keys():
+            of_kind = applicants[kind]
+            first = tried.get(kind, 0) % len(of_kind)
+            for applicant in of_kind[first : first + _MOST_TRIED]:
                 if (yield from self._give(applicant)):
                     break
+            else:
+                self._tried[kind] = min(first + _MOST_TRIED, len(of_kind))
 
     def _applicants(self) -> Generator[None, None, Mapping[_Kind, Sequence[Applicant]]]:
         """Return who may have a turn by kind, the most urgent first; those first whose conditions say that they do."""
@@ -179,7 +191,10 @@ class Turns:
         pods, topology, domain = applicant.pods, applicant.topology, applicant.domain
         profile, first = self.profiles[pods[0].scheduler_name], pods[0]
         yield from self.warmup.prepare_refusal(self.cluster, first, profile)
-        nodes = yield from nodes_that_drain_first(self.cluster, pods, profile, topology=topology, domain=domain)
+        had_it = SAID in first.refused_because
+        nodes = yield from nodes_that_drain_first(
+            self.cluster, pods, profile, topology=topology, domain=domain, had_it=had_it
+        )
         # Nothing awaits from here on.
         if not nodes or not all(map(self._may_wait, pods)) or not are_as_chosen(self.cluster, nodes):
             return False
@@ -187,7 +202,7 @@ class Turns:
             self.cluster.nominate(name, nomination)
         self._given[_kind_of(applicant)] = _GivenTurn(applicant, nodes, self._holders_left(nodes), self.clock())
         log.info("Nodes are kept for a pod as they come free", pod=first.key, nodes=len(nodes))
-        if SAID not in first.refused_because:
+        if not had_it:
             self.report(first, turn_text(self.cluster, first))
         self.queue.activate(first.uid, self.clock())  # its condition is to say so
         return True
@@ -201,4 +216,5 @@ class Turns:
 
 def _kind_of(applicant: Applicant) -> _Kind:
     """Return what turns of one kind have in common."""
-    return applicant.pods[0].neuron, len(applicant.pods), applicant.topology
+    neuron = applicant.pods[0].neuron
+    return neuron and (neuron.unit, neuron.total), len(applicant.pods), applicant.topology

@@ -32,13 +32,20 @@ _AT_ONCE: Final = 64
 
 
 def nodes_that_drain_first(
-    cluster: Cluster, pods: Sequence[Pod], profile: Profile, *, topology: str = "", domain: str = ""
+    cluster: Cluster,
+    pods: Sequence[Pod],
+    profile: Profile,
+    *,
+    topology: str = "",
+    domain: str = "",
+    had_it: bool = False,
 ) -> Generator[None, None, Nodes]:
     """
     Return the nodes that drain first, one for each of some pods with equal requests; yields when other tasks may run.
 
-    Empty if a pod would share a machine, if less is free in pieces than they ask for, or if there are too few nodes.
-    All are in one domain of `topology`, in `domain` if it is given. The indexes of a refusal must be warm.
+    Empty if a pod would share a machine, if there are too few nodes, or if less is free in pieces than they ask for,
+    unless they `had_it` before this leader: since then others have taken pieces that were not kept. All are in one
+    domain of `topology`, in `domain` if it is given. The indexes of a refusal must be warm.
     """
     first = _by_itself(pods[0], topology)
     if refusal_of_pod(cluster.view, first, profile) is not None:
@@ -58,7 +65,7 @@ def nodes_that_drain_first(
                 draining.append((-_oldest_start(row), name, within, share))
         if number % _AT_ONCE == 0:
             yield
-    if free < len(pods):
+    if free < len(pods) and not had_it:
         return ()
     draining.sort(key=lambda node: node[0])
     return (yield from _first_enough(cluster, pods, profile, topology, draining))
