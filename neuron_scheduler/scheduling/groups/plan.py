@@ -179,7 +179,8 @@ class _Planner:
         else:
             text = f"room for {room} such pods, and the group needs {members}"
             text += f", beside {others} that started groups of the namespace await" if others else ""
-        exist = f"{len(gang.waiting)} of {group.expected} members of group {group.key} exist, and all must have room:"
+        exist = f"{len(gang.waiting)} of {group.expected} members of group {group.key} exist"
+        exist += ", and all must have room without evictions:"
         nodes = self.cluster.view.node_count
         return FitError(nodes, plugins=frozenset({GROUP_TOPOLOGY}), pod_reason=text, cause=Cause.CAPACITY, group=exist)
 

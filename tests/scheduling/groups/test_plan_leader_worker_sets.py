@@ -60,7 +60,8 @@ def test_one_replica_runs_where_there_is_room_for_one() -> None:
     cluster = racks(a=7)
     assert start(cluster, leader(0)) == {"leader-0": "a0"}
     assert start(cluster, leader(1)) == (
-        "1 of 4 members of group default/serve group 1 exist, and all must have room: 0/7 nodes are available: room for"
+        "1 of 4 members of group default/serve group 1 exist, and all must have room without evictions:"
+        " 0/7 nodes are available: room for"
         " 6 such pods, and the group needs 4, beside 3 that started groups of the namespace await."
     )
     other = attrs.evolve(leader(2, namespace="other"), namespace="other")
@@ -87,7 +88,8 @@ def test_a_leader_goes_only_into_a_domain_with_room_for_all() -> None:
     for number in range(2):
         cluster.put_pod(pod(f"used-{number}", devices=1, ids=[0], on=f"b{number}"))
     assert start(cluster, leader(1, topology=DOMAIN)) == (
-        "1 of 4 members of group default/serve group 1 exist, and all must have room: 0/7 nodes are available:"
+        "1 of 4 members of group default/serve group 1 exist, and all must have room without evictions:"
+        " 0/7 nodes are available:"
         " no example.com/rack has room for all 4 members of the group, the roomiest for 3."
     )
 
