@@ -50,7 +50,12 @@ CHANGED = "its allocation changed after it was bound; the first is kept"
 
 @attrs.define(eq=False)
 class Cluster:
-    """Nodes, pods, indexes; `view` is what can be read of all nodes at once."""
+    """
+    Nodes, pods, indexes; `view` is what can be read of all nodes at once.
+
+    Attributes:
+        ended_nominations: how many nominations have ended so far.
+    """
 
     workloads: Workloads = attrs.field(factory=Workloads)
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)
@@ -68,6 +73,7 @@ class Cluster:
     _where: dict[str, str] = attrs.field(factory=dict)  # the name of the node, by the pod's uid
     _assumed: set[str] = attrs.field(factory=set)
     _nominated_nodes: dict[str, str] = attrs.field(factory=dict)  # names, by the pod's uid
+    ended_nominations: int = attrs.field(default=0, init=False)
 
     @property
     def pod_count(self) -> int:
@@ -217,6 +223,7 @@ class Cluster:
 
     def clear_nomination(self, uid: str) -> str | None:
         name = self._nominated_nodes.pop(uid, None)
+        self.ended_nominations += name is not None
         node_info = None if name is None else self.node(name)
         if node_info is not None:
             self._table.put(_without_nomination(node_info, uid))

@@ -91,6 +91,7 @@ class _Round:
         spared: a victim stays that was to leave, because its space is not needed any more.
         broken: the groups that lose too many and of which a member has left: they go whole, whoever needs the space.
         followers: places of the rounds that take members of the same groups, and leave the others to this one.
+        looked_at: `Cluster.ended_nominations` when all members were last known to hold their places.
     """
 
     places: Mapping[str, str]
@@ -101,6 +102,7 @@ class _Round:
     spared: bool = False
     broken: set[GroupKey] = attrs.field(factory=set)
     followers: list[Mapping[str, str]] = attrs.field(factory=list)
+    looked_at: int = -1
 
 
 @attrs.frozen(eq=False)
@@ -415,8 +417,10 @@ class PreemptionExecutor:
         node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
         if nomination is None or node_name != asked.places[preemptor.uid] or not self._may_evict(preemptor):
             return False
-        if not all(map(self.cluster.is_nominated, asked.places)):
-            return False
+        if asked.looked_at != self.cluster.ended_nominations:  # else none can have lost its place
+            if not all(map(self.cluster.is_nominated, asked.places)):
+                return False
+            asked.looked_at = self.cluster.ended_nominations
         return victim.uid not in asked.preemptors or victim.uid in nomination.victims
 
     def _is_leaving(self, victim: Pod) -> bool:
