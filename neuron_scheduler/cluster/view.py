@@ -131,6 +131,10 @@ class View:
         table = self._table
         return map(table.row, table.by_age(slot for slot, node_info in by_slot(table.slots) if node_info is not None))
 
+    def rows_in_slots(self) -> list[NodeInfo | None]:
+        """Return every slot's row as it is now, None for a hole: for what is read after pauses."""
+        return list(self._table.slots)
+
     def slot(self, name: str) -> Slot | None:
         """Return the slot of a node, None if it does not exist; valid until the next `await`."""
         return self._table.slot_of.get(name)

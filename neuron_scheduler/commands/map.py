@@ -53,6 +53,8 @@ def _ask(arguments: argparse.Namespace) -> Answered[Fleet]:
 
 def _only(fleet: Fleet, name: str) -> Fleet:
     machines = tuple(machine for machine in fleet.machines if not name or machine.node_name == name)
+    if name and not machines and fleet.leaves_out:
+        raise ConfigurationError(f"node {name} is not among the {len(fleet.machines)} that are pictured; omit --ask")
     if name and not machines:
         raise ConfigurationError(f"there is no node {name} with Neuron")
     return attrs.evolve(fleet, machines=machines)

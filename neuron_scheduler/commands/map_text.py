@@ -229,15 +229,18 @@ class MapText:
         fleet = attrs.evolve(fleet, machines=tuple(sorted(fleet.machines, key=_from_free_to_full)))
         if not fleet.machines:
             yield "No node has Neuron."
-        else:
-            yield from self._heading(sums_of("All", fleet.machines))
+        for of in fleet.types if fleet.leaves_out else ():
+            yield from self._heading(_sums_text(of))
+        if fleet.machines:
+            yield from self._heading(sums_of("Pictured" if fleet.leaves_out else "All", fleet.machines))
         pictures = len(fleet.machines) <= MOST_PICTURES
         if pictures and self.by == BY[0]:  # each picture has its type
             yield from self._pictures(fleet.machines)
         else:
             for name, machines in group_machines(fleet, self.by):
                 yield ""
-                yield from self._heading(f"{sums_of(name, machines)}{_wholeness(machines) if self.by == BY[1] else ''}")
+                whole = _wholeness(machines) if self.by == BY[1] and not fleet.leaves_out else ""
+                yield from self._heading(f"{sums_of(name, machines)}{whole}")
                 yield from self._pictures(machines) if pictures else self._table(machines)
         if fleet.machines:
             yield from self._legend(fleet.machines, pictures=pictures)
@@ -341,8 +344,11 @@ def group_machines(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture
 
 
 def sums_of(name: str, machines: Sequence[MachinePicture]) -> str:
-    of = reduce(with_machine, machines, TypeSummary(name))
-    total = f"{name}: {count_text(of.nodes, 'node')}, {count_text(of.devices, 'device')}"
+    return _sums_text(reduce(with_machine, machines, TypeSummary(name)))
+
+
+def _sums_text(of: TypeSummary) -> str:
+    total = f"{of.instance_type}: {count_text(of.nodes, 'node')}, {count_text(of.devices, 'device')}"
     return f"{total}: {of.free} free (largest block {of.largest_block}), {of.used} used, {of.withheld} withheld"
 
 

@@ -353,8 +353,9 @@ class Fleet:
     All machines and their sums by instance type.
 
     Attributes:
-        machines: the worst first: withheld, then with unknown or double-booked cores, then fragmented ones, by how many
-            free devices are outside of the largest block. Equal ones by age, the oldest first.
+        machines: all, or some of each kind. The worst first: withheld, then with unknown or double-booked cores, then
+            fragmented ones, by how many free devices are outside of the largest block. Equal ones by age, the oldest
+            first.
         types: by name.
         notes: what the reader has to know about the picture, such as names that are left out: one sentence each.
     """
@@ -362,6 +363,11 @@ class Fleet:
     machines: tuple[MachinePicture, ...]
     types: tuple[TypeSummary, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def leaves_out(self) -> bool:
+        """Return whether the fleet has more machines than are pictured."""
+        return len(self.machines) < sum(of.nodes for of in self.types)
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ sentences are one group. A plugin without a row has no figures: its reason says 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from neuron_scheduler.cluster.index.labels import domain_of
@@ -49,6 +49,28 @@ _TOO_FEW: Final = (*neuron_topology.UNHEALTHY.values(), neuron_topology.UNKNOWN,
 
 def _of_node(text: Callable[[Pod, NodeInfo, Sequence[str]], str]) -> Arithmetic:
     return lambda _view, pod: lambda _slot, node_info, reasons: text(pod, node_info, reasons)
+
+
+def _once_for_equal(arithmetic: Arithmetic) -> Arithmetic:
+    """Return the same for sentences about the pod's resources, made once for all nodes with equal figures."""
+
+    def ask(view: View, pod: Pod) -> Sentence:
+        sentence, made, names = arithmetic(view, pod), dict[Hashable, str](), (*pod.requests, PODS)
+
+        def say(slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
+            usage, node = node_info.neuron_usage, node_info.node
+            if usage.unknown_holders:  # one of them is named
+                return sentence(slot, node_info, reasons)
+            figures = (*map(node.allocatable.get, names), *map(node_info.used.get, names))
+            key = (*reasons, node_info.machine, usage.free, figures)
+            text = made.get(key)
+            if text is None:
+                text = made[key] = sentence(slot, node_info, reasons)
+            return text
+
+        return say
+
+    return ask
 
 
 def cordon(_pod: Pod, node_info: NodeInfo, reasons: Sequence[str]) -> str:
@@ -326,8 +348,8 @@ ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
     node_affinity.NAME: _of_node(node_terms),
     node_declared_features.NAME: _of_node(features),
     node_ports.NAME: _of_node(ports),
-    node_resources_fit.NAME: resources,
-    neuron_topology.NAME: _of_node(neuron),
+    node_resources_fit.NAME: _once_for_equal(resources),
+    neuron_topology.NAME: _once_for_equal(_of_node(neuron)),
     pod_topology_spread.NAME: spread,
     inter_pod_affinity.NAME: other_pods,
 }
@@ -336,5 +358,5 @@ ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {
 def sentence_of(plugin: PluginName | None, view: View, pod: Pod) -> Sentence:
     """Return the function that says what a node lacks for a plugin; what is free, if no plugin refuses it."""
     if plugin is None:
-        return _of_node(free_for)(view, pod)
+        return _once_for_equal(_of_node(free_for))(view, pod)
     return ARITHMETIC.get(plugin, _of_node(lambda _pod, _node_info, _reasons: ""))(view, pod)

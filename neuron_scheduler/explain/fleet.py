@@ -5,21 +5,23 @@ Free devices, blocks and the reasons of withheld machines come from `inventory`,
 never change, so the picture is of one moment, although it is made over several steps.
 """
 
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Final
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import domain_of
-from neuron_scheduler.cluster.index.nodeset import slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain import inventory
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import BETA_ZONE_LABEL, ULTRASERVER_2, ULTRASERVER_4, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import runs
 
@@ -37,24 +39,76 @@ machines, 0 if that is not known.
 """
 
 
-def fleet(cluster: Cluster) -> Generator[None, None, Fleet]:
+def fleet(cluster: Cluster, *, most: int | None = None) -> Generator[None, None, Fleet]:
     """
     Return the fleet; yields whenever other tasks may run.
 
-    The cluster may change between two steps; the machines stay those of the moment when the indexes were ready.
+    Args:
+        cluster: may change in the pauses; the machines are those of the moment when the indexes were ready.
+        most: machines that are pictured, if not all; the sums are those of all machines.
     """
     yield from inventory.prepare(cluster)
+    rows, types, kinds = cluster.view.rows_in_slots(), _types(cluster), _kinds(cluster.view)
     ranked: list[tuple[int, MachinePicture]] = []
-    types: dict[str, TypeSummary] = {}
-    for place, (node_info, machine, reason) in enumerate(_moment(cluster)):
+    chosen = yield from _chosen(kinds, len(rows) if most is None else most)
+    shown = [(row, chosen[slot]) for slot in chosen if (row := rows[slot]) is not None]
+    for place, (row, reason) in enumerate(sorted(shown, key=_age)):
         if place % ROWS_A_STEP == 0:
             yield
-        rank, picture = _picture_of(node_info, machine, reason)
-        ranked.append((rank, picture))
-        name = picture.instance_type
-        types[name] = with_machine(types.get(name, TypeSummary(name)), picture)
+        ranked.append(_picture_of(row, reason))
     ranked.sort(key=itemgetter(0))
-    return Fleet(tuple(picture for _, picture in ranked), tuple(types[name] for name in sorted(types)))
+    total = sum(nodes.bit_count() for _, nodes in kinds)
+    notes = (f"{len(ranked):,} of {total:,} machines are pictured: some of each kind, then the worst.",)
+    return Fleet(tuple(picture for _, picture in ranked), types, notes if len(ranked) < total else ())
+
+
+def _types(cluster: Cluster) -> tuple[TypeSummary, ...]:
+    counted, nodes, withheld = inventory.devices(cluster), Counter[str](), Counter[str]()
+    for stock, among in inventory.stocks(cluster.view):
+        nodes[stock.instance_type] += among.bit_count()
+    for (name, _), count in counted.withheld.items():
+        withheld[name] += count
+    return tuple(
+        TypeSummary(
+            name,
+            nodes=nodes[name],
+            devices=counted.free[name] + counted.used[name] + withheld[name],
+            free=counted.free[name],
+            used=counted.used[name],
+            withheld=withheld[name],
+            largest_block=counted.largest_block[name],
+        )
+        for name in sorted(nodes)
+    )
+
+
+def _age(shown: tuple[NodeInfo, str]) -> tuple[float, str, str]:
+    node = shown[0].node
+    return node.created, node.name, node.uid
+
+
+def _kinds(view: View) -> list[tuple[str, NodeSet]]:
+    """Return the nodes with equal stocks and one reason why they take no pods, the worst first."""
+    kinds, closed = list[tuple[int, str, NodeSet]](), inventory.closed_nodes(view)
+    for stock, nodes in inventory.stocks(view):
+        open_ = nodes
+        for reason, of_reason in closed.items():
+            kinds.append((_WITHHELD, reason.value, nodes & of_reason))
+            open_ = less(open_, of_reason)
+        unclear = stock.unknown_holders or stock.double_booked_cores
+        kinds.append((_UNCLEAR if unclear else max(stock.blocks, default=0) - stock.free, "", open_))
+    return [(reason, nodes) for _, reason, nodes in sorted(kinds, key=itemgetter(0)) if nodes]
+
+
+def _chosen(kinds: Sequence[tuple[str, NodeSet]], most: int) -> Generator[None, None, dict[Slot, str]]:
+    """Return some slots of each kind with its reason, as many of one as of another, then more of the first kinds."""
+    chosen, share = dict[Slot, str](), most // max(1, len(kinds)) or 1
+    for first, last in ((0, share), (share, most)):
+        for reason, nodes in kinds:
+            slots = islice(slots_of(nodes), first, min(last, first + most - len(chosen)))
+            chosen.update(dict.fromkeys(slots, reason))
+            yield
+    return chosen
 
 
 def with_machine(sums: TypeSummary, machine: MachinePicture) -> TypeSummary:
@@ -70,19 +124,12 @@ def with_machine(sums: TypeSummary, machine: MachinePicture) -> TypeSummary:
     )
 
 
-def _moment(cluster: Cluster) -> list[tuple[NodeInfo, Machine, str]]:
-    """Return the rows with Neuron as they are now, each with the reason why its node takes no pods; in one step."""
-    view = cluster.view
-    reasons: dict[str, str] = {}
-    for reason, nodes in inventory.closed_nodes(view).items():
-        for slot in slots_of(nodes):
-            reasons[view.row(slot).node.name] = reason.value
-    return [(row, row.machine, reasons.get(row.node.name, "")) for row in view.rows() if row.machine is not None]
-
-
-def _picture_of(node_info: NodeInfo, machine: Machine, withheld: str) -> tuple[int, MachinePicture]:
+def _picture_of(node_info: NodeInfo, withheld: str) -> tuple[int, MachinePicture]:
     """Return a machine's rank and its picture: the worst machine has the lowest rank."""
     node, usage = node_info.node, node_info.neuron_usage
+    machine = node_info.machine
+    if machine is None:
+        raise ValueError(f"node {node.name} has no Neuron")
     (stock,) = inventory.stock_of(node_info)
     (left,) = inventory.stock_of(node_info.with_nominated(inventory.PLAIN_POD.priority))
     free, blocks = (0, ()) if withheld else (left.free, left.blocks)

@@ -184,27 +184,28 @@ def _sizes(machine: Machine) -> tuple[tuple[int, NeuronRequest], ...]:
     )
 
 
-def _stocks(view: View) -> Iterator[tuple[Stock, NodeSet]]:
-    stocks = view.postings(stock_of)
-    return ((cast(Stock, stock), stocks.get(stock)) for stock in stocks.values)
+def stocks(view: View) -> Iterator[tuple[Stock, NodeSet]]:
+    """Yield the nodes with Neuron by what they have."""
+    posted = view.postings(stock_of)
+    return ((cast(Stock, stock), posted.get(stock)) for stock in posted.values)
 
 
 def unknown_holders(cluster: Cluster) -> int:
-    return sum(stock.unknown_holders * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
+    return sum(stock.unknown_holders * nodes.bit_count() for stock, nodes in stocks(cluster.view))
 
 
 def unknown_holders_by_node(cluster: Cluster, most: int = 20) -> tuple[dict[str, int], int]:
     """Return how many unknown holders the nodes with the most of them have, by name, and how many all others have."""
     view, by_node = cluster.view, dict[str, int]()
-    stocks = sorted(_stocks(view), key=lambda entry: -entry[0].unknown_holders)
-    for stock, nodes in takewhile(lambda entry: entry[0].unknown_holders, stocks):
+    worst = sorted(stocks(view), key=lambda entry: -entry[0].unknown_holders)
+    for stock, nodes in takewhile(lambda entry: entry[0].unknown_holders, worst):
         for slot in islice(slots_of(nodes), most - len(by_node)):
             by_node[view.row(slot).node.name] = stock.unknown_holders
     return by_node, unknown_holders(cluster) - sum(by_node.values())
 
 
 def double_booked_cores(cluster: Cluster) -> int:
-    return sum(stock.double_booked_cores * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
+    return sum(stock.double_booked_cores * nodes.bit_count() for stock, nodes in stocks(cluster.view))
 
 
 def prepare(cluster: Cluster) -> Iterator[None]:
@@ -226,7 +227,7 @@ def devices(cluster: Cluster, *, waiting: Collection[int] = ()) -> Devices:
         open_ = less(open_, nodes)
     nominated = nodes_with_nominations(cluster, PLAIN_POD.priority) & open_
     open_ = less(open_, nominated)
-    for stock, nodes in _stocks(view):
+    for stock, nodes in stocks(view):
         name = stock.instance_type
         counted.add(stock, nodes.bit_count())
         for reason, nodes_of_reason in closed.items():

@@ -22,8 +22,8 @@ from neuron_scheduler.explain.answers import (
     PodSummary,
     Verdict,
 )
-from neuron_scheduler.explain.arithmetic import Sentence, free_on, sentence_of, states_of_claims, unprovisioned_text
-from neuron_scheduler.explain.changes.group import group_changes
+from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_claims, unprovisioned_text
+from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -91,6 +91,8 @@ def explain_pod(
         budgets: all PodDisruptionBudgets, for the pods that would have to leave.
     """
     yield from warm_up(cluster, pod, profile)  # a fork shares postings, but what it builds itself is lost with it
+    if pod.neuron is not None:
+        yield from prepare_new_nodes(cluster.view, pod)
     fork = cluster.fork()
     yield
     if pod.node_name or fork.node_of(pod.uid) is not None:
@@ -355,36 +357,48 @@ def groups_of(
 
     Nobody changes the cluster, in which the pod has no nomination; `found` are all refusals of the nodes `among`.
     """
-    size = among.bit_length()
-    named = [(attrs.evolve(each, nodes=NO_NODES), membership(each.nodes & among, size)) for each in found]
-    is_kept = membership(kept_for_others(cluster, pod, profile) & among, size)
-    is_meant = membership(nodes_meant(cluster.view, pod, profile) & among, size)
-    sentences: dict[PluginName | None, Sentence] = {}
+    meant, kept = nodes_meant(cluster.view, pod, profile), kept_for_others(cluster, pod, profile)
     kinds: dict[_Kind, dict[_Figures, list[Slot]]] = {}
-    for number, slot in enumerate(slots_of(among), start=1):
-        node_info = cluster.view.row(slot)
-        by = tuple(dict.fromkeys(refusal for refusal, is_named in named if is_named(slot)))  # nominations make two
-        plugin = by[0].plugin if by else None
-        if plugin not in sentences:
-            sentences[plugin] = sentence_of(plugin, cluster.view, pod)
-        kept_for = _nominated_pods(node_info, pod) if by and is_kept(slot) else ()
-        if kept_for:
-            text = f"it would take the pod, but its space is kept for {few_names(kept_for)}"
-        else:
-            reasons = tuple(dict.fromkeys(refusal.reason for refusal in by))
-            text = sentences[plugin](slot, node_info.with_nominated(pod.priority), reasons)
-        figures = kinds.setdefault((by, node_info.node.instance_type, bool(kept_for)), {})
-        figures.setdefault((text, kept_for), []).append(slot)
-        if number % AT_ONCE == 0:
-            yield
+    for by, nodes in (yield from _by_refusals(found, among)).items():
+        sentence = sentence_of(by[0].plugin if by else None, cluster.view, pod)
+        reasons = tuple(dict.fromkeys(refusal.reason for refusal in by))
+        is_kept = membership(kept & nodes if by else NO_NODES, among.bit_length())
+        for number, slot in enumerate(slots_of(nodes), start=1):
+            node_info = cluster.view.row(slot)
+            kept_for = _nominated_pods(node_info, pod) if is_kept(slot) else ()
+            if kept_for:
+                text = f"it would take the pod, but its space is kept for {few_names(kept_for)}"
+            else:
+                text = sentence(slot, node_info.with_nominated(pod.priority), reasons)
+            figures = kinds.setdefault((by, node_info.node.instance_type, bool(kept_for)), {})
+            figures.setdefault((text, kept_for), []).append(slot)
+            if number % AT_ONCE == 0:
+                yield
     groups: list[tuple[tuple[float, ...], NodeGroup]] = []
-    for kind, figures in kinds.items():
+    for kind, figures in sorted(kinds.items(), key=lambda entry: next(iter(entry[1].values()))[0]):  # the oldest first
         yield
         for shown, slots in _largest(cluster, figures):
-            group = _group(cluster, pod, kind, shown, slots)
-            excluded = not any(map(is_meant, slots))
-            groups.append((_promise(cluster, pod, kind[0], group, excluded=excluded), group))
+            nodes = from_slots(slots, max(slots) + 1)
+            group = _group(cluster, pod, kind, shown, nodes)
+            groups.append((_promise(cluster, pod, kind[0], group, excluded=not nodes & meant), group))
+            yield
     return tuple(group for _, group in sorted(groups, key=lambda pair: pair[0]))
+
+
+def _by_refusals(found: Sequence[Refusal], among: NodeSet) -> Generator[None, None, dict[tuple[Refusal, ...], NodeSet]]:
+    """Return the nodes by all that refuse them, in the order of `found`; the refusals there have no nodes."""
+    nodes_by: dict[tuple[Refusal, ...], NodeSet] = {(): among}
+    for refusal in found:
+        named, split = attrs.evolve(refusal, nodes=NO_NODES), dict[tuple[Refusal, ...], NodeSet]()
+        for by, nodes in nodes_by.items():
+            more = by if named in by else (*by, named)  # nominations make two
+            inside = nodes & refusal.nodes
+            for each, part in ((by, nodes ^ inside), (more, inside)):
+                if part:
+                    split[each] = split.get(each, NO_NODES) | part
+        nodes_by = split
+        yield
+    return nodes_by
 
 
 def _nominated_pods(node_info: NodeInfo, pod: Pod) -> tuple[str, ...]:
@@ -401,12 +415,12 @@ def _largest(cluster: Cluster, figures: dict[_Figures, list[Slot]]) -> Iterator[
         yield (f"different figures, such as on {clip(name)}: {text}", kept_for), others
 
 
-def _group(cluster: Cluster, pod: Pod, kind: _Kind, figures: _Figures, slots: list[Slot]) -> NodeGroup:
+def _group(cluster: Cluster, pod: Pod, kind: _Kind, figures: _Figures, nodes: NodeSet) -> NodeGroup:
     (by, instance_type, _), (text, kept_for) = kind, figures
-    oldest = islice(cluster.view.oldest_first(from_slots(slots, max(slots) + 1)), MOST_NAMED)
+    oldest = islice(cluster.view.rows_by_age(nodes), MOST_NAMED)
     return NodeGroup(
-        nodes=len(slots),
-        names=tuple(cluster.view.row(slot).node.name for slot in oldest),
+        nodes=nodes.bit_count(),
+        names=tuple(node_info.node.name for node_info in oldest),
         instance_type=instance_type,
         plugin=by[0].plugin if by else "",
         reason=by[0].reason if by else "",

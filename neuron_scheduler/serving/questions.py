@@ -48,6 +48,8 @@ ASKS_FOR_NONE: Final = "No machine is requested from an autoscaler: capacity req
 NOT_YET: Final = "No machine is requested from an autoscaler yet."
 MOST_WAITING: Final = 1000
 """Pods that one answer lists."""
+MOST_PICTURED: Final = 5000
+"""Machines that one answer pictures."""
 _NOT_LISTED: Final = f"Only {MOST_WAITING} pods are listed: first those of the namespace in question, then the oldest."
 _SOURCE: Final = "the request"
 
@@ -129,7 +131,7 @@ def _require_rights(workload: Replicated, names: Names) -> None:
 
 def fleet_now(sources: AnswerSources, question: Question) -> Steps:
     question.require_known()
-    return (yield from fleet(sources.cluster))
+    return (yield from fleet(sources.cluster, most=MOST_PICTURED))
 
 
 def waiting_now(sources: AnswerSources, question: Question) -> Steps:

@@ -181,6 +181,18 @@ def test_no_machines() -> None:
     assert text(Fleet((), (), ("Names are left out.",))) == "No node has Neuron.\n\nNote: Names are left out."
 
 
+def test_machines_that_are_left_out() -> None:
+    """The sums of all come first; those of the pictured ones say so, and no UltraServer is judged by a part of it."""
+    labels = {ULTRASERVER_4: "s1"}
+    cluster = cluster_of([node(f"n{i}", "trn2u.48xlarge", labels=labels) for i in range(4)])
+    lines = text(run(fleet(cluster, most=2)), 200, by="ultraserver").split("\n")
+    assert lines[0].startswith("trn2u.48xlarge: 4 nodes, 64 devices: 64 free")
+    assert lines[1].startswith("Pictured: 2 nodes, 32 devices: 32 free")
+    assert "intact" in text(run(fleet(cluster)), 200, by="ultraserver")
+    assert "intact" not in "".join(lines)
+    assert lines[-1] == "Note: 2 of 4 machines are pictured: some of each kind, then the worst."
+
+
 def test_names_that_the_reader_may_not_see() -> None:
     """The pods are drawn without them."""
     fleet_without = drawn([node("a", TRN1)], [held("secret", "a", 0)])

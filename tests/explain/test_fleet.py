@@ -116,6 +116,17 @@ def test_the_picture_is_of_one_moment() -> None:
     assert answer.types[0].free == sum(machine.free_devices for machine in answer.machines) == 50 * 16
 
 
+def test_some_machines_of_each_kind_are_pictured() -> None:
+    """Of more machines than are pictured, some of each kind are shown, then the worst; the sums are those of all."""
+    nodes = [node(f"n{i}", TRN1, created=i, unschedulable=i in (8, 9)) for i in range(10)]
+    cluster = cluster_of(nodes, [pod("p", devices=1, on="n7", ids=(3,))])
+    everything, seen = pictured(cluster), run(fleet(cluster, most=4))
+    assert [machine.node_name for machine in seen.machines] == ["n8", "n9", "n7", "n0"]
+    assert {*seen.machines} < {*everything.machines}
+    assert (seen.types, everything.notes) == (everything.types, ())
+    assert seen.notes == ("4 of 10 machines are pictured: some of each kind, then the worst.",)
+
+
 def random_cluster(dice: random.Random) -> Cluster:
     """Return a cluster with holders of all sorts, closed nodes and nominations."""
     nodes = [random_objects.some_node(dice, f"n{i}") for i in range(dice.randint(1, 10))]

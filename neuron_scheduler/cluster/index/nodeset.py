@@ -6,6 +6,7 @@ ANDed with the live slots.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import compress, count
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 _Row = TypeVar("_Row")
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         def __hash__(self) -> int: ...
         def __lt__(self, other: "Slot | int", /) -> bool: ...
         def __add__(self, count: int, /) -> int: ...
+        def __invert__(self) -> int: ...
         def __and__(self, bits: int, /) -> int: ...
         def __rshift__(self, count: int, /) -> int: ...
         def __rlshift__(self, one: Literal[1], /) -> NodeSet: ...
@@ -39,14 +41,16 @@ else:
 
 NO_NODES: Final = NodeSet(0)
 _BITS: Final = bytes.maketrans(b"01", b"\0\1")
+_ONE: Final = ord("1")
+_FEW: Final = 8
 
 
 def from_slots(slots: Iterable[Slot], size: int) -> NodeSet:
     """Return the set of the given slots, all below `size`; linear in `size`, unlike one OR per slot."""
-    bits = bytearray(size + 7 >> 3)
+    digits = bytearray(b"0") * (size or 1)
     for slot in slots:
-        bits[slot >> 3] |= 1 << (slot & 7)
-    return NodeSet(int.from_bytes(bits, "little"))
+        digits[~slot] = _ONE
+    return NodeSet(int(digits, 2))
 
 
 def selectors(nodes: NodeSet) -> bytes:
@@ -79,8 +83,11 @@ def lowest_slot(nodes: NodeSet) -> Slot:
 
 
 def slots_of(nodes: NodeSet) -> Iterator[Slot]:
-    """Yield the slots in ascending order."""
-    while nodes:
+    """Yield the slots in ascending order; linear in the size, because only the first ones are taken out one by one."""
+    for _ in range(_FEW):
+        if not nodes:
+            return
         lowest = nodes & -nodes
         yield lowest.bit_length() - 1  # type: ignore[misc]  # likewise
         nodes ^= lowest
+    yield from compress(count(), selectors(nodes))

@@ -8,7 +8,7 @@ fewest devices that takes the largest member is offered, out of the cluster's ty
 label of an UltraServer a whole one joins, of a type that comes in such.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import attrs
@@ -54,8 +54,7 @@ def fitting_new_nodes(
     For the label of an UltraServer as `topology`, only types that come in such.
     """
     view = cluster.view
-    yield from prepare_for_fresh(view)
-    yield from view.prepare(lambda view: (_exceeds_every_node(view, pod), view.domains(topology)))
+    yield from prepare_new_nodes(view, pod, topology)
     if _exceeds_every_node(view, pod):
         return []
     zone, families = pod.constraints.node_selector.get(ZONE_LABEL, ""), families_meant(view, pod)
@@ -66,6 +65,12 @@ def fitting_new_nodes(
         if alike:
             return alike
     return []
+
+
+def prepare_new_nodes(view: View, pod: Pod, topology: str = "") -> Iterator[None]:
+    """Build the indexes that the search for new nodes needs of all others; yields when other tasks may run."""
+    yield from prepare_for_fresh(view)
+    yield from view.prepare(lambda view: (_exceeds_every_node(view, pod), view.domains(topology)))
 
 
 def _exceeds_every_node(view: View, pod: Pod) -> bool:
