@@ -102,6 +102,15 @@ def test_the_limit_is_the_message_of_the_group() -> None:
     assert "no node has that" in absent.message
 
 
+def test_an_evicted_pod_is_no_failure_of_a_shown_job() -> None:
+    """Else each preemption counts towards its `backoffLimit`; the API server takes the policy of this restartPolicy only."""
+    single = yaml.safe_load((ROOT / "manifests" / "examples" / "job.yaml").read_text())
+    for job in (SHOWN["Job"], EXAMPLE, single):
+        rules = job["spec"]["podFailurePolicy"]["rules"]
+        assert rules == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+        assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
 def test_a_set_of_one_pod_is_no_group_of_all_replicas() -> None:
     """Each replica of a LeaderWorkerSet is a group of its own, also without workers."""
     shown = SHOWN["LeaderWorkerSet"]
