@@ -103,7 +103,7 @@ def test_the_limit_is_the_message_of_the_group() -> None:
 
 
 def test_an_evicted_pod_is_no_failure_of_a_shown_job() -> None:
-    """Else each preemption counts towards its `backoffLimit`; the API server takes the policy of this restartPolicy only."""
+    """Else each preemption counts towards its `backoffLimit`; the policy needs this restartPolicy."""
     single = yaml.safe_load((ROOT / "manifests" / "examples" / "job.yaml").read_text())
     for job in (SHOWN["Job"], EXAMPLE, single):
         rules = job["spec"]["podFailurePolicy"]["rules"]
