@@ -81,6 +81,8 @@ def headline(fit: Fit) -> str:
 
 
 def _remarks(fit: Fit) -> Iterator[str]:
+    if fit.never:
+        yield "Never on these nodes: it would not fit if all other pods were gone, either."
     of_next = len(fit.placed) - fit.fitting * fit.pods_per_replica
     if of_next > 0:
         yield f"Of the next group {of_next} of {fit.pods_per_replica} pods would fit: they are of no use alone."

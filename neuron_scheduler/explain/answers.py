@@ -240,6 +240,7 @@ class Fit:
         placed: where their pods go, and those of a last one that is not complete, in the order of their decisions.
         total: replicas that fit without regard to `asked`.
         limit: what keeps the next one out; None if nothing was found up to a bound, so there may be more.
+        never: not even one would fit if all other pods were gone.
         notes: what was not considered, and why: one sentence each.
     """
 
@@ -251,6 +252,7 @@ class Fit:
     placed: tuple[PlannedPod, ...] = ()
     total: int = 0
     limit: Limit | None = None
+    never: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -19,7 +19,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, PodAffinityTerm, Requirement
-from neuron_scheduler.model.wording import count_text
+from neuron_scheduler.model.wording import count_text, few_names
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error
@@ -49,16 +49,14 @@ def how_many_of(
     placer, placed, limit = Placer(fork), list[PlannedPod](), None
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
     for replica, parts in _in_order(workload, bound):
-        group = parts[0].template.group
-        if group is None:
-            found = yield from _place_alone(placer, parts[0], profile, replica)
-        else:
-            found = yield from _place_together(placer, parts, group, profile, replica)
+        found = yield from _place(placer, parts, profile, replica)
         if isinstance(found, Limit):
             limit = found
             break
         placed += found
+    notes = (*workload.notes, *_notes(fork, workload, limit))
     total, wanted = bound if limit is None else limit.replica - 1, workload.replicas
+    never = not total and (yield from _never_fits(fork, workload, profile))
     return Fit(
         name=workload.name,
         asks=_asks(workload),
@@ -68,7 +66,8 @@ def how_many_of(
         placed=tuple(pod for pod in placed if not wanted or pod.replica <= wanted),
         total=total,
         limit=limit,
-        notes=(*workload.notes, *_notes([pod_set.template for pod_set in workload.pod_sets])),
+        never=never,
+        notes=notes,
     )
 
 
@@ -78,6 +77,34 @@ def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, list[PodSe
         for key, sets in groupby(workload.pod_sets, key=lambda each: each.template.group and each.template.group.key):
             pods = [each for pod_set in sets for each in repeat(pod_set, pod_set.count)]
             yield from ((replica, part) for part in ([pods] if key else [[each] for each in pods]))
+
+
+def _place(
+    placer: Placer, parts: Sequence[PodSet], profile: Profile, replica: int
+) -> Generator[None, None, list[PlannedPod] | Limit]:
+    group = parts[0].template.group
+    if group is None:
+        return (yield from _place_alone(placer, parts[0], profile, replica))
+    return (yield from _place_together(placer, parts, group, profile, replica))
+
+
+def _never_fits(fork: Cluster, workload: Replicated, profile: Profile) -> Generator[None, None, bool]:
+    """Return whether no replica would fit if all pods but those of every node were gone, as they are then."""
+    templates = [pod_set.template for pod_set in workload.pod_sets]
+    if any(not _is_about_its_like(term, pod) for pod in templates for term in pod.constraints.affinity):
+        return False  # it needs pods that are there
+    for node_info in [*fork.view.rows()]:
+        for info in [*node_info.pod_infos.values()]:
+            if not info.pod.is_of_every_node:
+                fork.remove_pod(info.pod.uid)
+        for nomination in node_info.nominations:
+            fork.clear_nomination(nomination.pod.uid)
+        yield
+    placer = Placer(fork)
+    for _, parts in _in_order(workload, 1):
+        if isinstance((yield from _place(placer, parts, profile, 1)), Limit):
+            return True
+    return False
 
 
 def _place_alone(
@@ -109,7 +136,7 @@ def _place_together(
     plan = yield from plan_group(fork, gang, profile, placer.warmup)
     if isinstance(plan, GroupPlan):
         return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.members]
-    refused = attrs.evolve(plan, member="").fit_error(attrs.evolve(gang, group=attrs.evolve(own, key=group.key)))
+    refused = attrs.evolve(plan, member="").fit_error(attrs.evolve(gang, title=str(group.key)))
     if 0 < group.least < len(parts):
         fit = f"{plan.fitting} of its {len(parts)} pods fit at once, and it starts with {group.least}."
         refused = attrs.evolve(plan.reason, group=f"Group {group.key}: {fit} For the next one:")
@@ -128,12 +155,16 @@ def _together_with(pod: Pod, replica: int) -> Pod:
     own = Requirement(_REPLICA, Operator.IN, (str(replica),))
 
     def with_own(term: PodAffinityTerm) -> PodAffinityTerm:
-        if term.selector is None or not term.selector.matches(pod.labels):
+        if term.selector is None or not _is_about_its_like(term, pod):
             return term
         return attrs.evolve(term, selector=LabelSelector((*term.selector.requirements, own)))
 
     affinity = tuple(map(with_own, pod.constraints.affinity))
     return attrs.evolve(pod, labels=labels, constraints=attrs.evolve(pod.constraints, affinity=affinity))
+
+
+def _is_about_its_like(term: PodAffinityTerm, pod: Pod) -> bool:
+    return term.selector is not None and term.selector.matches(pod.labels)
 
 
 def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> PlannedPod:
@@ -155,9 +186,22 @@ def _asks(workload: Replicated) -> str:
     return " and ".join(f"{count} x {part}" for count, part in parts if part)
 
 
-def _notes(templates: Sequence[Pod]) -> Iterator[str]:
+def _notes(cluster: Cluster, workload: Replicated, limit: Limit | None) -> Iterator[str]:
+    templates = [pod_set.template for pod_set in workload.pod_sets]
+    for key in dict.fromkeys(template.group.key for template in templates if template.group is not None):
+        owners = cluster.groups.owners(key)
+        if owners and workload.name not in owners:
+            yield (
+                f"Group {key} has members already, of {few_names(owners)}: with its name they and these pods are one"
+                " group. Give each run a name of its own."
+            )
     gates = sorted({gate for template in templates for gate in template.gates})
     if gates:
         yield f"The pods' scheduling gates ({', '.join(gates)}) must be removed first; they are not considered."
-    if any(template.priority > 0 for template in templates):
-        yield "Evictions of pods of lower priority are not considered."
+    highest = max((pod.priority for pod in templates if not pod.never_preempts), default=None)
+    if (
+        limit
+        and highest is not None
+        and any(priority < highest for row in cluster.view.rows() for priority in row.priorities)
+    ):
+        yield "`fit` evicts nobody; the scheduler may evict pods of lower priority for these."

@@ -73,6 +73,7 @@ def test_headlines(fit: Fit, want: str) -> None:
     ("fit", "want"),
     [
         (Fit(asked=3, fitting=3, total=9), "There is room for at least 6 more."),
+        (Fit(asked=3, never=True), "Never on these nodes: it would not fit if all other pods were gone, either."),
         (Fit(asked=3, fitting=3, total=9, limit=LIMIT), "There is room for 6 more."),
         (
             attrs.evolve(ANSWER, fitting=0, total=0, pods_per_replica=4),

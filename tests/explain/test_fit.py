@@ -12,7 +12,7 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers import Fit, PlannedPod
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ULTRASERVER_4, ZONE_LABEL, Node
-from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.pod import HostPort, Owner, Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selecting_kinds import Workload
@@ -184,6 +184,53 @@ def test_each_job_on_ultraservers_has_one_of_its_own() -> None:
         {(1, 0), (2, 1)},
         {(1, 1), (2, 0)},
     )
+
+
+def test_a_group_whose_name_another_job_has_already() -> None:
+    """They would be one group; not so if the job in question is the one that runs."""
+    train = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=2)
+    cluster = cluster_of([node("a", TRN1)], [])
+    cluster.groups.put(pod("old", group=train, owner=Owner("batch/v1", "Job", "old")))
+    sets = (PodSet(pod("new", devices=8, group=train), 2),)
+    new, old = (run(how_many_of(cluster, Replicated(1, sets, f"Job {name}"), PROFILE)) for name in ("new", "old"))
+    (note,) = new.notes
+    assert note == (
+        "Group default/train has members already, of Job old: with its name they and these pods are one group. Give"
+        " each run a name of its own."
+    )
+    assert (old.notes, old.fitting) == ((), 1)
+
+
+def test_what_would_not_fit_if_all_other_pods_were_gone() -> None:
+    """Too many devices or cpu of any node, or too many pods of a group: never. Pods of every node stay there."""
+    agent = pod("agent", on="a", cpu=1000, owner=Owner("apps/v1", "DaemonSet", "agent"))
+    others = [pod("b", on="a", devices=16, ids=range(16)), agent]
+    cluster = cluster_of([node("a", TRN1, cpu=8000)], others)
+    cluster.nominate("a", Nomination(pod("n", cpu=1000)))
+    own = LabelSelector((Requirement("app", Operator.IN, ("t",)),))
+    like = PodAffinityTerm(HOSTNAME_LABEL, own, frozenset({"default"}))
+    cases = [
+        (pod("t", devices=16), False),
+        (pod("t", devices=7), True),
+        (pod("t", cpu=7000), False),
+        (pod("t", cpu=7001), True),
+        (pod("t", devices=7, affinity=(like,)), False),
+        (pod("t", devices=7, affinity=(like,), labels={"app": "t"}), True),
+    ]
+    for template, never in cases:
+        assert (answer(cluster, template).total, answer(cluster, template).never) == (0, never)
+    together = (PodSet(pod("t", devices=16, group=PodGroup(GroupKey(Dialect.KUEUE, "default", "g"), least=2)), 2),)
+    assert run(how_many_of(cluster, Replicated(1, together), PROFILE)).never
+    assert cluster.pod_count == 2
+
+
+def test_that_pods_of_lower_priority_may_be_evicted() -> None:
+    """Where there are such pods, and not all fit without that."""
+    sentence = "`fit` evicts nobody; the scheduler may evict pods of lower priority for these."
+    cluster = cluster_of([node("a", TRN1)], [pod("b", on="a", devices=16, ids=range(16), priority=-5)])
+    assert answer(cluster, pod("t", devices=1)).notes == (sentence,)
+    for other in (pod("t", devices=1, priority=-5), pod("t", devices=1, never_preempts=True), pod("t", cpu=1)):
+        assert answer(cluster, other, replicas=1, most=1).notes == ()
 
 
 def test_kept_space_is_not_free() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -10,7 +11,7 @@ from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict
 from neuron_scheduler.explain.waiting import waiting_list
 from neuron_scheduler.explain.why import ALONE, explain_on_node, explain_pod
 from neuron_scheduler.model.node import ULTRASERVER_4
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -70,6 +71,21 @@ def test_a_refused_group_says_how_many_fit_and_why_the_next_does_not() -> None:
     lines = run(waiting_list(cluster, members, lambda _: PROFILE)).pods
     assert [(line.cause, line.message) for line in lines] == [(Cause.CAPACITY, message)] * 4
     assert cluster.assumed_count == 0
+
+
+def test_two_jobs_with_one_name_for_their_group_are_both_named() -> None:
+    """Also once the group has all that it needs, two pods of each: the others then wait as pods beyond the count."""
+    a, b = ([member(number, owner=Owner("batch/v1", "Job", job)) for number in range(4)] for job in "ab")
+    b = [attrs.evolve(each, uid=f"{each.uid}-b", name=f"b-{each.name}") for each in b]
+    title = "default/train (pods of Job a and Job b)"
+    assert explained(cluster_with([a[0], b[0]]), a[0]).message.startswith(f"Waiting for group {title}: 2 of 4 members")
+    assert explained(cluster_with([*a, *b]), a[0]).message.startswith(f"Group {title} needs room for 4 pods at once")
+    placed = [attrs.evolve(each, node_name=f"trn2-{place}") for place, each in enumerate((a[0], b[0], a[1]))]
+    three = [attrs.evolve(each, group=attrs.evolve(TRAIN, least=3, expected=3)) for each in (*placed, b[1])]
+    message = explained(cluster_with(three), three[3]).message
+    assert message.startswith(f"Group {title} has the 3 members that it needs; for one more: 0/3 nodes are available")
+    own = [attrs.evolve(each, owner=a[0].owner) for each in three]
+    assert explained(cluster_with(own), own[3]).message.startswith("0/3 nodes are available")
 
 
 def test_of_counts_that_differ_the_largest_counts() -> None:

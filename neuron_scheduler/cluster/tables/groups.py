@@ -7,13 +7,14 @@ is *foreign* until it has a node: nobody here knows whether it will get one, so 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Self
 
 import attrs
 
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.wording import few_names
 
 MOST_SAYINGS: Final = 64
 """Different sayings of a group that count; members that say something else after that are members all the same."""
@@ -28,12 +29,14 @@ class _Members:
 
     Attributes:
         deciders: the schedulerNames of the members with Neuron that have no node.
+        owners: the controllers of the members.
     """
 
     pods: dict[str, Pod] = attrs.field(factory=dict)
     placed: Counter[PodGroup] = attrs.field(factory=Counter)
     said: Counter[PodGroup] = attrs.field(factory=Counter)
     deciders: Counter[str] = attrs.field(factory=Counter)
+    owners: Counter[Owner | None] = attrs.field(factory=Counter)
 
 
 _NOBODY: Final = _Members()
@@ -73,6 +76,7 @@ class Groups:
                 group = PodGroup(group.key)
             members.said[group] += 1
             members.placed.update((group,) if pod.node_name else ())
+            members.owners[pod.owner] += 1
             self._group_of[pod.uid] = group
             if pod.neuron is not None and not pod.node_name:
                 name = self._decider_of[pod.uid] = self._name_of_decider(pod, members)
@@ -85,6 +89,9 @@ class Groups:
             members.said -= Counter((group,))  # drops those that nobody says any more
             pod = members.pods.pop(uid)
             members.placed -= Counter((group,) if pod.node_name else ())
+            members.owners[pod.owner] -= 1
+            if not members.owners[pod.owner]:
+                del members.owners[pod.owner]
             name = self._decider_of.pop(uid, None)
             members.deciders -= Counter(() if name is None else (name,))
             if not members.pods:
@@ -100,6 +107,21 @@ class Groups:
 
     def members(self, key: GroupKey) -> Mapping[str, Pod]:
         return self._members.get(key, _NOBODY).pods
+
+    def title(self, key: GroupKey) -> str:
+        """
+        Return a group's name for messages, with the controllers of its members if there are several.
+
+        Two Jobs with one name for their group are one group: their owner sees it here.
+        """
+        owners = self.owners(key)
+        is_shared = len(owners) > 1 and key.dialect is not Dialect.LEADER_WORKER_SET  # a StatefulSet for each group
+        return f"{key} (pods of {few_names(owners)})" if is_shared else str(key)
+
+    def owners(self, key: GroupKey) -> Sequence[str]:
+        """Return the names of the members' controllers, such as `Job train`."""
+        owners = self._members.get(key, _NOBODY).owners
+        return sorted("no controller" if owner is None else f"{owner.kind} {owner.name}" for owner in owners)
 
     def foreign_members(self, key: GroupKey) -> Counter[str]:
         """Return how many members are foreign, by their schedulerName."""
@@ -177,7 +199,9 @@ class Groups:
 
     def fork(self) -> Self:
         copies = {
-            key: _Members(dict(each.pods), each.placed.copy(), each.said.copy(), each.deciders.copy())
+            key: _Members(
+                dict(each.pods), each.placed.copy(), each.said.copy(), each.deciders.copy(), each.owners.copy()
+            )
             for key, each in self._members.items()
         }
         mappings = (dict(self._group_of), dict(self._declared), dict(self._decider_of))

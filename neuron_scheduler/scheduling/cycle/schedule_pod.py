@@ -87,7 +87,8 @@ class FitError:
         new_node_cannot_help: the condition's reason is not `Unschedulable`, or autoscalers would buy nodes in a loop.
         preemption: why no pods were evicted for it; empty if some were.
         blocked: the sentence that names pods with unknown ids because of which it waits; empty if there are none.
-        group: how many members of its group fit at once; the rest is then about the next one.
+        group: how many members of its group fit at once, and the rest is about the next one; or that its group is
+            complete without it.
         turn: which nodes are kept for it as they come free.
     """
 
@@ -249,7 +250,17 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
         new_node_cannot_help=not new_node_could_help(pod) or any(refusal.new_node_cannot_help for refusal in found),
         blocked=blocked,
         cause=cause,
+        group=_beyond_the_count(cluster, pod),
     )
+
+
+def _beyond_the_count(cluster: Cluster, pod: Pod) -> str:
+    """Return that a pod's group is complete without it, if several controllers share it; else empty."""
+    if pod.group is None:
+        return ""
+    group, title = cluster.groups.group(pod.group.key), cluster.groups.title(pod.group.key)
+    is_shared = title != str(group.key) and cluster.groups.is_complete(group)
+    return f"Group {title} has the {group.size} members that it needs; for one more:" if is_shared else ""
 
 
 @lru_cache(maxsize=256)

@@ -35,12 +35,14 @@ class Gang:
         placed: names of nodes by the uids of the members that are bound or assumed.
         unconstrained: uids of members to which the group's domain does not matter, such as a launcher's, or one's for
             which space is kept if that domain is only a preference.
+        title: its name in messages.
     """
 
     group: PodGroup
     waiting: tuple[Pod, ...]
     placed: Mapping[str, str]
     unconstrained: frozenset[str] = frozenset()
+    title: str = ""
 
     @property
     def missing_count(self) -> int:
@@ -75,7 +77,7 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
         elsewhere = frozenset([uid for uid, pod in members.items() if pod.neuron is None or uid in kept])
     ordered = sorted(waiting, key=lambda pod: (pod.uid not in kept, -neuron_total_of(pod), pod.rank, pod.created))
     placed = {uid: name for uid in members if (name := cluster.node_of(uid)) is not None}
-    return Gang(group, tuple(ordered), placed, elsewhere)
+    return Gang(group, tuple(ordered), placed, elsewhere, cluster.groups.title(key))
 
 
 def neuron_total_of(pod: Pod) -> int:
@@ -122,7 +124,7 @@ class GroupRefusal:
     def fit_error(self, gang: Gang) -> FitError:
         if self.reason.pod_reason and GROUP_TOPOLOGY in self.reason.plugins:
             return self.reason
-        name, placed, missing = f"Group {gang.group.key}", len(gang.placed), gang.missing_count
+        name, placed, missing = f"Group {gang.title}", len(gang.placed), gang.missing_count
         fit = f"{self.fitting} {'fits' if self.fitting == 1 else 'fit'}"
         if placed:
             sentence = (
@@ -177,7 +179,7 @@ def held_text(groups: Groups, key: GroupKey) -> str:
         doubt = "does not exist, or its count cannot be read"
         return f"PodGroup {group.key} {doubt}; create or correct it. Its pods stay Pending."
     exist = f"{groups.present_count(key)} of {group.least} members exist. It starts when all {group.least} do."
-    text = f"Waiting for group {group.key}: {exist}"
+    text = f"Waiting for group {groups.title(key)}: {exist}"
     if foreign:
         have = "has" if foreign.total() == 1 else "have"
         text += (

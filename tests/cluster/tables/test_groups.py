@@ -7,10 +7,11 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.cluster.tables.groups import MOST_SAYINGS, Groups
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 from tests.support.builders import pod
 
+OWNERS: Final = [Owner("batch/v1", "Job", name) for name in "ab"]
 OURS: Final = frozenset({"ours"})
 KEYS: Final = [GroupKey(Dialect.COSCHEDULING, "default", name) for name in ("one", "two")]
 
@@ -38,6 +39,8 @@ def check(groups: Groups, pods: dict[str, Pod], objects: dict[GroupKey, PodGroup
             if each.neuron and not each.node_name and each.scheduler_name not in groups.served
         )
         assert (groups.foreign_members(key), groups.present_count(key)) == (foreign, len(members) - foreign.total())
+        owners = {"no controller" if each.owner is None else f"Job {each.owner.name}" for each in members.values()}
+        assert groups.owners(key) == sorted(owners)
 
 
 def test_a_group_is_what_its_members_say_together() -> None:
@@ -64,7 +67,7 @@ def test_a_group_is_what_its_members_say_together() -> None:
             )
             rest: dict[str, Any] = {"scheduler_name": dice.choice(["ours", "other"]), "devices": dice.choice([0, 16])}
             new = pod(name, group=dice.choice([group, group, group, None]), on=dice.choice(["", "n"]), **rest)
-            new = attrs.evolve(new, terminating=dice.random() < 0.2)
+            new = attrs.evolve(new, terminating=dice.random() < 0.2, owner=dice.choice([None, *OWNERS]))
             groups.put(new)
             pods[new.uid] = new
         check(groups, pods, objects)
