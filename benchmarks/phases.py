@@ -28,7 +28,7 @@ import attrs
 import msgspec
 import uvloop
 
-from neuron_scheduler.app import _WHILE_SCHEDULING
+from neuron_scheduler.app import collections_in_steps
 from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
@@ -158,9 +158,7 @@ async def measure(size: int, *, group: bool, profile: cProfile.Profile | None) -
     """Run the four phases and print a line for each; `profile` is of the third."""
     fleet = Fleet(size=size, group=group)
     most, least = size, size * OF_INFERENCE // SHARES
-    gc.collect()
-    gc.freeze()  # as the scheduler does once it has listed everything
-    gc.set_threshold(*_WHILE_SCHEDULING)
+    gc.collect()  # what is there is frozen, as in the scheduler once it has listed everything
     async with _running(fleet):
         phases = (
             ("1 training", {"training": most}),
@@ -204,7 +202,8 @@ def main() -> None:
     print(f"{'nodes':>7} {'phase':<20}{'pods':>8}{'ms each':>9}{'pods/s':>9}{'refusals':>9}   (of CPU)")
     for size in arguments.nodes:
         profile = cProfile.Profile() if arguments.profile else None
-        uvloop.run(measure(size, group=arguments.group, profile=profile))
+        with collections_in_steps():
+            uvloop.run(measure(size, group=arguments.group, profile=profile))
         if profile is not None:
             profile.dump_stats(arguments.profile)
 

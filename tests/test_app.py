@@ -1,6 +1,8 @@
 """The life of the process, against an embedded API server: how a leader ends, and which leader is not live."""
 
+import gc
 import signal
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -115,6 +117,41 @@ async def test_a_stop_gives_the_lease_back() -> None:
         assert await running.end() == ""
 
         assert (await running.lease()).holder == ""
+
+
+def test_a_collection_looks_at_new_objects_only() -> None:
+    """What a full collection leaves is frozen, and not looked at by the next one; afterwards all is as before."""
+    thresholds, callbacks = gc.get_threshold(), len(gc.callbacks)
+    with app.collections_in_steps():
+        there = [[] for _ in range(1_000)]  # type: list[list[int]]
+        gc.collect()
+        assert gc.get_freeze_count() > len(there)
+        assert len(gc.get_objects()) < len(there)
+    assert (gc.get_threshold(), len(gc.callbacks)) == (thresholds, callbacks)
+    gc.unfreeze()
+
+
+async def test_frozen_objects_are_collected_at_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a closed connection leaves is garbage although it was frozen, and goes in a moment without pending pods."""
+
+    class Link:
+        """Something in a circle of references."""
+
+    monkeypatch.setattr(app, "_LOOK_AT_ALL", 0.0)
+    async with process() as running, anyio.create_task_group() as tasks:
+        link = Link()
+        link.itself = link  # type: ignore[attr-defined]  # the circle
+        gone = weakref.ref(link)
+        gc.freeze()
+        del link
+        gc.collect()
+        assert gone() is not None
+        tasks.start_soon(running.run)
+        with anyio.fail_after(PATIENCE):
+            while gone() is not None:
+                await anyio.lowlevel.checkpoint()
+        running.signal()
+        assert await running.end() == ""
 
 
 async def test_the_lease_is_released_before_events_are_written() -> None:

@@ -182,8 +182,9 @@ class Indexes(Generic[Row]):
             self._cut_log()
 
     def without_indexes(self) -> Self:
-        """Return the same without any index, for rows in other slots."""
-        return type(self)(log=ChangeLog(self.log.end, self.log.end), dropped=self.dropped + 1)
+        """Return the same without any index, for rows in other slots; no old position can be read from any more."""
+        self.log.skip()
+        return type(self)(log=self.log, dropped=self.dropped + 1)
 
     def fork(self) -> Self:
         return type(self)(

@@ -350,8 +350,8 @@ class NodeTable:
             self._renumber()
 
     def _renumber(self) -> None:
-        slots = sorted(self.slot_of.values(), key=lambda slot: _age(self.row(slot)))
-        rows = [self.row(slot) for slot in slots]
+        rows = list(self.rows_by_age(self.live))
+        slots = [self.slot_of[node_info.node.name] for node_info in rows]
         self.slots = list(rows)
         self.nodes = [node_info.node for node_info in rows]
         self.slot_of = {node_info.node.name: slot for slot, node_info in by_slot(rows)}
@@ -365,7 +365,6 @@ class NodeTable:
         self.images.renumber()
         self._relabelings = Relabelings()
         self.of_nodes = self.of_nodes.without_indexes()
-        self.of_rows.log.skip()  # sums, also those that are being prepared, are of the old slots
         self.of_rows = self.of_rows.without_indexes()
 
 

@@ -390,13 +390,14 @@ class Informer(Generic[T]):
         Each page is in order, the first object at its end; they are merged as they are handed over, because sorting all
         would block the event loop. So would freeing all at the end: most are as they were, and nobody keeps them.
         """
-        seen = set[str]()
-        for decoded in heapq.merge(*map(_take_each, listed), key=self.resource.position):
+        left = self._store.copy()
+        merged = heapq.merge(*map(_take_each, listed), key=self.resource.position)
+        for number, decoded in enumerate(merged, start=1):
             self._store.put(decoded)
-            seen.add(decoded.key)
-            if len(seen) % BATCH == 0:
+            left.pop(decoded.key, None)
+            if number % BATCH == 0:
                 await checkpoint()
-        for key in self._store.keys_except(seen):
+        for key in left:
             self._store.remove(key)
 
     async def _watch(self) -> None:

@@ -7,7 +7,6 @@ the object is deleted from it and reported as malformed in the same step. So a p
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import chain, filterfalse
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -97,8 +96,9 @@ class ObjectStore(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as above
             self._log(key, error)
 
-    def keys_except(self, seen: set[str]) -> Iterable[str]:
-        return list(filterfalse(seen.__contains__, chain(self._objects, self._malformed)))
+    def copy(self) -> dict[str, T | Malformed]:
+        """Return what is known of each object by key, readable or not, in a copy."""
+        return self._objects | self._malformed
 
     def _keep(self, key: str, value: T) -> None:
         old = self._objects.get(key)
