@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from neuron_scheduler.capture.pinned_pods import pods_noting
 from neuron_scheduler.cluster import fold
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
@@ -46,6 +47,7 @@ class Capture:
         source: where it was read, for people.
         taken: when, in seconds since the epoch.
         unreadable: reasons why pods cannot be read, by key.
+        pinned: the keys of pods that choose their cores or devices themselves.
     """
 
     cluster: Cluster
@@ -56,6 +58,7 @@ class Capture:
     source: str = ""
     taken: float = 0.0
     unreadable: Mapping[str, Malformed] = attrs.field(factory=dict)
+    pinned: frozenset[str] = frozenset()
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -78,6 +81,7 @@ class Collection:
         factory=lambda: {resource: [] for resource in (NODES, *OTHER_KINDS, *POD_GROUPS, PODS)}, init=False
     )
     _notes: list[str] = attrs.field(factory=list, init=False)
+    _pinned: set[str] = attrs.field(factory=set, init=False)
     _failed: int = attrs.field(default=0, init=False)
 
     @property
@@ -91,6 +95,10 @@ class Collection:
             if isinstance(decoded.value, Pod) and decoded.value.scheduler_name == profile.scheduler_name:
                 decoded = attrs.evolve(decoded, value=profile.own(decoded.value))
         self._lists[resource].append(decoded)
+
+    def reader_of(self, resource: Resource[Any]) -> Resource[Any]:
+        """Return by what objects of a kind are read: of pods it is noted which choose their cores."""
+        return pods_noting(self._pinned) if resource is PODS else resource
 
     def note(self, sentence: str) -> None:
         self._notes.append(sentence)
@@ -120,6 +128,7 @@ class Collection:
             source=self.source,
             taken=self.taken,
             unreadable={m.key: m for m in self._malformed_of(PODS) if m.key and m.key not in pods},
+            pinned=frozenset(self._pinned),
         )
 
     def _fold(self, decoded: Decoded[Any]) -> None:

@@ -32,8 +32,9 @@ def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Cap
     newest = max((os.stat(path).st_mtime for path in paths if os.path.isfile(path)), default=0.0)  # noqa: PTH113, PTH116 - no object is needed
     collection = Collection(source=", ".join(paths), taken=newest, profiles=profiles)
     kinds = {(resource.group, resource.kind): resource for resource in collection.resources}
+    readers = {resource: collection.reader_of(resource) for resource in collection.resources}
     for path in paths:
-        _read(path, collection, kinds)
+        _read(path, collection, kinds, readers)
     _check(collection)
     capture = collection.capture()
     return attrs.evolve(capture, notes=(*capture.notes, *_notes_on_groups(capture)))
@@ -64,12 +65,17 @@ def _notes_on_groups(capture: Capture) -> Iterator[str]:
             )
 
 
-def _read(path: str, collection: Collection, kinds: dict[Kind, Resource[Any]]) -> None:
+def _read(
+    path: str,
+    collection: Collection,
+    kinds: dict[Kind, Resource[Any]],
+    readers: dict[Resource[Any], Resource[Any]],
+) -> None:
     known = 0
     for kind, item in objects(path, content(path)):
         resource = kinds.get(kind)
         if resource is not None:
-            collection.add(resource, _decode(resource, item))
+            collection.add(resource, _decode(readers[resource], item))
             known += 1
     if not known:
         raise ConfigurationError(f"{path} has no object that the scheduler reads; write it with `{COMMAND}`")
@@ -78,7 +84,7 @@ def _read(path: str, collection: Collection, kinds: dict[Kind, Resource[Any]]) -
 def _decode(resource: Resource[Any], item: Encoded) -> Decoded[Any]:
     """Return the object; a pod that does not say its namespace is malformed, because its name may not be its own."""
     decoded = resource.decode(item)
-    if resource is PODS and decoded.value is not None and "/" not in decoded.key:
+    if resource.kind == PODS.kind and decoded.value is not None and "/" not in decoded.key:
         node_name = decoded.value.node_name
         reason = "it has no metadata.namespace"
         return Decoded(decoded.key, decoded.uid, "", Malformed(resource.kind, decoded.key, reason, node_name=node_name))

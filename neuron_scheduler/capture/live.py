@@ -63,7 +63,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
 
 async def _list(client: Client, resource: Resource[Any], collection: Collection) -> None:
     try:
-        for decoded in await list_all(client, resource):
+        for decoded in await list_all(client, collection.reader_of(resource)):
             collection.add(resource, decoded)
         if resource in POD_GROUPS:
             collection.cluster.groups.watched.add(Dialect(resource.group))

@@ -21,6 +21,11 @@ from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, Unre
 
 NAMESPACE: Final = "kube-system"
 LEASE: Final = "my-scheduler"
+LEASE_PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
+NOT_FOUND: Final = 404
+NEVER_LED: Final = (
+    f"No replica has ever led, so nothing is scheduled: there is no Lease {NAMESPACE}/{LEASE}. See `check`."
+)
 OUR_LABEL: Final = "app.kubernetes.io/name%3Dneuron-scheduler"
 WITHIN: Final = 10.0  # seconds for a request
 T = TypeVar("T", bound=wire.Wire)
@@ -34,7 +39,7 @@ class Installed:
     Attributes:
         profiles: by scheduler name; empty if there are none, or if they cannot be read.
         leaderless: a sentence if nobody holds the Lease; empty if somebody does, or if that is not known: without a
-            Lease a replica without election may run.
+            Deployment of ours, a replica without election may run.
     """
 
     profiles: dict[str, Profile]
@@ -50,8 +55,13 @@ async def read_installed(client: Client) -> Installed:
     flagged = any("--leader-elect=false" in (each.args or ()) for spec in specs for each in spec.containers)
     if flagged or not (config or Config()).leader_elect:
         return Installed(profiles)
-    lease = await _get(client, f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}", _Lease)
-    reason = "" if lease is None else _not_held(lease.spec)
+    try:
+        answer = await client.request("GET", LEASE_PATH, timeout=WITHIN)
+        reason = _not_held(msgspec.json.decode(answer.body, type=_Lease).spec)
+    except ApiError as error:
+        return Installed(profiles, NEVER_LED if specs and error.status == NOT_FOUND else "")
+    except (UnreachableError, msgspec.MsgspecError, ValueError):
+        return Installed(profiles)
     sentence = f"No replica leads, so nothing is scheduled: the Lease {NAMESPACE}/{LEASE} {reason}. See `check`."
     return Installed(profiles, sentence if reason else "")
 

@@ -17,8 +17,8 @@ from neuron_scheduler.commands import output
 from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
 from neuron_scheduler.commands.reading import Answered, Reading, compute, one_question
 from neuron_scheduler.commands.why_text import WhyText, waiting_lines
-from neuron_scheduler.explain.answers import LEFT_OUT, Explanation, Verdict, Waiting, WaitingEntry
-from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
+from neuron_scheduler.explain.answers import LEFT_OUT, Explanation, PodSummary, Verdict, Waiting, WaitingEntry
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, PINS, Pod
 from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
@@ -33,7 +33,14 @@ EPILOG: Final = (
 NAMES: Final = "Known names are the profiles' of --config, else of the installation, else my-scheduler."
 ALIKE: Final = 0.8
 """Names of schedulers this near to one of ours are said first: they may be mistyped."""
+PINNED: Final = (
+    f"It sets {' or '.join(PINS)} itself, so its program may use cores of other pods. Remove that from its env: the"
+    " device plugin sets it."
+)
+OURS: Final = "my-scheduler"
 TYPES: Final = ("pod", "pods", "po")
+CONTROLLERS: Final = ("job", "jobs", "deployment", "deployments", "deploy", "statefulset", "statefulsets", "sts")
+"""What kubectl calls them before a slash: of such an object the pods are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " schedulerName. Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
     )
     parser.epilog = EPILOG
-    parser.add_argument("pod", metavar="POD", nargs="?", default="", help="NAME, NAMESPACE/NAME or pod/NAME")
+    parser.add_argument(
+        "pod",
+        metavar="POD",
+        nargs="?",
+        default="",
+        help="NAME, NAMESPACE/NAME or pod/NAME; of job/NAME the pods are named",
+    )
     parser.add_argument("--node", metavar="NODE", default="", help="show every filter's answer for this node")
     add_namespace(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="list the pods of all namespaces")
@@ -73,6 +86,8 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
         except NoSuchNodeError as error:
             raise ConfigurationError(printable(str(error))) from None
     answer = run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets))
+    if pod.key in capture.pinned:
+        answer = attrs.evolve(answer, notes=(*answer.notes, PINNED))
     if reading.leaderless and answer.verdict is not Verdict.BOUND and profile.scheduler_name == pod.scheduler_name:
         return attrs.evolve(answer, decider=reading.leaderless)
     return answer
@@ -80,6 +95,7 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     from neuron_scheduler.explain.waiting import waiting_list
+    from neuron_scheduler.explain.why import summary_of
     from neuron_scheduler.settings.profile_config import RESERVED
     from neuron_scheduler.steps import run
 
@@ -93,7 +109,9 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     waiting = run(waiting_list(reading.capture.cluster, pods, reading.profile_for))
     lines = tuple(_with_decider(*pair, reading) for pair in zip(waiting.pods, pods, strict=True))
     leaderless = (reading.leaderless,) if reading.leaderless else ()
-    return attrs.evolve(waiting, pods=lines, notes=(*leaderless, *waiting.notes, *_decided_by_others(pods, reading)))
+    others = [pod for pod in pods if reading.profile_for(pod).scheduler_name not in ("", pod.scheduler_name)]
+    decided = _decided_by_others([*map(summary_of, others)], [*reading.profiles])
+    return attrs.evolve(waiting, pods=lines, notes=(*leaderless, *waiting.notes, *decided))
 
 
 def _with_decider(line: WaitingEntry, pod: Pod, reading: Reading) -> WaitingEntry:
@@ -106,17 +124,20 @@ def _with_decider(line: WaitingEntry, pod: Pod, reading: Reading) -> WaitingEntr
     return attrs.evolve(line, cause=SCHEDULER_NAME, message=f"{decider} {line.message}")
 
 
-def _decided_by_others(pods: Sequence[Pod], reading: Reading) -> Iterator[str]:
-    """Yield notes on the pods that this scheduler never tries."""
-    others = [pod for pod in pods if reading.profile_for(pod).scheduler_name not in ("", pod.scheduler_name)]
-    names = [pod.key for pod in others if pod.scheduler_name == DEFAULT_SCHEDULER]
+def _decided_by_others(pods: Sequence[PodSummary], ours: Sequence[str]) -> Iterator[str]:
+    """Yield notes on pods that this scheduler never tries."""
+    from neuron_scheduler.explain.why import remedy_text
+
+    names = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.scheduler_name == DEFAULT_SCHEDULER]
     if names:
-        yield f"{DEFAULT_SCHEDULER} decides these pods: {few_names(names)}"
-    others = [pod for pod in others if pod.scheduler_name != DEFAULT_SCHEDULER]
-    others.sort(key=lambda pod: not get_close_matches(pod.scheduler_name, reading.profiles, n=1, cutoff=ALIKE))
-    unknown = [f"{pod.key} ({pod.scheduler_name})" for pod in others]
+        remedy = remedy_text(ours[0], "their template")
+        yield f"{DEFAULT_SCHEDULER} decides these pods: {few_names(names)}. {remedy}"
+    others = [pod for pod in pods if pod.scheduler_name != DEFAULT_SCHEDULER]
+    others.sort(key=lambda pod: not get_close_matches(pod.scheduler_name, ours, n=1, cutoff=ALIKE))
+    unknown = [f"{pod.namespace}/{pod.name} ({pod.scheduler_name})" for pod in others]
     if unknown:
-        yield f"No scheduler that is known here serves the schedulerName of {few_names(unknown)}. {NAMES}"
+        known = f"No scheduler that is known here serves the schedulerName of {few_names(unknown)}."
+        yield f"{known} {remedy_text(ours[0], 'their template')} {NAMES}"
 
 
 def _ask(arguments: argparse.Namespace) -> Answered[Answer]:
@@ -125,15 +146,25 @@ def _ask(arguments: argparse.Namespace) -> Answered[Answer]:
     if not arguments.pod:
         asked = ask(arguments, "/v1/waiting", {"namespace": arguments.namespace}, Waiting)
         if arguments.all_namespaces:
-            return asked
+            return attrs.evolve(asked, answer=_with_notes_on_others(asked.answer))
         if LEFT_OUT in asked.answer.notes:
             may = f"kubectl auth can-i get pods --namespace {asked.namespace}"
             raise ConfigurationError(f"you may not get the pods of namespace {asked.namespace}: {may}")
         pods = tuple(line for line in asked.answer.pods if line.pod.namespace == asked.namespace)
-        return attrs.evolve(asked, answer=attrs.evolve(asked.answer, pods=pods, total=len(pods)))
+        answer = attrs.evolve(asked.answer, pods=pods, total=len(pods))
+        return attrs.evolve(asked, answer=_with_notes_on_others(answer))
     namespace, name = parse_name(arguments.pod)
+    namespace = "" if namespace.lower() in CONTROLLERS else namespace
     params = {"namespace": namespace or arguments.namespace, "pod": name}
     return ask(arguments, "/v1/why", params | ({"node": arguments.node} if arguments.node else {}), Explanation)
+
+
+def _with_notes_on_others(waiting: Waiting) -> Waiting:
+    """Return a list of the running scheduler's with the notes on pods that others decide, as far as it names them."""
+    from neuron_scheduler.explain.why import SCHEDULER_NAME
+
+    others = [line.pod for line in waiting.pods if line.cause == SCHEDULER_NAME and line.pod.name]
+    return attrs.evolve(waiting, notes=(*waiting.notes, *_decided_by_others(others, [OURS])))
 
 
 def _text(answered: Answered[Answer], arguments: argparse.Namespace) -> Iterator[str]:
@@ -168,6 +199,8 @@ def find_pod(capture: Capture, text: str, namespace: str) -> Pod:
     pod = capture.pods.get(key)
     if pod is not None:
         return pod
+    if own_namespace.lower() in CONTROLLERS:
+        own_namespace, key = "", f"{namespace}/{name}"
     shown = printable(key)
     malformed = capture.unreadable.get(key)
     if malformed is not None:

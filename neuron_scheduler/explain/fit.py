@@ -15,6 +15,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Fit, Limit, PlannedPod
+from neuron_scheduler.explain.groups import label_complaints
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
@@ -195,6 +196,7 @@ def _notes(cluster: Cluster, workload: Replicated, limit: Limit | None) -> Itera
                 f"Group {key} has members already, of {few_names(owners)}: with its name they and these pods are one"
                 " group. Give each run a name of its own."
             )
+    yield from dict.fromkeys(each for template in templates for each in label_complaints(template))
     gates = sorted({gate for template in templates for gate in template.gates})
     if gates:
         yield f"The pods' scheduling gates ({', '.join(gates)}) must be removed first; they are not considered."

@@ -1,11 +1,19 @@
-"""What becomes of a waiting pod together with its group: the scheduler's own plan and words, made on a fork."""
+"""
+What becomes of a waiting pod together with its group: the scheduler's own plan and words, made on a fork.
 
-from collections.abc import Generator, Mapping
+Also what is wrong with the labels that name a group: nobody else says that they have no effect.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import COUNT_LABEL, MOST_MEMBERS, NAME_LABELS, Dialect
+from neuron_scheduler.model.wording import clip
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
@@ -14,6 +22,10 @@ from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PodRefusal
 from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY
+
+_LABELS: Final = (*NAME_LABELS, COUNT_LABEL)
+_PREFIX: Final = f"{COUNT_LABEL.partition('/')[0]}/"
+_ALIKE: Final = 0.85
 
 
 @attrs.frozen
@@ -56,3 +68,30 @@ def decide_in_group(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None
         return taken | {left.uid: Waits(error.text, error.cause) for left, error in found.left_out}
     refused = found.fit_error(gang)
     return dict.fromkeys([each.uid for each in waiting], Waits(refused.text, refused.cause, (gang, found)))
+
+
+def label_complaints(pod: Pod) -> Iterator[str]:
+    """Yield in one note what is wrong with the labels by which a pod was to be in a group, and if it is in none."""
+    found = [*_mistyped_labels(pod)]
+    count, is_named = pod.labels.get(COUNT_LABEL), any(map(pod.labels.get, NAME_LABELS))
+    if count is not None and not is_named:
+        found.append(f"The label {COUNT_LABEL} has no effect without {NAME_LABELS[1]}.")
+    elif (
+        count is not None
+        and pod.group is not None
+        and pod.group.least == 0
+        and pod.group.key.dialect is Dialect.COSCHEDULING
+    ):
+        number = f"no number from 1 to {MOST_MEMBERS}: its group waits for no missing pods"
+        found.append(f"The label {COUNT_LABEL} is {clip(count) or 'empty'}, {number}.")
+    if found and pod.group is None and not pod.gates:
+        found.append("So the pod is in no group: it starts by itself.")
+    if found:
+        yield " ".join(found)
+
+
+def _mistyped_labels(pod: Pod) -> Iterator[str]:
+    for key in pod.labels.keys() - {*_LABELS}:
+        cutoff = 0.0 if key.startswith(_PREFIX) else _ALIKE
+        for meant in get_close_matches(key, _LABELS, n=1, cutoff=cutoff):
+            yield f"The label {clip(key)} has no meaning here; did you mean {meant}?"

@@ -25,7 +25,7 @@ from neuron_scheduler.explain.answers import (
 from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_claims, unprovisioned_text
 from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes
-from neuron_scheduler.explain.groups import Waits, decide_in_group
+from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
@@ -157,7 +157,10 @@ def decider_text(pod: Pod, profile: Profile) -> str:
     if pod.scheduler_name != DEFAULT_SCHEDULER or profile.scheduler_name in ("", DEFAULT_SCHEDULER):
         return ""
     ours = profile.scheduler_name
-    return f"The pod's schedulerName is {DEFAULT_SCHEDULER}: {ours} does not decide it. This is what {ours} would do."
+    return (
+        f"The pod's schedulerName is {DEFAULT_SCHEDULER}: {ours} does not decide it. {remedy_text(ours)}"
+        f" This is what {ours} would do."
+    )
 
 
 def unserved_text(pod: Pod, profile: Profile) -> str:
@@ -165,7 +168,12 @@ def unserved_text(pod: Pod, profile: Profile) -> str:
     name = pod.scheduler_name
     if profile.scheduler_name in ("", name) or name == DEFAULT_SCHEDULER:
         return ""
-    return f"No scheduler that is known here serves {clip(name)}; if one does, it decides."
+    known = f"No scheduler that is known here serves {clip(name)}; if one does, it decides."
+    return f"{known} {remedy_text(profile.scheduler_name)}"
+
+
+def remedy_text(ours: str, whose: str = "its template") -> str:
+    return f"If {ours} is to decide, set schedulerName: {ours} in {whose}, and create the pod again."
 
 
 def _of_unserved_pod(explanation: Explanation, pod: Pod, profile: Profile) -> Explanation:
@@ -334,6 +342,7 @@ def notes_on(pod: Pod) -> Iterator[str]:
         yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
     if pod.group is not None:
         yield f"It is in group {clip(pod.group.key.title)}: enough members get a node at once, or none does."
+    yield from label_complaints(pod)
 
 
 def ids_held(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:

@@ -23,6 +23,8 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.model.volumes import InlineVolume
 
+PINS: Final = ("NEURON_RT_VISIBLE_CORES", "NEURON_VISIBLE_DEVICES")
+"""The variables by which the Neuron runtime, and vLLM, learn which cores and devices they have."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """The name of kube-scheduler's default profile, which pods have that name none."""
 FEW_COMPARISONS: Final = 16

@@ -21,6 +21,11 @@ from neuron_scheduler.model.node import ULTRASERVER_SIZES
 LONGEST_NAME: Final = 100
 _JOB: Final = re.compile(r"job(?:set)?-name=([^,|]+)")
 """How a pod affinity selects the pods of a job, whoever's label it is."""
+NAME_LABELS: Final = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name")
+COUNT_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+"""Coscheduling's labels, which people write by hand."""
+MOST_MEMBERS: Final = 10_000
+"""A larger count is no count."""
 UNKNOWN: Final = 1 << 30
 """The count of a group whose PodGroup does not exist or cannot be read: all that exist are too few."""
 

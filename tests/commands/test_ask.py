@@ -83,6 +83,23 @@ def test_what_waits(ask: Ask) -> None:
         assert [line["pod"]["namespace"] for line in json.loads(out)["pods"]] == names
 
 
+def test_pods_in_the_list_that_others_decide(ask: Ask) -> None:
+    """As where the cluster is read: the note has the remedy."""
+    typo = PodSummary("ml", "typo", scheduler_name="my-schedular")
+    waiting = Waiting((*WAITING.pods, WaitingEntry(typo, "scheduler_name")), total=4)
+    for command in (("why",), ("why", "-A")):
+        _, out, _, _ = ask(answer(to_json(waiting)), command=command)
+        note = (
+            "Note: No scheduler that is known here serves the schedulerName of ml/typo (my-schedular). If my-scheduler"
+        )
+        assert note in " ".join(out.split())
+
+
+def test_the_pods_of_a_job(ask: Ask) -> None:
+    """`job/a` is no pod of the namespace `job`; the scheduler's error names the pods of `a`."""
+    assert ask(refuse(404, "NotFound", "a has 2 pods"), command=("why", "job/a"))[3][0].query["namespace"] == "ml"
+
+
 @pytest.mark.parametrize(
     ("flags", "query", "kind"),
     [

@@ -12,6 +12,7 @@ from neuron_scheduler.capture.collection import Capture
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.commands.why import find_pod, parse_name
 from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.model.pod import Owner
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from tests.capture.test_files import a_list, node, pod, written
 from tests.support.beside import beside
@@ -85,7 +86,9 @@ def test_what_waits(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ask(capsys, "--from", dump, code=1).splitlines()
     assert [line.split()[1] for line in lines[1:6]] == ["gated", "large", "plain", "small", "theirs"]
     assert [line.split()[-1] for line in lines[1:6]] == ["gated", "capacity", "fits", "fits", "capacity"]
-    assert "Note: default-scheduler decides these pods: default/theirs" in lines
+    assert "Note: default-scheduler decides these pods: default/theirs. If my-scheduler is to decide," in " ".join(
+        lines
+    )
     assert ask(capsys, "-A", "--from", dump, code=1).splitlines()[:6] == lines[:6]
     assert "No pod that asks for Neuron is Pending in namespace ml." in ask(capsys, "-n", "ml", "--from", dump, code=0)
     answer = json.loads(ask(capsys, "--from", dump, "-o", "json", code=1))
@@ -98,7 +101,8 @@ def test_a_name_that_no_scheduler_has(tmp_path: Path, capsys: pytest.CaptureFixt
     files = written(tmp_path, json.dumps(a_list([node(), typo])))
     said = ask(capsys, "typo", "--from", *files, code=1).splitlines()
     assert said[0].startswith("default/typo has been Pending")
-    assert "No scheduler that is known here serves my-schedular; if one does, it decides." in said
+    assert "No scheduler that is known here serves my-schedular; if one does, it decides. If" in " ".join(said)
+    assert "set schedulerName: my-scheduler in its template, and create the pod again." in " ".join(said)
     assert "would take the pod" not in "".join(said)
     assert "With schedulerName my-scheduler: default/typo fits now: it would be assigned to trn1-a" in "".join(said)
     (row,) = [line for line in ask(capsys, "--from", *files, code=1).splitlines() if "scheduler_name" in line]
@@ -109,6 +113,20 @@ def test_a_name_that_no_scheduler_has(tmp_path: Path, capsys: pytest.CaptureFixt
         "profiles: [{schedulerName: my-scheduler}, {schedulerName: my-schedular}]\n"
     )
     assert "default/typo fits now" in ask(capsys, "typo", "--from", *files, f"--config={config}", code=0)
+
+
+def test_a_pod_that_chooses_its_cores(tmp_path: Path, capsys: Capsys) -> None:
+    """Pending or bound, read from a file or an API server."""
+    pods = [pod("pending", neuron=4, phase="Pending"), pod("bound", "0,1,2,3", neuron=4, nodeName="trn1-a")]
+    for each, name in zip(pods, ("NEURON_RT_VISIBLE_CORES", "NEURON_VISIBLE_DEVICES"), strict=True):
+        each["spec"]["containers"][0]["env"] = [{"name": "RANK", "value": "0"}, {"name": name, "value": "0-7"}]
+    pods.append(pod("plain", neuron=4, phase="Pending"))
+    files = written(tmp_path, json.dumps(a_list([node(), *pods])))
+    for name, has_note in (("pending", True), ("bound", True), ("plain", False)):
+        of_files = ask(capsys, name, "--from", *files, code=0)
+        run_against({NODES: [node()], PODS: pods}, tmp_path, name)
+        for said in (of_files, capsys.readouterr().out):
+            assert ("its program may use cores of other pods" in " ".join(said.split())) is has_note
 
 
 def test_pods_that_others_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,6 +296,15 @@ def test_nobody_leads(tmp_path: Path, capsys: Capsys, lease: Any, reason: str) -
         assert out.startswith(before) is bool(reason and name)
 
 
+def test_nobody_has_ever_led(tmp_path: Path, capsys: Capsys) -> None:
+    """A Deployment is there, and no Lease; without a Deployment, a replica without election may run elsewhere."""
+    lists = {NODES: ITEMS[:1], PODS: ITEMS[2:3]}
+    run_against({**lists, **INSTALLED}, tmp_path, "small", default=404)
+    assert capsys.readouterr().out.startswith("No replica has ever led, so nothing is scheduled: there is no Lease")
+    run_against({**lists, OURS: []}, tmp_path, "small", default=404)
+    assert capsys.readouterr().out.startswith("default/small fits")
+
+
 def test_nobody_has_to_lead(tmp_path: Path, capsys: Capsys) -> None:
     """A single replica without election needs no Lease."""
     lists = {NODES: ITEMS[:1], PODS: ITEMS[2:3], OURS: [workload("s", args=["run", "--leader-elect=false"])]}
@@ -285,7 +312,8 @@ def test_nobody_has_to_lead(tmp_path: Path, capsys: Capsys) -> None:
     assert capsys.readouterr().out.startswith("default/small fits")
 
 
-THREE = (built("train-0"), built("train-1"), built("train-0", namespace="ml"))
+JOB = Owner("batch/v1", "Job", "train")
+THREE = (built("train-0", owner=JOB), built("train-1", owner=JOB), built("train-0", namespace="ml", owner=JOB))
 
 
 def capture() -> Capture:
@@ -330,6 +358,7 @@ def test_found() -> None:
     ("text", "says"),
     [
         ("qqq", "there is no pod default/qqq, or it has ended"),
+        ("job/train", "there is no pod default/train, or it has ended; train has 2 pods: default/train-0 and default"),
         ("odd\x1b[2J", r"pod default/odd\\x1b\[2J on node n cannot be read: no name"),
     ],
 )

@@ -8,11 +8,14 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict
+from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.explain.waiting import waiting_list
 from neuron_scheduler.explain.why import ALONE, explain_on_node, explain_pod
+from neuron_scheduler.kube.objects.groups.dialects import group_of
 from neuron_scheduler.model.node import ULTRASERVER_4
-from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Owner, Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.groups.gang import MOST_TERM_SETS
@@ -86,6 +89,47 @@ def test_two_jobs_with_one_name_for_their_group_are_both_named() -> None:
     assert message.startswith(f"Group {title} has the 3 members that it needs; for one more: 0/3 nodes are available")
     own = [attrs.evolve(each, owner=a[0].owner) for each in three]
     assert explained(cluster_with(own), own[3]).message.startswith("0/3 nodes are available")
+
+
+NAME, COUNT = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
+NONE: Final = "So the pod is in no group: it starts by itself."
+
+
+@pytest.mark.parametrize(
+    ("labels", "complaints"),
+    [
+        ({NAME: "train", COUNT: "4"}, []),
+        ({"scheduling.x-k8s.io/pod-group": "train", "app": "train"}, []),
+        ({COUNT: "4"}, [f"The label {COUNT} has no effect without {NAME}.", NONE]),
+        (
+            {NAME: "train", COUNT: "four"},
+            [f"The label {COUNT} is four, no number from 1 to 10000: its group waits for no missing pods."],
+        ),
+        (
+            {NAME: "train", f"{COUNT[:-1]}": "4"},
+            [f"The label {COUNT[:-1]} has no meaning here; did you mean {COUNT}?"],
+        ),
+        ({NAME[:-5]: "train"}, [f"The label {NAME[:-5]} has no meaning here; did you mean {NAME}?", NONE]),
+        (
+            {"scheduling.x-k8s.io/podgroup": "train"},
+            [
+                (
+                    "The label scheduling.x-k8s.io/podgroup has no meaning here; did you mean"
+                    " scheduling.x-k8s.io/pod-group?"
+                ),
+                NONE,
+            ],
+        ),
+    ],
+)
+def test_labels_that_were_to_name_a_group(labels: dict[str, str], complaints: list[str]) -> None:
+    """A mistake in them is silent elsewhere; `why` and `fit` say it."""
+    group = group_of("default", labels, {}, NO_CONSTRAINTS)
+    mistaken = pod("train", devices=16, labels=labels, group=group)
+    notes = [note for note in explained(cluster_with([]), mistaken).notes if note.startswith("The label")]
+    assert notes == ([" ".join(complaints)] if complaints else [])
+    fit = run(how_many_of(cluster_with([]), Replicated(1, (PodSet(mistaken),)), PROFILE))
+    assert list(fit.notes) == notes
 
 
 def test_of_counts_that_differ_the_largest_counts() -> None:

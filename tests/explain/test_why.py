@@ -140,8 +140,9 @@ def test_a_pod_of_another_scheduler() -> None:
     cluster, pending = cluster_of([node("a")]), pod()
     for answer in (explain_pod(cluster, pending, PROFILE), explain_on_node(cluster, pending, PROFILE, "a")):
         assert run(answer).decider == (
-            "The pod's schedulerName is default-scheduler: my-scheduler does not decide it. This is what my-scheduler"
-            " would do."
+            "The pod's schedulerName is default-scheduler: my-scheduler does not decide it. If my-scheduler is to"
+            " decide, set schedulerName: my-scheduler in its template, and create the pod again. This is what"
+            " my-scheduler would do."
         )
     assert run(explain_pod(cluster, pending, extender_profile())).decider == ""
     assert run(explain_pod(cluster, pending, default_profile("default-scheduler"))).decider == ""

@@ -14,8 +14,7 @@ from neuron_scheduler.commands.check.subjects import known
 from neuron_scheduler.commands.check.subjects.snapshot import SeenContainer, SeenWorkload
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER
 from neuron_scheduler.model.selectors import NO_LABELS
 
 T = TypeVar("T")
@@ -89,29 +88,6 @@ def _resource_of(kind: str, path: str, read: Callable[[_WithSpec], T | None]) ->
     return Resource(path=path, kind=kind, shape=_WithSpec, read=read, sort_key=str)  # a list is kept as it comes
 
 
-class _Container(wire.Container):
-    env: list[wire.Named] | None = None
-
-
-class _PodSpec(wire.PodSpec):
-    containers: list[_Container] | None = None  # type: ignore[assignment]  # a narrower list, which nothing adds to
-    init_containers: list[_Container] | None = None  # type: ignore[assignment]  # as above
-
-
-class _Pod(wire.Pod):
-    spec: _PodSpec
-
-
-def _seen_pod(struct: _Pod) -> tuple[Pod, bool] | None:
-    """Return a pod, and whether it says itself which cores or devices its program uses."""
-    pod, spec = PODS.read(struct), struct.spec
-    names = {each.name for c in (*(spec.init_containers or ()), *(spec.containers or ())) for each in c.env or ()}
-    return None if pod is None else (pod, not names.isdisjoint(known.PINS))
-
-
-PODS_WITH_ENV: Final = Resource(
-    path=PODS.path, kind=PODS.kind, shape=_Pod, read=_seen_pod, sort_key=str, params=PODS.params
-)
 DEPLOYMENTS: Final = _resource_of("Deployment", "/apis/apps/v1/deployments", _deployment)
 LISTED: Final[Mapping[str, Resource[Any]]] = {
     "daemon_sets": _resource_of("DaemonSet", "/apis/apps/v1/daemonsets", _daemon_set),

@@ -80,7 +80,6 @@ class SnapshotReader:
     )
     _optional: list[Resource[PodGroupObject]] = attrs.field(factory=list, init=False)
     _malformed: list[Malformed] = attrs.field(factory=list, init=False)
-    _pinned: list[str] = attrs.field(factory=list, init=False)
 
     async def read(self) -> Snapshot:
         """Return what could be read; raises if there is no API server at that address, or it does not know us."""
@@ -103,6 +102,7 @@ class SnapshotReader:
                 tasks.start_soon(keep, name, read)
         for name in ("policies", "policy_bindings"):
             found[name] = found[name] if isinstance(found[name], Unread) else dict(found[name])
+        capture = collection.capture()
         so_far = Snapshot(
             server=connection.server,
             source=connection.source,
@@ -112,8 +112,8 @@ class SnapshotReader:
             given_names=self.names,
             program_version=__version__,
             taken=collection.taken,
-            pinned=tuple(self._pinned),
-            cluster=collection.capture().cluster,
+            pinned=tuple(pod.key for pod in found["pods"] if pod.key in capture.pinned),
+            cluster=capture.cluster,
             malformed=tuple(sorted(f"{each.kind} {each.key}: {each.reason}" for each in self._malformed)),
             **found,
         )
@@ -161,16 +161,15 @@ class SnapshotReader:
 
     async def _pods(self) -> tuple[Pod, ...] | Unread:
         """Return the pods that ask for Neuron; they are collected, and so are members of groups."""
-        found = await self._list_all(kinds.PODS_WITH_ENV)
+        found = await self._list_all(self._collection.reader_of(PODS))
         asking: list[Pod] = []
         for decoded in found:
-            pod, is_pinned = decoded.value if isinstance(decoded.value, tuple) else (decoded.value, False)
+            pod = decoded.value
             if isinstance(pod, Pod) and has_neuron_request(pod):
                 asking.append(pod)
-                self._pinned.extend([pod.key] if is_pinned else ())
             elif isinstance(pod, Pod) and pod.group is None:
                 continue
-            self._collection.add(PODS, Decoded(decoded.key, decoded.uid, decoded.resource_version, pod))
+            self._collection.add(PODS, decoded)
         return found if isinstance(found, Unread) else tuple(asking)
 
     async def _pod_groups(self) -> Unread | None:

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.kube.objects.groups.coscheduling import MOST
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup, PodGroupObject
+from neuron_scheduler.model.pod_group import MOST_MEMBERS, Dialect, GroupKey, PodGroup, PodGroupObject
 
 
 class _PodGroup(wire.Wire):
@@ -30,8 +29,8 @@ def _read(struct: _PodGroup, *, dialect: Dialect) -> PodGroupObject:
     gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
     count = gang.get("minCount") or spec.get("minMember") or 1
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
-    if not (isinstance(count, int) and 0 < count <= MOST):
-        raise ValueError(f"its count is {count}, and not 1 to {MOST}")
+    if not (isinstance(count, int) and 0 < count <= MOST_MEMBERS):
+        raise ValueError(f"its count is {count}, and not 1 to {MOST_MEMBERS}")
     key = GroupKey(dialect, meta.namespace, meta.name)
     fails_together = "all" in (spec.get("disruptionMode") or {}) if dialect is Dialect.NATIVE else None
     priority = spec.get("priority") if dialect is Dialect.NATIVE else None

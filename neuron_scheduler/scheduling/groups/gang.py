@@ -12,7 +12,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import UNKNOWN, GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import COUNT_LABEL, UNKNOWN, GroupKey, PodGroup
 from neuron_scheduler.model.wording import count_text, few_names, list_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import AssumedPod, ChangedError
@@ -189,6 +189,6 @@ def held_text(groups: Groups, key: GroupKey) -> str:
     if len(members) == group.least - 1 and all(member.labels.get(label) == worker for member in members.values()):
         text += (
             " If the launcher is created after its workers (WaitForWorkersReady), do not count it: set"
-            f" the label pod-group.scheduling.sigs.k8s.io/min-available to {len(members)}."
+            f" the label {COUNT_LABEL} to {len(members)}."
         )
     return text

@@ -32,8 +32,6 @@ PLUGIN_LABEL: Final = ("name", "neuron-device-plugin-ds")
 
 AUTO_MODE: Final = ("eks.amazonaws.com/compute-type", "auto")
 """The label of EKS Auto Mode's nodes."""
-PINS: Final = ("NEURON_RT_VISIBLE_CORES", "NEURON_VISIBLE_DEVICES")
-"""The variables by which the Neuron runtime, and vLLM, learn which cores and devices they have."""
 
 
 def username(account: str) -> str:

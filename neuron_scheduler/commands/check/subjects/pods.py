@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, EXTENDER, PINS
+from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, EXTENDER
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread, has_neuron_request
-from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
+from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, PINS, Pod
 from neuron_scheduler.model.wording import count_text, list_of
 
 RESTART: Final = (

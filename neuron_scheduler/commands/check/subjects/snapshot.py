@@ -140,7 +140,7 @@ class Snapshot:
         lease_name: of the Lease in that namespace.
         given_names: scheduler names that the user has given; empty for those of the installation.
         pods: those that `ask`, and have not ended.
-        pinned: the keys of those of them that set one of `known.PINS` themselves.
+        pinned: the keys of those of them that set one of `PINS` themselves.
         cluster: the nodes with these pods, the unreadable ones, and all members of groups, as the scheduler has them.
         pod_groups: Unread if what PodGroups say of their groups is not known.
         deployments: those of schedulers, in all namespaces.

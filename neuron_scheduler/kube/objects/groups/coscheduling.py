@@ -8,26 +8,20 @@ Without a readable count the group is inferred. Source: `apis/scheduling/v1alpha
 """
 
 from collections.abc import Mapping
-from typing import Final
 
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
-
-LABELS: Final = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name")
-COUNT: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
-MOST: Final = 10_000
-"""Members; a larger count is no count."""
+from neuron_scheduler.model.pod_group import COUNT_LABEL, MOST_MEMBERS, NAME_LABELS, Dialect, GroupKey, PodGroup
 
 
 def read(namespace: str, labels: Mapping[str, str], _annotations: Mapping[str, str]) -> PodGroup | None:
-    name = next((labels[label] for label in LABELS if labels.get(label)), "")
+    name = next((labels[label] for label in NAME_LABELS if labels.get(label)), "")
     if not name:
         return None
-    least = count_of(labels.get(COUNT, ""))
+    least = count_of(labels.get(COUNT_LABEL, ""))
     return PodGroup(GroupKey(Dialect.COSCHEDULING, namespace, name), least=least, expected=least)
 
 
 def count_of(text: str) -> int:
     """Return a number of members; 0 if the text is none."""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST))):
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST_MEMBERS))):
         return 0
-    return int(text) if int(text) <= MOST else 0
+    return int(text) if int(text) <= MOST_MEMBERS else 0

@@ -17,11 +17,11 @@ import attrs
 
 from neuron_scheduler.kube.objects.groups import affinity, coscheduling, kueue, leader_worker_set
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Constraints
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.pod_group import NAME_LABELS, Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import NO_LABELS
 
 Words = Mapping[str, str]
-SIGNS: Final = frozenset((*coscheduling.LABELS, kueue.NAME, kueue.WORKLOAD, leader_worker_set.LABEL))
+SIGNS: Final = frozenset((*NAME_LABELS, kueue.NAME, kueue.WORKLOAD, leader_worker_set.LABEL))
 """Each shows, as a label or an annotation, that a pod uses a dialect."""
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _BY_NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
