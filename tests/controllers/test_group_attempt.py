@@ -286,7 +286,10 @@ async def test_a_crash_leaves_no_trace_and_is_every_member_s_error(where: str) -
 async def test_a_group_that_lacks_members_says_so_after_five_seconds() -> None:
     """Not in a burst; again when their number changes, and to a member that comes in the place of another."""
     world = jobs_on(4, "m0", "m1")
-    said = "Waiting for group default/train: {} of 4 members exist. It starts when all 4 do."
+    said = (
+        "Waiting for group default/train: {} of 4 members exist. It starts when all 4 do. Pods"
+        " that have ended, or have scheduling gates, do not count."
+    )
     with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0):
         async with running(world):
             world.now = 4.9
@@ -313,7 +316,10 @@ async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> No
             world.see("m3")
 
     world.scheduler.attempts.listeners = (come,)
-    said = "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do."
+    said = (
+        "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do. Pods"
+        " that have ended, or have scheduling gates, do not count."
+    )
     with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0):
         async with running(world):
             world.now = 5.0

@@ -52,7 +52,10 @@ def test_a_held_group_says_how_many_members_exist() -> None:
     """The sentence of the condition, and the cause of the metric; nothing is suggested for the pod alone."""
     members = [member(number) for number in range(3)]
     answer = explained(cluster_with(members), members[0])
-    assert answer.message == "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do."
+    assert answer.message == (
+        "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do. Pods"
+        " that have ended, or have scheduling gates, do not count."
+    )
     assert (answer.verdict, answer.cause, answer.changes) == (Verdict.WAITS, Cause.GROUP, ())
     assert (answer.pod.group, [group.nodes for group in answer.groups]) == ("train", [3])
     assert ALONE in answer.notes
@@ -136,7 +139,10 @@ def test_of_counts_that_differ_the_largest_counts() -> None:
     """For the plan, as for the number that must exist; the first member says less."""
     members = [member(0, PodGroup(TRAIN.key, least=2)), *(member(number) for number in range(1, 4))]
     held, refused = (explained(cluster_with(members[:existing]), members[0]).message for existing in (3, 4))
-    assert held == "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do."
+    assert held == (
+        "Waiting for group default/train: 3 of 4 members exist. It starts when all 4 do. Pods"
+        " that have ended, or have scheduling gates, do not count."
+    )
     assert refused.startswith(
         "Group default/train needs room for 4 pods at once; 3 fit. With these placed, for the next one"
     )
@@ -238,8 +244,8 @@ def test_members_of_other_schedulers_count_and_are_not_placed() -> None:
     held = explained(mixed, member(0, two))
     assert held.verdict is Verdict.WAITS
     assert held.message == (
-        "Waiting for group default/train: 1 of 2 members exist. It starts when all 2 do. 1 more has the schedulerName"
-        " other: no member without a node."
+        "Waiting for group default/train: 1 of 2 members exist. It starts when all 2 do. Pods that have ended, or have"
+        " scheduling gates, do not count. 1 more has the schedulerName other: no member without a node."
     )
     mixed.put_pod(bound := member(1, two, scheduler_name="other", on="trn2-0", ids=range(16)))
     mixed.groups.put(bound)

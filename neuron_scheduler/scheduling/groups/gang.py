@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.plugins.registry import GROUP_TOPOLOGY, names_f
 
 MOST_TERM_SETS: Final = 16
 """A job has a template or a few; the loop is busy with one group for as long as its terms are compared."""
+_NOT_COUNTED: Final = "Pods that have ended, or have scheduling gates, do not count."
 _LATE: Final = ("training.kubeflow.org/job-role", "worker")
 
 
@@ -179,7 +180,7 @@ def held_text(groups: Groups, key: GroupKey) -> str:
         doubt = "does not exist, or its count cannot be read"
         return f"PodGroup {group.key} {doubt}; create or correct it. Its pods stay Pending."
     exist = f"{groups.present_count(key)} of {group.least} members exist. It starts when all {group.least} do."
-    text = f"Waiting for group {groups.title(key)}: {exist}"
+    text = f"Waiting for group {groups.title(key)}: {exist} {_NOT_COUNTED}"
     if foreign:
         have = "has" if foreign.total() == 1 else "have"
         text += (
