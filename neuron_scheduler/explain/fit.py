@@ -31,6 +31,8 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 
 MOST_PODS: Final = 1000
 """Pods that are placed if more were not asked for."""
+MAY_PREEMPT: Final = "`fit` evicts nobody; the scheduler may evict pods of lower priority for these."
+_ROWS_AT_ONCE: Final = 256
 _REPLICA: Final = "/replica"
 """A label that no pod has: a key has a prefix before the slash."""
 
@@ -55,7 +57,9 @@ def how_many_of(
             limit = found
             break
         placed += found
-    notes = (*workload.notes, *_notes(fork, workload, limit))
+    notes = [*workload.notes, *_notes(fork, workload)]
+    if limit is not None and (yield from _may_preempt(fork, workload)):
+        notes.append(MAY_PREEMPT)
     total, wanted = bound if limit is None else limit.replica - 1, workload.replicas
     never = not total and (yield from _never_fits(fork, workload, profile))
     return Fit(
@@ -68,7 +72,7 @@ def how_many_of(
         total=total,
         limit=limit,
         never=never,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
@@ -94,7 +98,7 @@ def _never_fits(fork: Cluster, workload: Replicated, profile: Profile) -> Genera
     templates = [pod_set.template for pod_set in workload.pod_sets]
     if any(not _is_about_its_like(term, pod) for pod in templates for term in pod.constraints.affinity):
         return False  # it needs pods that are there
-    for node_info in [*fork.view.rows()]:
+    for node_info in filter(None, fork.view.rows_in_slots()):
         for info in [*node_info.pod_infos.values()]:
             if not info.pod.is_of_every_node:
                 fork.remove_pod(info.pod.uid)
@@ -187,7 +191,19 @@ def _asks(workload: Replicated) -> str:
     return " and ".join(f"{count} x {part}" for count, part in parts if part)
 
 
-def _notes(cluster: Cluster, workload: Replicated, limit: Limit | None) -> Iterator[str]:
+def _may_preempt(fork: Cluster, workload: Replicated) -> Generator[None, None, bool]:
+    """Return whether the scheduler may evict pods for these."""
+    templates = [pod_set.template for pod_set in workload.pod_sets]
+    highest = max((pod.priority for pod in templates if not pod.never_preempts), default=None)
+    for number, node_info in enumerate(filter(None, fork.view.rows_in_slots()), start=1):
+        if highest is None or any(priority < highest for priority in node_info.priorities):
+            return highest is not None
+        if number % _ROWS_AT_ONCE == 0:
+            yield
+    return False
+
+
+def _notes(cluster: Cluster, workload: Replicated) -> Iterator[str]:
     templates = [pod_set.template for pod_set in workload.pod_sets]
     for key in dict.fromkeys(template.group.key for template in templates if template.group is not None):
         owners = cluster.groups.owners(key)
@@ -200,10 +216,3 @@ def _notes(cluster: Cluster, workload: Replicated, limit: Limit | None) -> Itera
     gates = sorted({gate for template in templates for gate in template.gates})
     if gates:
         yield f"The pods' scheduling gates ({', '.join(gates)}) must be removed first; they are not considered."
-    highest = max((pod.priority for pod in templates if not pod.never_preempts), default=None)
-    if (
-        limit
-        and highest is not None
-        and any(priority < highest for row in cluster.view.rows() for priority in row.priorities)
-    ):
-        yield "`fit` evicts nobody; the scheduler may evict pods of lower priority for these."

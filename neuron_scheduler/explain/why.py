@@ -124,7 +124,9 @@ def _of_pending_pod(
         groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile, known), among=fork.view.live)
     if isinstance(result, Waits):
         refused = result.refused
-        suggested, more = (yield from group_changes(fork, pod, *refused, profile)) if refused else ((), ())
+        suggested, more = (
+            (yield from group_changes(fork, pod, *refused, profile, budgets=budgets)) if refused else ((), ())
+        )
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, ALONE, *more))
     elif isinstance(result, Decision) and (claim := unprovisioned_text(fork.view, pod)):

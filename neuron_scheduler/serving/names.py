@@ -87,7 +87,7 @@ def as_seen(value: Any, names: Names) -> Any:
             silent = silent or (value.plugin == neuron_topology.NAME and value.cause not in _NAME_NONE)
             seen = attrs.evolve(value, arithmetic="" if silent else value.arithmetic, kept_for=kept_for)
         case SuggestedChange() if any(pod.namespace not in names for pod in value.pods):
-            ending = f"{count_text(len(value.pods), 'pod')} of {value.node_name or 'one node'} end"
+            ending = f"{count_text(len(value.pods), 'pod')} of {value.node_name or 'several nodes'} end"
             sentence = f"{ending}; you may not see all of them."
             seen = attrs.evolve(value, sentence=sentence, command="", pods=as_seen(value.pods, names))
     return seen

@@ -12,13 +12,14 @@ The set is small, but it need not be the smallest: the search is cut off after `
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import Note, RefusedPod, SearchStep, kubectl
@@ -34,6 +35,10 @@ _MOST_ASKED: Final = 64
 _ABOVE_ALL: Final = 1 << 32
 """More than any priority."""
 _CUT_OFF: Final = Note("The search for pods to delete was cut off; fewer pods may do, or those of another node.")
+
+
+Leavers = tuple[NodeInfo, Sequence[Pod]]
+"""A node, and pods of it that would have to go."""
 
 
 @attrs.frozen
@@ -67,6 +72,13 @@ class DepartureRules(Incoming):
 def find_departure(refused: RefusedPod) -> Generator[SearchStep, None, None]:
     if refused.error.pod_reason:
         return
+    found = yield from find_leavers(refused)
+    if found is not None:
+        yield departure(refused, [found], ("the pod", "goes there"))
+
+
+def find_leavers(refused: RefusedPod) -> Generator[SearchStep, None, Leavers | None]:
+    """Return a node, and the pods of it after whose end it takes the pod; None if there is no such node."""
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
     asked_about = 0
@@ -80,8 +92,9 @@ def find_departure(refused: RefusedPod) -> Generator[SearchStep, None, None]:
             yield _CUT_OFF
             break
         yield None
-    if best is not None and len(best[1].pods) <= MOST_GONE:
-        yield _change(refused, refused.cluster.view.row(best[0]), best[1].pods)
+    if best is None or len(best[1].pods) > MOST_GONE:
+        return None
+    return refused.cluster.view.row(best[0]), best[1].pods
 
 
 def _helpful_nodes(refused: RefusedPod) -> NodeSet:
@@ -95,23 +108,27 @@ def _helpful_nodes(refused: RefusedPod) -> NodeSet:
     return nodes
 
 
-def _change(refused: RefusedPod, node_info: NodeInfo, gone: Sequence[Pod]) -> SuggestedChange:
-    """Return the end of these pods of a node as a change; those that must be ended come first, by importance."""
+def departure(refused: RefusedPod, leavers: Sequence[Leavers], then: tuple[str, str]) -> SuggestedChange:
+    """Return the end of these pods as a change; those that must be ended come first, by importance."""
+    gone = [pod for _, pods in leavers for pod in pods]
     live = by_importance(pod for pod in gone if not pod.terminating)
     ending = by_importance(pod for pod in gone if pod.terminating)
     violating = refused.disruption_allowance.violating_uids(live)
     harmful = violating or any(pod.priority > refused.pod.priority or pod.group is not None for pod in live)
+    rows = [node_info for node_info, _ in leavers]
+    infos = {uid: info for node_info in rows for uid, info in node_info.pod_infos.items()}
+    sentences = _Sentences(infos, few([node_info.node.name for node_info in rows]), then)
     return SuggestedChange(
         ChangeKind.DEPARTURE,
-        " ".join((*_sentences(refused.pod, node_info, live, ending), *_group_sentences(refused.cluster.groups, live))),
+        " ".join((*sentences.of(refused.pod, live, ending), *_group_sentences(refused.cluster.groups, live))),
         command="" if harmful else _command(live),
-        node_name=node_info.node.name,
-        pods=tuple(_leaving_pod(refused, node_info, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
-        instance_type=node_info.node.instance_type,
+        node_name=rows[0].node.name if len(rows) == 1 else "",
+        pods=tuple(_leaving_pod(refused, infos, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
+        instance_type=rows[0].node.instance_type,
     )
 
 
-def _leaving_pod(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates: bool) -> LeavingPod:
+def _leaving_pod(refused: RefusedPod, infos: Mapping[str, PodInfo], pod: Pod, *, violates: bool) -> LeavingPod:
     budgets = refused.disruption_allowance.budgets
     return LeavingPod(
         pod.namespace,
@@ -121,28 +138,45 @@ def _leaving_pod(refused: RefusedPod, node_info: NodeInfo, pod: Pod, *, violates
         asks=request_text(pod.neuron),
         budgets=tuple(budget.name for budget in budgets if budget.counts(pod)),
         violates=violates,
-        evictable=node_info.pod_infos[pod.uid].is_evictable
+        evictable=infos[pod.uid].is_evictable
         and pod.priority < refused.pod.priority
         and not refused.pod.never_preempts,
     )
 
 
-def _sentences(pod: Pod, node_info: NodeInfo, live: Sequence[Pod], ending: Sequence[Pod]) -> Iterator[str]:
-    name = node_info.node.name
-    are = "is" if len(ending) == 1 else "are"
-    if not live:
-        yield f"Wait: {_names_text(node_info, ending)} {are} Terminating on {name}, and then the pod goes there."
-        return
-    yield f"Delete or evict {_names_text(node_info, live)} on {name}:"
-    yield "the pod then goes there, if no other pod takes the room first."
-    if ending:
-        yield f"{_names_text(node_info, ending)} {are} Terminating already."
-    higher = [other for other in live if other.priority > pod.priority]
-    if higher:
-        have = "has" if len(higher) == 1 else "have"
-        yield f"{_names_text(node_info, higher)} {have} a higher priority than this pod."
-    if any(other.owner is not None for other in live):
-        yield "A controller may start another pod in place of one that ends."
+@attrs.frozen
+class _Sentences:
+    """
+    Writes which pods have to go.
+
+    Attributes:
+        infos: of all pods on their nodes.
+        nodes: the names of these.
+        then: who does what afterwards.
+    """
+
+    infos: Mapping[str, PodInfo]
+    nodes: str
+    then: tuple[str, str]
+
+    def of(self, pod: Pod, live: Sequence[Pod], ending: Sequence[Pod]) -> Iterator[str]:
+        (who, does), are = self.then, "is" if len(ending) == 1 else "are"
+        if not live:
+            yield f"Wait: {self._names_text(ending)} {are} Terminating on {self.nodes}, and then {who} {does}."
+            return
+        yield f"Delete or evict {self._names_text(live)} on {self.nodes}:"
+        yield f"{who} then {does}, if no other pod takes the room first."
+        if ending:
+            yield f"{self._names_text(ending)} {are} Terminating already."
+        higher = [other for other in live if other.priority > pod.priority]
+        if higher:
+            have = "has" if len(higher) == 1 else "have"
+            yield f"{self._names_text(higher)} {have} a higher priority than this pod."
+        if any(other.owner is not None for other in live):
+            yield "A controller may start another pod in place of one that ends."
+
+    def _names_text(self, pods: Sequence[Pod]) -> str:
+        return few([f"{pod.key}{_remark(self.infos[pod.uid])}" for pod in pods])
 
 
 def _group_sentences(groups: Groups, live: Sequence[Pod]) -> Iterator[str]:
@@ -153,12 +187,7 @@ def _group_sentences(groups: Groups, live: Sequence[Pod]) -> Iterator[str]:
             yield f"{pod.key} is a member of group {clip(key.title)}, {count_text(len(groups.members(key)), 'pod')}."
 
 
-def _names_text(node_info: NodeInfo, pods: Sequence[Pod]) -> str:
-    return few([f"{pod.key}{_remark(node_info, pod)}" for pod in pods])
-
-
-def _remark(node_info: NodeInfo, pod: Pod) -> str:
-    info = node_info.pod_infos[pod.uid]
+def _remark(info: PodInfo) -> str:
     if info.unreadable:
         return " (its object cannot be read)"
     return " (its Neuron ids are unknown)" if info.cores is None else ""

@@ -1,5 +1,5 @@
 """
-What would let a refused group in, tried with the scheduler's own plan: MEMBERS and NEW_NODE.
+What would let a refused group in, tried with the scheduler's own plan: MEMBERS, NEW_NODE and those of `group_members`.
 
 MEMBERS: the group has fewer members, as many as fit at once now. The last of the largest are left out.
 
@@ -8,7 +8,7 @@ fewest devices that takes the largest member is offered, out of the cluster's ty
 label of an UltraServer a whole one joins, of a type that comes in such.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -17,10 +17,13 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, join
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
+from neuron_scheduler.explain.changes.group_members import RefusedGroup, changes_of_members
 from neuron_scheduler.explain.changes.pod_spec import families_meant
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_SIZES, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import COUNT_LABEL, Dialect
 from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.catalog import ULTRASERVER_TYPE, family_of, machine_of
@@ -34,7 +37,9 @@ from neuron_scheduler.scheduling.groups.regions import without_pod_terms
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 
-NONE_FOR_GROUP: Final = "No number of new nodes of one type, and no smaller group, was found with which it fits."
+NONE_FOR_GROUP: Final = (
+    "No number of new nodes of one type, no smaller group, and no end of other pods was found with which it fits."
+)
 MOST_TYPES: Final = 3
 """Types of new nodes that are tried for a group."""
 _IF: Final = " The cluster has no such node, so its cpu, memory, labels and taints were not checked."
@@ -92,7 +97,13 @@ def _comes_in_domains(view: View, instance_type: str, topology: str) -> bool:
 
 
 def group_changes(
-    cluster: Cluster, pod: Pod, gang: Gang, refused: GroupRefusal, profile: Profile
+    cluster: Cluster,
+    pod: Pod,
+    gang: Gang,
+    refused: GroupRefusal,
+    profile: Profile,
+    *,
+    budgets: Sequence[DisruptionBudget] = (),
 ) -> Generator[None, None, GroupChanges]:
     """
     Return changes after which a refused group fits; yields whenever other tasks may run.
@@ -102,9 +113,11 @@ def group_changes(
     if refused.reason.pod_reason and refused.reason.new_node_cannot_help:
         return (), ()  # the reason is what the members say
     cluster.groups.put(pod)
+    group = RefusedGroup(cluster, gang, profile, refused.reason, budgets)
+    of_members = yield from changes_of_members(group)
     fewer = yield from _fewer_members(cluster, gang, profile, refused)
     nodes = yield from _new_nodes(cluster, gang, profile, refused)
-    found = tuple(change for change in (fewer, nodes) if change is not None)
+    found = (*of_members, *(change for change in (fewer, nodes) if change is not None))
     return found, () if found or gang.still_to_come else (NONE_FOR_GROUP,)
 
 
@@ -124,8 +137,10 @@ def _fewer_members(
     plan = yield from plan_group(cluster.fork(), smaller, profile, IndexWarmup())
     if not isinstance(plan, GroupPlan):
         return None
-    members = count_text(placed + fitting, "member")
-    sentence = f"Run group {gang.group.key} with {members} instead of {placed + missing}: it then fits."
+    members, label = count_text(placed + fitting, "member"), ""
+    if gang.group.key.dialect is Dialect.COSCHEDULING and gang.group.least:
+        label = f" Lower its label {COUNT_LABEL} to {placed + fitting}, too."
+    sentence = f"Run group {gang.group.key} with {members} instead of {placed + missing}: it then fits.{label}"
     return SuggestedChange(ChangeKind.MEMBERS, sentence, detail=f"members={placed + fitting}")
 
 

@@ -24,7 +24,7 @@ PAIRS: the pod's profile allows aligned pairs of devices.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from functools import reduce
 from operator import or_
 from typing import Final, cast
@@ -161,6 +161,14 @@ def with_tolerations(pod: Pod, taints: Collection[Taint]) -> Pod:
 
 def find_toleration(refused: RefusedPod) -> Iterator[SearchStep]:
     """Yield the fewest taints of one node that the pod would have to tolerate."""
+    fit = yield from tolerable_taints(refused)
+    found = yield from refused.first_fitting((taints, with_tolerations(refused.pod, taints)) for taints in fit)
+    if found is not None:
+        yield _toleration(refused.pod, *found)
+
+
+def tolerable_taints(refused: RefusedPod) -> Generator[None, None, list[tuple[Taint, ...]]]:
+    """Return the taints that a pod does not tolerate, of each node that fits but for them; the fewest first."""
     view, pod = refused.cluster.view, refused.pod
     tolerant = attrs.evolve(pod, tolerations=(*pod.tolerations, Toleration(exists=True)))
     nodes = yield from refused.nodes_that_fit(tolerant, node_unschedulable.open_nodes(view, pod, view.live))
@@ -170,17 +178,14 @@ def find_toleration(refused: RefusedPod) -> Iterator[SearchStep]:
         for taints in cast(frozenset[tuple[Taint, ...]], lists.values)
         if lists.get(taints) & nodes
     }
-    fit = sorted((each for each in sets if each and not any(map(tells_state, each))), key=lambda s: (len(s), str(s)))
-    found = yield from refused.first_fitting((taints, with_tolerations(pod, taints)) for taints in fit)
-    if found is not None:
-        yield _toleration(pod, *found)
+    return sorted((each for each in sets if each and not any(map(tells_state, each))), key=lambda s: (len(s), str(s)))
 
 
 def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> SuggestedChange:
     texts = [*map(taint_text, taints)]
     sentence = (
-        f"Tolerate the taint{'s' if len(taints) > 1 else ''} {few(texts)}: the pod then goes to {node_name}. "
-        f"In its spec: tolerations: {json.dumps([*map(_toleration_fields, taints)])}."
+        f"Tolerate the taint{'s' if len(taints) > 1 else ''} {few(texts)}: the pod then goes to {node_name}."
+        f" {spec_text(taints)}"
     )
     return SuggestedChange(
         ChangeKind.TOLERATION,
@@ -188,6 +193,11 @@ def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> Suggeste
         node_name=node_name,
         detail=", ".join(texts),
     )
+
+
+def spec_text(taints: Collection[Taint]) -> str:
+    """Return what to write to tolerate some taints."""
+    return f"In its spec: tolerations: {json.dumps([*map(_toleration_fields, taints)])}."
 
 
 def _toleration_fields(taint: Taint) -> dict[str, str]:
@@ -221,7 +231,7 @@ def without_parts(pod: Pod, dropped: Collection[Part]) -> Pod:
 
 def find_selector(refused: RefusedPod) -> Iterator[SearchStep]:
     pod, among = refused.pod, _nodes_of_families(refused)
-    dropped = [part for part in parts(pod.constraints) if not _names_types(part)]
+    dropped = parts_without_types(pod)
     decision = (yield from refused.decision(without_parts(pod, dropped), among)) if dropped else None
     if decision is None:
         return
@@ -243,6 +253,11 @@ def find_selector(refused: RefusedPod) -> Iterator[SearchStep]:
         node_name=decision.node_name,
         detail="; ".join(named),
     )
+
+
+def parts_without_types(pod: Pod) -> list[Part]:
+    """Return what a pod can drop and still select the same instance types."""
+    return [part for part in parts(pod.constraints) if not _names_types(part)]
 
 
 def _names_types(part: Part) -> bool:

@@ -12,9 +12,11 @@ from neuron_scheduler.explain.answers import ChangeKind, Explanation, SuggestedC
 from neuron_scheduler.explain.changes.group import NONE_FOR_GROUP
 from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_4, Node
-from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.pod_group import COUNT_LABEL, Dialect, GroupKey, PodGroup
+from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.serving.names import Names, as_seen
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -50,11 +52,49 @@ def test_more_nodes_or_fewer_members() -> None:
     """The fewest nodes, and the most members."""
     answer = explained([node(f"n{i}", TRN2) for i in range(2)], of_group(4))
     assert [change.sentence for change in answer.changes] == [
-        "Run group default/train with 2 members instead of 4: it then fits.",
+        f"Run group default/train with 2 members instead of 4: it then fits. Lower its label {COUNT_LABEL} to 2, too.",
         f"Add 2 nodes of type {TRN2} (16 Neuron devices each): the group then fits.",
     ]
     assert by_kind(answer)[ChangeKind.NEW_NODE].autoscalers
     assert by_kind(answer)[ChangeKind.MEMBERS].detail == "members=2"
+
+
+def test_pods_of_several_nodes_leave() -> None:
+    """Those whose end lets all missing members in, with their budgets; not if more than 32 would have to go."""
+    nodes = [node(f"n{i}", TRN2) for i in range(4)]
+    half = [pod(f"o{i}", devices=8, on=f"n{i}", ids=range(8)) for i in range(3)]
+    change = by_kind(explained(nodes, of_group(3, priority=1), half))[ChangeKind.DEPARTURE]
+    assert change.sentence == (
+        "Delete or evict default/o0 and default/o1 on n0 and n1: the group then fits, if no other pod takes the room"
+        " first."
+    )
+    assert [(each.name, each.evictable) for each in change.pods] == [("o0", True), ("o1", True)]
+    assert change.command == "kubectl delete pod --namespace default o0 o1"
+    hidden = as_seen(change, Names("other"))
+    assert hidden.sentence == "2 pods of several nodes end; you may not see all of them."
+    many = [pod(f"o{i}-{id_}", devices=1, on=f"n{i}", ids=[id_]) for i in range(3) for id_ in range(16)]
+    assert ChangeKind.DEPARTURE not in by_kind(explained(nodes[:3], of_group(3), many))
+
+
+def test_all_members_tolerate_a_taint_or_drop_a_selector() -> None:
+    """As few as the plan for the whole group needs; a node without the taint is of no use to the others."""
+    taint = Taint("team", Effect.NO_SCHEDULE, "a")
+    tainted = [node("free", TRN2), *(node(f"n{i}", TRN2, taints=(taint,), labels={"rack": "r"}) for i in range(3))]
+    job = Owner("batch/v1", "Job", "train")
+    answer = by_kind(explained(tainted, of_group(4, owner=job)))
+    assert answer[ChangeKind.TOLERATION].sentence == (
+        "Tolerate the taint team=a:NoSchedule in all members: the group then fits. In its spec: tolerations:"
+        ' [{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}]. Job train makes the pod: change'
+        " the template there."
+    )
+    assert ChangeKind.SELECTOR not in answer
+    plain = [node(f"n{i}", TRN2, labels={"rack": "r"}) for i in range(4)]
+    dropped = by_kind(explained(plain, of_group(4, node_selector={"rack": "r", "zone": "b"})))
+    assert dropped[ChangeKind.SELECTOR].detail == "zone=b"
+    inf = [node(f"n{i}", "inf2.48xlarge", labels={"rack": "r"}) for i in range(4)]
+    inf.append(node("trn", TRN2, labels={"rack": "s"}))
+    other = explained(inf, of_group(2, devices=1, node_selector={"rack": "s"}, cpu=6000))
+    assert ChangeKind.SELECTOR not in by_kind(other)
 
 
 def test_a_group_that_is_bound_in_part() -> None:

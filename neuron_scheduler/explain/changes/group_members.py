@@ -1,0 +1,143 @@
+"""
+What would let a refused group in if all its members were changed alike, or if other pods went.
+
+TOLERATION: all tolerate the taints of some node, the fewest first.
+
+SELECTOR: all drop keys of the node selector, or requirements of the required node affinity, as few as suffice.
+
+DEPARTURE: pods of several nodes end or are evicted. Members are placed one by one as single pods; for each one that
+does not fit, the pods of one node are chosen as for a single pod. So the set may be larger than needed.
+
+Each is offered only if the scheduler's own plan then places the group.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
+from neuron_scheduler.explain.changes import pod_spec
+from neuron_scheduler.explain.changes.departure import MOST_GONE, Leavers, departure, find_leavers
+from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep, taint_text, with_template
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import few
+from neuron_scheduler.neuron.catalog import family_of
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
+from neuron_scheduler.scheduling.cycle.what_if import Placer
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan
+from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.groups.regions import without_pod_terms
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+
+T = TypeVar("T")
+MOST_TRIED: Final = 4
+"""Changes of a kind, since a plan takes long."""
+
+
+@attrs.frozen(eq=False)
+class RefusedGroup:
+    """
+    A refused group in its cluster.
+
+    Attributes:
+        cluster: a fork that nobody changes.
+    """
+
+    cluster: Cluster
+    gang: Gang
+    profile: Profile
+    error: FitError
+    budgets: Sequence[DisruptionBudget]
+
+    def refused_member(self, cluster: Cluster, pod: Pod) -> RefusedPod:
+        return RefusedPod(cluster, pod, self.profile, self.error, DisruptionAllowance(self.budgets))
+
+    def plan_with(self, change: Callable[[Pod], Pod]) -> Generator[None, None, GroupPlan | None]:
+        """Return the plan for the group with all waiting members changed; None if too few fit."""
+        changed = attrs.evolve(self.gang, waiting=tuple(map(change, self.gang.waiting)))
+        plan = yield from plan_group(self.cluster.fork(), changed, self.profile, IndexWarmup())
+        return plan if isinstance(plan, GroupPlan) else None
+
+
+def changes_of_members(group: RefusedGroup) -> Generator[None, None, list[SuggestedChange]]:
+    """Return what was found, in the order of the kinds; yields whenever other tasks may run."""
+    if group.error.pod_reason or asks_much(group.gang.waiting[0]):
+        return []
+    leave = yield from _departure(group)
+    tolerate = yield from _toleration(group)
+    drop = yield from _selector(group)
+    return [change for change in (leave, tolerate, drop) if change is not None]
+
+
+def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
+    gone, trial, without = list[Leavers](), group.cluster.fork(), group.cluster.fork()
+    placer = Placer(trial)
+    for member in group.gang.waiting[: group.gang.missing_count]:
+        alone = without_pod_terms(member)
+        if isinstance((yield from placer.place(alone, group.profile)), Decision):
+            continue
+        found = yield from _without_notes(find_leavers(group.refused_member(trial, alone)))
+        if found is None or sum(len(pods) for _, pods in (*gone, found)) > MOST_GONE:
+            return None
+        gone.append(found)
+        for pod in found[1]:
+            trial.remove_pod(pod.uid)
+            without.remove_pod(pod.uid)
+        if not placer.place_on(alone, group.profile, found[0].node.name):
+            return None
+    plan = yield from plan_group(without, group.gang, group.profile, IndexWarmup())
+    if not gone or not isinstance(plan, GroupPlan):
+        return None
+    return departure(group.refused_member(group.cluster, group.gang.waiting[0]), gone, ("the group", "fits"))
+
+
+def _without_notes(search: Generator[SearchStep, None, T]) -> Generator[None, None, T]:
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        yield
+
+
+def _toleration(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
+    member = without_pod_terms(group.gang.waiting[0])
+    sets = yield from pod_spec.tolerable_taints(group.refused_member(group.cluster, member))
+    for taints in sets[:MOST_TRIED]:
+        if (yield from group.plan_with(partial(pod_spec.with_tolerations, taints=taints))):
+            texts = [*map(taint_text, taints)]
+            sentence = (
+                f"Tolerate the taint{'s' if len(taints) > 1 else ''} {few(texts)} in all members: the group then fits."
+                f" {pod_spec.spec_text(taints)}"
+            )
+            return SuggestedChange(ChangeKind.TOLERATION, with_template(sentence, member), detail=", ".join(texts))
+    return None
+
+
+def _selector(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
+    member = group.gang.waiting[0]
+    dropped = pod_spec.parts_without_types(member)
+    if not 0 < len(dropped) <= MOST_TRIED or not (yield from _fits_without(group, dropped)):
+        return None
+    for part in dropped:
+        fewer = [each for each in dropped if each != part]
+        if fewer and (yield from _fits_without(group, fewer)):
+            dropped = fewer
+    named = [pod_spec.part_text(member, part) for part in dropped]
+    sentence = f"Drop {few(named)} from the required nodes of all members: the group then fits."
+    return SuggestedChange(ChangeKind.SELECTOR, with_template(sentence, member), detail="; ".join(named))
+
+
+def _fits_without(group: RefusedGroup, dropped: Sequence[pod_spec.Part]) -> Generator[None, None, bool]:
+    """Return whether the group fits without these rules, and on machines of the families that it means."""
+    plan = yield from group.plan_with(lambda pod: pod_spec.without_parts(pod, dropped))
+    rows = [group.cluster.node(taken.decision.node_name) for taken in plan.members] if plan else []
+    families = pod_spec.families_meant(group.cluster.view, group.gang.waiting[0])
+    return bool(rows) and all(row is not None and family_of(row.node.instance_type) in families for row in rows)
