@@ -40,11 +40,19 @@ Amounts = frozenset[tuple[Unit, int]]
 
 @attrs.define(eq=False)
 class WaitingBinding:
-    """A Binding that waits; the plugin may look for its pod by any of `amounts`."""
+    """
+    A Binding that waits; the plugin may look for its pod by any of `amounts`.
+
+    Attributes:
+        since: when it was taken.
+        told: its pod has an Event about that.
+    """
 
     commitment: Commitment
     amounts: Amounts
+    since: float = 0.0
     logged: bool = False
+    told: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -158,6 +166,7 @@ class AllocateFence:
         wall_clock: Unix time in nanoseconds.
         on_free: called with a commitment that has waited, when its Binding may be sent.
         on_withdrawn: called with a commitment that will not be sent, and its outcome.
+        on_held: called once with a pod whose Binding waits for long, its node, and the pod it waits for.
     """
 
     OBSERVES: ClassVar[Kinds] = (AssumedPodChanged, PodBound, PodGone, SpaceChanged, NodeGone)
@@ -167,6 +176,7 @@ class AllocateFence:
     wall_clock: Callable[[], int]
     on_free: Callable[[Commitment], None]
     on_withdrawn: Callable[[Commitment, BindOutcome], None]
+    on_held: Callable[[Pod, str, Pod], None]
     errors: UnexpectedErrors
     enabled: bool = True
     _nodes: dict[str, NodeBindings] = attrs.field(factory=dict, init=False)  # by the name of the node
@@ -282,7 +292,7 @@ class AllocateFence:
         amounts = self._amounts(commitment)
         if not amounts:
             return True
-        node, binding = self._bindings_of(commitment.node_name), WaitingBinding(commitment, amounts)
+        node, binding = self._bindings_of(commitment.node_name), WaitingBinding(commitment, amounts, self.clock())
         predecessor = node.predecessor(binding)
         if predecessor is None:
             node.let_through(commitment.pod)
@@ -356,4 +366,7 @@ class AllocateFence:
                 node=node.node_name,
                 behind=predecessor.key,
             )
+        elif not binding.told and self.clock() - binding.since >= PERIOD:
+            binding.told = True
+            self.on_held(binding.commitment.pod, node.node_name, predecessor)
         node.waiting.append(binding)

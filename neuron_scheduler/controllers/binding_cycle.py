@@ -89,6 +89,7 @@ class BindingCycle:
             wall_clock=self.wall_clock,
             on_free=self._decided.put_nowait,
             on_withdrawn=self.settle,
+            on_held=self.reporter.report_held,
             errors=self.errors,
             enabled=self.fenced,
         )

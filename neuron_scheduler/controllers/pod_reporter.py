@@ -128,6 +128,13 @@ class PodReporter:
             )
             self.recorder.record(pod, type="Warning", reason="NeuronAllocationUnknown", action="Observing", note=note)
 
+    def report_held(self, pod: Pod, node_name: str, behind: Pod) -> None:
+        """Say why a pod that has been decided is not bound yet: the device plugin could confuse it with another one."""
+        other = f"pod {behind.key}" if behind.namespace == pod.namespace else "a pod of another namespace"
+        wait = f"The Binding waits, 120 s at most, until {other} has started there"
+        note = f"Node {node_name} is chosen. {wait}: the device plugin could confuse their devices"
+        self.recorder.record(pod, type="Normal", reason="WaitingForAllocation", action="Binding", note=note)
+
     def report_doubt(self, pod: Pod, message: str) -> None:
         """Warn that the Binding is in doubt; the condition stays as it is, because the pod may be bound."""
         self.recorder.record(pod, type="Warning", reason="FailedBinding", action="Binding", note=message)

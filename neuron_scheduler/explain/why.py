@@ -31,7 +31,7 @@ from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.wording import clip, count_text, few_names
-from neuron_scheduler.neuron.annotations import ids_in_words
+from neuron_scheduler.neuron.annotations import has_ids, ids_in_words, lookup_amounts
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -228,6 +228,8 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
         notes.append(f"It is evicted for {few_names(preemptors)}.")
     if pod.terminating:
         notes.append("The pod is being deleted; until it is gone, it holds what it holds.")
+    if not pod.node_name and (wait := _fence_text(fork, pod, name)):
+        notes.append(wait)
     if not pod.node_name and (claim := unprovisioned_text(fork.view, pod)):
         notes.append(f"It waits for {claim}.")
     state = "is about to be bound to" if fork.is_assumed(pod.uid) else "is on"
@@ -241,6 +243,23 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
         node_name=name,
         ids=ids,
     )
+
+
+def _fence_text(fork: Cluster, pod: Pod, node_name: str) -> str:
+    """Return that a pod's Binding waits for another pod, which has not started there; empty if it does not."""
+    node_info = fork.node(node_name)
+    machine = None if node_info is None else node_info.machine
+    if node_info is None or machine is None or pod.neuron is None:
+        return ""
+    amounts = lookup_amounts(pod.neuron, machine)
+    for other in (info.pod for info in node_info.pod_infos.values()):
+        if other.admitted or other.neuron is None or not has_ids(other):
+            continue
+        if not amounts.isdisjoint(lookup_amounts(other.neuron, machine)):
+            named = other.key if other.namespace == pod.namespace else "a pod of another namespace"
+            wait = f"Its Binding waits, 120 s at most, until {named} has started on {node_name}"
+            return f"{wait}: the device plugin could confuse their devices."
+    return ""
 
 
 def _room_text(fork: Cluster, pod: Pod) -> str:

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.controllers import allocate_fence
-from neuron_scheduler.controllers.allocate_fence import LONGEST, NodeBindings, WaitingBinding
+from neuron_scheduler.controllers.allocate_fence import LONGEST, PERIOD, NodeBindings, WaitingBinding
 from neuron_scheduler.controllers.watch_handler import WatchHandler
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
@@ -219,6 +219,18 @@ async def test_no_pod_is_waited_for_longer_than_two_minutes(logged: list[tuple[s
         ]
         assert [values["pod"] for _, values in logged[2:]] == ["default/c", "default/b"]
         assert logged[2][0].startswith("Pod has not started")
+
+
+async def test_a_pod_that_waits_for_long_is_told_once() -> None:
+    """Not one that waits as long as an admission usually takes; the Event names the pod in front of it."""
+    async with at_work() as site:
+        site.add("c", "b", "a", devices=4)
+        await site.settle()
+        await site.pass_time(PERIOD - 1)
+        assert site.told == []
+        for _ in range(3):
+            await site.pass_time(PERIOD)
+        assert site.told == [("b", "n", "c"), ("a", "n", "b")]
 
 
 async def test_the_two_minutes_count_from_the_answer() -> None:

@@ -59,6 +59,7 @@ class World:
     fenced: bool = True
     wall: int = 1
     reports: list[tuple[str, str]] = attrs.field(factory=list)
+    told: list[tuple[str, str, str]] = attrs.field(factory=list)
     surprises: Counter[str] = attrs.field(factory=Counter)
     released: int = 0
     meanwhile: Callable[[], object] = tuple
@@ -191,6 +192,10 @@ class World:
         """Remember it."""
         self._break("failed", pod)
         self.reports.append((pod.name, message))
+
+    def report_held(self, pod: Pod, node_name: str, behind: Pod) -> None:
+        """Remember it."""
+        self.told.append((pod.name, node_name, behind.name))
 
     def report_doubt(self, pod: Pod, message: str) -> None:
         """Remember it."""

@@ -144,6 +144,16 @@ def test_a_binding_in_doubt_is_told_by_an_event_alone(reporter: PodReporter, rep
     assert not reports.conditions
 
 
+def test_a_binding_that_waits_is_told_by_an_event_alone(reporter: PodReporter, reports: Reports) -> None:
+    """It names no pod of another namespace."""
+    for behind, named in ((pod("q"), "pod default/q"), (pod("q", namespace="other"), "a pod of another namespace")):
+        reporter.report_held(pod("p"), "n", behind)
+        what, note = reports.events.pop()
+        assert what == "p: WaitingForAllocation"
+        assert note.startswith(f"Node n is chosen. The Binding waits, 120 s at most, until {named} has started there:")
+    assert not reports.conditions
+
+
 def test_a_takeover_does_not_flood_with_what_was_so_before(reports: Reports, reporter: PodReporter) -> None:
     """A new leader may find thousands of pods with unknown ids; they do not delay the Events of its own pods."""
     for number in range(5_000):

@@ -148,6 +148,26 @@ def test_a_pod_of_another_scheduler() -> None:
     assert run(explain_pod(cluster, pending, default_profile("default-scheduler"))).decider == ""
 
 
+@pytest.mark.parametrize(
+    ("first", "devices", "named"),
+    [
+        (pod("q", devices=4, on="a", ids=range(4)), 4, "default/q"),
+        (pod("q", devices=4, on="a", ids=range(4), namespace="b"), 4, "a pod of another namespace"),
+        (pod("q", devices=4, on="a", ids=range(4), admitted=True), 4, ""),
+        (pod("q", devices=4, on="a", ids=range(4)), 8, ""),
+        (pod("q", cpu=1, on="a"), 4, ""),
+    ],
+)
+def test_a_pod_whose_binding_waits_for_another_one(first: Pod, devices: int, named: str) -> None:
+    """One on the same node that asks for as much, has its ids, and has not started."""
+    cluster, held = cluster_of([node("a", "trn1.32xlarge")], [first]), ours(devices=devices)
+    cluster.assume(attrs.evolve(held, node_name="a"), CoreMask(0xFF << 16))
+    note = f"Its Binding waits, 120 s at most, until {named} has started on a: the device plugin could confuse their"
+    notes = run(explain_pod(cluster, held, PROFILE)).notes
+    assert any(each.startswith(note) for each in notes) is bool(named)
+    assert len(notes) == 1 + bool(named)
+
+
 def test_a_pod_that_is_refused_as_a_whole() -> None:
     """All nodes are one group, with the pod's own reason."""
     cluster = cluster_of(node(f"n{i}", created=i) for i in range(9))

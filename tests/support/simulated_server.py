@@ -140,6 +140,9 @@ class World:
     def withdraw(self, uid: str) -> None:
         """Withdraw nothing."""
 
+    def report_held(self, pod: Pod, node_name: str, behind: Pod) -> None:
+        """Do nothing."""
+
     def report_doubt(self, pod: Pod, message: str) -> None:
         """Never happens."""
 
