@@ -4,7 +4,7 @@ What becomes of a waiting pod together with its group: the scheduler's own plan 
 Also what is wrong with the labels that name a group: nobody else says that they have no effect.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -13,7 +13,8 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import COUNT_LABEL, MOST_MEMBERS, NAME_LABELS, Dialect
-from neuron_scheduler.model.wording import clip
+from neuron_scheduler.model.wording import clip, list_of
+from neuron_scheduler.neuron.catalog import family_of
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
@@ -95,3 +96,12 @@ def _mistyped_labels(pod: Pod) -> Iterator[str]:
         cutoff = 0.0 if key.startswith(_PREFIX) else _ALIKE
         for meant in get_close_matches(key, _LABELS, n=1, cutoff=cutoff):
             yield f"The label {clip(key)} has no meaning here; did you mean {meant}?"
+
+
+def mixed_text(instance_types: Iterable[str]) -> str:
+    """Return that members on machines of these types are on several families; empty if they are not."""
+    families = sorted({family_of(each) for each in instance_types if each})
+    if len(families) < 2:
+        return ""
+    compiled = "programs are compiled for one. A nodeSelector for the instance type keeps them together"
+    return f"The members of the group would be on machines of {list_of(families)}, and {compiled}."

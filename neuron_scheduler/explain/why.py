@@ -6,7 +6,7 @@ about as much as a decision: it shares everything with the cluster until one of 
 is true of one moment, although the cluster changes in the pauses. The filters alone decide.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Final
@@ -25,7 +25,7 @@ from neuron_scheduler.explain.answers import (
 from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_claims, unprovisioned_text
 from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes
-from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints
+from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints, mixed_text
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
@@ -107,12 +107,14 @@ def _of_pending_pod(
     fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
 ) -> Generator[None, None, Explanation]:
     result: Decision | NoNode | Waits
+    mixed = ""
     if fork.groups.group_to_plan(pod) is None:
         result = select_node(fork, pod, profile)
     else:
-        result = (yield from decide_in_group(fork.fork(), pod, profile))[pod.uid]
+        decided = yield from decide_in_group(fork.fork(), pod, profile)
+        result, mixed = decided[pod.uid], _mixed_text(fork, decided)
     nodes, decider = fork.view.node_count, decider_text(pod, profile)
-    notes = tuple(filter(None, (*notes_on(pod), turn_text(fork, pod), _room_text(fork, pod))))
+    notes = tuple(filter(None, (*notes_on(pod), mixed, turn_text(fork, pod), _room_text(fork, pod))))
     yield
     fork.clear_nomination(pod.uid)
     pod_refusal, known = (result.pod_refusal, result.too_late) if isinstance(result, NoNode) else (None, ())
@@ -152,6 +154,13 @@ def _of_pending_pod(
         return _of_unserved_pod(answer, pod, profile)
     answer = attrs.evolve(answer, decider=decider)
     return _with_gates(answer, pod) if pod.gates else answer
+
+
+def _mixed_text(fork: Cluster, decided: Mapping[str, Decision | Waits]) -> str:
+    """Return that members with Neuron would be on machines of several families; empty if they would not."""
+    nodes = [each.node_name for each in decided.values() if isinstance(each, Decision) and each.placement is not None]
+    rows = [fork.node(name) for name in nodes]
+    return mixed_text(row.node.instance_type for row in rows if row is not None)
 
 
 def decider_text(pod: Pod, profile: Profile) -> str:

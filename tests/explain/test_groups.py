@@ -94,6 +94,25 @@ def test_two_jobs_with_one_name_for_their_group_are_both_named() -> None:
     assert explained(cluster_with(own), own[3]).message.startswith("0/3 nodes are available")
 
 
+def test_members_on_machines_of_several_families() -> None:
+    """Nothing but their rules keeps them together, and their program is compiled for one family."""
+    two = PodGroup(TRAIN.key, least=2, expected=2)
+    members = [pod(f"train-{number}", devices=4, rank=number, group=two) for number in range(2)]
+    for types, has_note in ((("inf1.6xlarge", "inf2.24xlarge"), True), (("trn2.48xlarge", "trn2u.48xlarge"), False)):
+        cluster = cluster_of([node(name, name, devices=4) for name in types])
+        for each in members:
+            cluster.groups.put(each)
+        templates = (PodSet(pod("t", devices=4, group=PodGroup(GroupKey(Dialect.KUEUE, "default", "t"), least=2)), 2),)
+        for notes in (
+            explained(cluster, members[0]).notes,
+            run(how_many_of(cluster, Replicated(1, templates), PROFILE)).notes,
+        ):
+            mixed = [
+                note for note in notes if note.startswith("The members of the group would be on machines of inf1 and")
+            ]
+            assert len(mixed) == has_note
+
+
 NAME, COUNT = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
 NONE: Final = "So the pod is in no group: it starts by itself."
 
