@@ -358,7 +358,9 @@ def _wholeness(machines: Sequence[MachinePicture]) -> str:
     if not size:
         return ""
     whole = sum(machine.free_devices == machine.devices for machine in machines)
-    return "; intact" if whole == size else f"; in use, {whole} of {size} machines are free"
+    if len(machines) < size:
+        return f"; has {len(machines)} of its {size} machines, {whole} free"
+    return "; intact" if whole == size else f"; {whole} of its {size} machines are free"
 
 
 def _oddities_text(machine: MachinePicture) -> Segments:

@@ -20,6 +20,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Taint, Toleration
+from neuron_scheduler.model.volumes import PersistentVolumeClaim
 from neuron_scheduler.model.wording import clip, count_text, few, few_names, first_of, list_of, quantity
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import free_blocks
@@ -38,6 +39,7 @@ from neuron_scheduler.scheduling.plugins import (
 from neuron_scheduler.scheduling.plugins.contract import PluginName
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of, largest_block_of
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
+from neuron_scheduler.scheduling.plugins.static_volumes import mountable_nodes
 
 Sentence = Callable[[Slot, NodeInfo, Sequence[str]], str]
 """Returns what one node lacks, without a full stop; the last argument is the plugin's reasons for that node."""
@@ -328,7 +330,8 @@ def states_of_claims(view: View, pod: Pod) -> Iterator[str]:
         if claim is None:
             yield f"{about} does not exist."
         elif claim.lost or claim.is_fully_bound:
-            yield f"{about} is {'Lost' if claim.lost else 'Bound'}: its volume is {clip(claim.volume_name)}."
+            state = "Lost" if claim.lost else "Bound"
+            yield f"{about} is {state}: its volume is {clip(claim.volume_name)}{_mountable(view, pod, claim)}."
         elif claim.selected_node:
             yield f"{about} is Pending, to be provisioned for {clip(claim.selected_node)}."
         elif not claim.class_name:
@@ -340,6 +343,18 @@ def states_of_claims(view: View, pod: Pod) -> Iterator[str]:
                 "when its pod gets a node" if view.volumes.waits_for_consumer(claim) else "before its pod gets a node"
             )
             yield f"{about} is Pending: StorageClass {clip(claim.class_name)} binds it {when}."
+
+
+def _mountable(view: View, pod: Pod, claim: PersistentVolumeClaim) -> str:
+    """Return on how many of the nodes that a pod may use the volume of its claim can be mounted; empty if on any."""
+    volume = view.volumes.volume(claim.volume_name)
+    if volume is None or volume.required_terms is None:
+        return ""
+    meant = node_affinity.fitting_nodes(view, pod, view.live)
+    meant &= meant if pod.neuron is None else neuron_topology.machines(view).keyed
+    number, where = mountable_nodes(view, volume, meant).bit_count(), count_text(meant.bit_count(), "node")
+    rules = list_of([requirement_text(each) for term in volume.required_terms for each in term.expressions])
+    return f"; of {where} that the pod's rules allow, {number} can mount it ({rules})"
 
 
 ARITHMETIC: Final[Mapping[PluginName, Arithmetic]] = {

@@ -132,7 +132,7 @@ def test_groups() -> None:
     [
         (ULTRASERVER_4, 4, "; intact"),
         (ULTRASERVER_2, 2, "; intact"),
-        (ULTRASERVER_4, 3, "; in use, 3 of 4 machines are free"),
+        (ULTRASERVER_4, 3, "; has 3 of its 4 machines, 3 free"),
         ("topology.k8s.aws/capacity-block-id", 4, ""),
     ],
 )
@@ -144,7 +144,7 @@ def test_an_ultraserver_is_intact_or_broken(key: str, machines: int, said: str) 
     fleets = (drawn(nodes), drawn(nodes, used), drawn(cordoned))
     lines = [next(line for line in text(f, 200, by="ultraserver").split("\n") if " s1" in line) for f in fleets]
     assert lines[0].partition(" withheld")[2] == said
-    assert ["; in use, " in line for line in lines[1:]] == [bool(said)] * 2
+    assert [" of its " in line for line in lines[1:]] == [bool(said)] * 2
 
 
 def test_one_node() -> None:
