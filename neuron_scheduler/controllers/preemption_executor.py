@@ -54,6 +54,9 @@ LASTING: Final = 300.0
 _LOOK: Final = 0.1
 """Seconds between two looks whether such a pod has left."""
 
+_PAUSE: Final = 1.0
+"""Seconds before the rest of a group is asked to leave again."""
+
 REFUSED: Final = "The API server lately refused to delete {} of lower priority."
 
 log = logs.logger(__name__)
@@ -167,6 +170,16 @@ class PreemptionExecutor:
                     self.handle_lost_nomination(pod)
             case PodGone(pod):
                 self._refused.pop(pod.uid, None)
+
+    async def adopt_all(self, profiles: Mapping[str, Profile]) -> None:
+        """Restore what the last leader has nominated, before any pod is tried that would take the space."""
+        for queued in sorted(self.queue.pods(), key=lambda queued: queued.rank):
+            if queued.pod.nominated_node_name:
+                try:
+                    self.adopt(queued, profiles[queued.pod.scheduler_name])
+                except Exception as error:  # noqa: BLE001 - it is one pod's error
+                    self.errors.report(error, task="preemption", pod=queued.pod.key)
+                await anyio.lowlevel.checkpoint()
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """Restore a nomination that only the pod's status shows, such as after a restart, if the pod fits there."""
@@ -388,6 +401,23 @@ class PreemptionExecutor:
             if len(asked.places) > 1 or pod.uid not in asked.preemptors:
                 await anyio.lowlevel.checkpoint()  # a group may have thousands of victims, or be one
 
+    async def _end_groups(self, asked: _Round) -> None:
+        """Evict, after a pause, what is left of groups that cannot run without those that have left in a round."""
+        members = [pod for key in asked.broken for pod in self.cluster.placed_groups.of(key).pods.values()]
+        left = [pod for pod in members if not self._is_leaving(pod) and self._is_evictable(pod)]
+        if not left:
+            return
+        with anyio.move_on_after(_PAUSE):
+            await self._stopped.wait()
+            return
+        preemptor = next(iter(asked.preemptors.values()))
+        again = _Round({}, dict.fromkeys((pod.uid for pod in left), preemptor), len(left), broken={*asked.broken})
+        await self._evict_all(again, left)
+
+    def _is_evictable(self, pod: Pod) -> bool:
+        pod_info = self.cluster.pod_info(pod.uid)
+        return pod_info is not None and pod_info.is_evictable
+
     async def _evict(self, victim: _Victim) -> None:
         if not victim.eviction.is_needed():
             self._spare(victim)
@@ -410,10 +440,12 @@ class PreemptionExecutor:
 
         Of a group that gets room together, all others must have their places, too.
         """
-        if asked.failed or self._is_leaving(victim):
+        if self._is_leaving(victim):
             return False
         if victim.group is not None and victim.group.key in asked.broken:
             return True
+        if asked.failed:
+            return False
         node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
         if nomination is None or node_name != asked.places[preemptor.uid] or not self._may_evict(preemptor):
             return False
@@ -455,7 +487,8 @@ class PreemptionExecutor:
         asked.evicted += 1
         if group is not None and group.key in self._breaking:
             self._breaking[group.key].broken.add(group.key)
-        preemptor, node_name = victim.preemptor, asked.places[victim.preemptor.uid]
+        preemptor = victim.preemptor
+        node_name = asked.places.get(preemptor.uid, victim.pod.node_name)
         log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=preemptor.key, node=node_name)
         try:
             self.reporter.report_preemption(victim.pod, preemptor, node_name)
@@ -473,8 +506,10 @@ class PreemptionExecutor:
             self.metrics.observe_victims(asked.evicted)
         for key in [key for key, each in self._breaking.items() if each is asked]:
             del self._breaking[key]
-            for places in asked.followers if key not in asked.broken and not asked.failed else ():
+            for places in asked.followers if key not in asked.broken else ():
                 self._evict_for(places)
+        if asked.broken and self._rounds is not None:
+            self._rounds.start_soon(self._end_groups, asked)
         for uid in asked.places:
             try:
                 nominated = self.cluster.nomination(uid) if asked.failed or asked.spared else None

@@ -86,6 +86,7 @@ class SchedulingLoop:
             await preempting.start(self.preemption_executor.run)
             preparing.start_soon(self.side_lane.run)
             preparing.start_soon(self.group_attempts.look_at_held_groups)
+            await self.preemption_executor.adopt_all(self.attempts.profiles)
             await self._schedule_each()
             preparing.cancel_scope.cancel()
             self.preemption_executor.stop()

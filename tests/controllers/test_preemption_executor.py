@@ -631,6 +631,30 @@ async def test_the_rest_of_a_group_of_which_a_member_has_left_goes_whoever_needs
         assert {name for name, _ in world.reports} == {"a0", "a1", "a2"}
 
 
+async def test_the_rest_of_a_group_is_asked_again_if_that_has_failed() -> None:
+    """A moment of trouble does not leave it half gone, although the pod that needs its space has it by then."""
+    async with preempting() as (world, preemption_executor):
+        world.broken = {"a2"}
+        world.may_answer.set()
+        first, _ = await lose_members(world, preemption_executor, least=3)
+        assert "a2" not in dict(world.reports)
+        world.cluster.clear_nomination(first.pod.uid)
+        world.broken = set()
+        with anyio.fail_after(PATIENCE):
+            while "a2" not in dict(world.reports):  # noqa: ASYNC110 - a list has no event
+                await anyio.sleep(0.01)
+
+
+async def test_what_the_last_leader_has_nominated_is_kept_before_any_pod_is_tried() -> None:
+    """Those that rank higher come first."""
+    async with preempting() as (world, preemption_executor):
+        for name, priority in (("lower", 5), ("higher", 6)):
+            pending = attrs.evolve(BIG, uid=f"uid-{name}", name=name, priority=priority, nominated_node_name="n")
+            world.queue.add(pending, 0.0)
+        await preemption_executor.adopt_all({BIG.scheduler_name: PROFILE})
+        assert [kept.pod.name for kept in world.row("n").nominations] == ["higher"]
+
+
 async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() -> None:
     """Each of the two members was to get a node; the victims that were not asked yet stay."""
     async with preempting(*crowd("default")) as (world, preemption_executor):

@@ -23,6 +23,7 @@ from tests.end_to_end.workload import (
     events_of,
     ids_of,
     placed,
+    refused,
     remove,
 )
 from tests.faults.proxy import ALWAYS, HELD, Fault, run_proxy
@@ -123,9 +124,9 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
     assert metrics["scheduler_preemption_attempts_total"] >= 1
 
 
-def member(group: str, rank: int, **fields: Any) -> Object:
-    """Return one of four members that take a machine each and start together."""
-    labels = {f"{GROUP}/name": group, f"{GROUP}/min-available": "4"}
+def member(group: str, rank: int, count: int = 4, **fields: Any) -> Object:
+    """Return one of some members that take a machine each and start together."""
+    labels = {f"{GROUP}/name": group, f"{GROUP}/min-available": str(count)}
     return pod_manifest(f"{group}-{rank}", neuron=16, labels=labels, **fields)
 
 
@@ -228,4 +229,29 @@ async def test_a_leader_that_is_killed_while_a_group_makes_room(
             nodes = {(await placed(empty, f"train-{rank}"))["spec"]["nodeName"] for rank in range(4)}
             assert nodes == {f"n{number}" for number in range(4)}
             assert await names(empty) == {f"train-{rank}" for rank in range(4)}
+            assert await successor.stop() == 0
+
+
+async def test_a_new_leader_keeps_the_space_that_was_emptied(account: Path, empty: RestClient) -> None:
+    """An older pod of the same priority, which may not evict and is tried first, does not get it."""
+    async with graceful_kubelets(empty):
+        await add_priority_classes(empty, **PRIORITIES)
+        never = {"metadata": {"name": "never"}, "value": PRIORITIES["high"], "preemptionPolicy": "Never"}
+        await empty.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **never})
+        async with run_scheduler(account, *SHORT_LEASE) as leader:
+            await leader.line(ACQUIRED)
+            await add_nodes(leader, empty, n0="trn1.32xlarge", n1="trn1.32xlarge")
+            for number in range(2):
+                await running(empty, f"low-{number}", neuron=16, **prior("low"))
+            await create_pod(empty, pod_manifest("old", neuron=16, priorityClassName="never"))
+            await refused(empty, "old", saying="preemption")
+            for rank in range(2):
+                await create_pod(empty, member("train", rank, count=2, **prior("high")))
+            for rank in range(2):
+                await empty.wait_for(f"{PODS}/train-{rank}", lambda pod: "nominatedNodeName" in pod["status"])
+            assert await leader.stop() == 0
+        async with run_scheduler(account) as successor:
+            for rank in range(2):
+                await placed(empty, f"train-{rank}")
+            assert "nodeName" not in (await empty.get(f"{PODS}/old"))["spec"]
             assert await successor.stop() == 0

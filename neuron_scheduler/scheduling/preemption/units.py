@@ -144,9 +144,10 @@ class Units:
         is_counted = group.has_to_wait and group.least != UNKNOWN
         if not (is_counted if group.fails_together is None else group.fails_together):
             return None
-        if group.priority is None and placed.priorities[:1] != placed.priorities[-1:]:
-            return None  # new ones are refused; a single pod of high priority must not protect all others
-        highest = max(placed.priorities[-1:], default=0) if group.priority is None else group.priority
+        said = placed.priorities[-1:] if group.priority is None else [group.priority]
+        if placed.priorities and not placed.priorities[:1] == placed.priorities[-1:] == said:
+            return None  # nobody is protected by a priority that is not its own
+        highest = max(said, default=0)
         return EvictionUnit(
             key,
             _ALL if group.fails_together else group.least,
