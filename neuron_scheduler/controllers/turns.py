@@ -154,7 +154,8 @@ class Turns:
         inside = [pod for pod in gang.waiting if pod.neuron is not None and pod.uid not in gang.unconstrained]
         pods = sorted(inside, key=lambda pod: pod.rank)[: gang.missing_count]
         domain = fixed_domains(self.cluster, gang).get(group.topology)
-        if domain == "" or gang.still_to_come or len({(pod.neuron, pod.priority) for pod in pods}) != 1:
+        is_said = group.least or group.expected  # else nobody knows whether more will come
+        if domain == "" or (gang.still_to_come and is_said) or len({(pod.neuron, pod.priority) for pod in pods}) != 1:
             return None
         return Applicant(group.key, tuple(pods), group.topology, domain or "")
 

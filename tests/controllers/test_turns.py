@@ -8,7 +8,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.turns import WITHOUT_PROGRESS, Turns
-from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_PLACES, Node
+from neuron_scheduler.model.node import ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_PLACES, Node
 from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -31,7 +31,8 @@ PROFILE: Final = default_profile("my-scheduler")
 
 
 def machine(number: int, **fields: Any) -> Node:
-    labels = {RACK: "ab"[number // 2], ULTRASERVER_PLACES[RACK]: str(number % 2)}
+    rack = {RACK: "ab"[number // 2], ULTRASERVER_4: "ab"[number // 2]}
+    labels = rack | {ULTRASERVER_PLACES[key]: str(number % 2) for key in rack}
     return node(f"n{number}", "trn1.32xlarge", labels=labels, **fields)
 
 
@@ -218,12 +219,18 @@ def group_of(topology: str) -> PodGroup:
     return PodGroup(key, least=2, expected=2, topology=topology)
 
 
-def test_a_group_with_a_topology_gets_the_domain_that_drains_first() -> None:
+@pytest.mark.parametrize(
+    "group",
+    [group_of(RACK), attrs.evolve(group_of(ULTRASERVER_4), least=0, expected=0)],
+    ids=["declared", "inferred, of fewer than the domain has nodes"],
+)
+def test_a_group_with_a_topology_gets_the_domain_that_drains_first(group: PodGroup) -> None:
     """Its members are placed there in the order of their ranks, when all of it is free."""
     world = World()
-    members = [world.add(f"m{rank}", group=group_of(RACK), rank=rank) for rank in range(2)]
+    members = [world.add(f"m{rank}", group=group, rank=rank) for rank in range(2)]
+    world.now += 5.0  # an inferred group waits for more members at first
     refused = popped(world.queue, world.now)
-    for each in [refused, *run(world.queue.take_companions(group_of(RACK).key, world.now))]:
+    for each in [refused, *run(world.queue.take_companions(group.key, world.now))]:
         world.queue.put_back_refused(each, frozenset(), world.now, together=frozenset())
     world.now += HOUR
     run(world.turns.review())

@@ -7,7 +7,9 @@ Services and workloads to find the pods that belong together (`plugins/helper/sp
 """
 
 from collections.abc import Mapping
-from typing import Self
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Final, Self
 
 import attrs
 
@@ -17,6 +19,8 @@ from neuron_scheduler.model.selecting_kinds import SERVICE, Namespace, Workload
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, Requirement
 
 _MOST_SELECTORS = 1024
+MOST_BUDGETS: Final = 200
+"""Budgets of one namespace that count, in the order of their names: each pod there may be compared with each."""
 _Posting = tuple[str, str, str]
 
 
@@ -129,8 +133,10 @@ class Budgets:
     _sorted: tuple[DisruptionBudget, ...] | None = ()
 
     def all(self) -> tuple[DisruptionBudget, ...]:
+        """Return the budgets that count."""
         if self._sorted is None:
-            self._sorted = tuple(self._budgets[key] for key in sorted(self._budgets))
+            by_namespace = groupby((self._budgets[key] for key in sorted(self._budgets)), attrgetter("namespace"))
+            self._sorted = tuple(budget for _, budgets in by_namespace for budget in islice(budgets, MOST_BUDGETS))
         return self._sorted
 
     def put(self, budget: DisruptionBudget) -> None:

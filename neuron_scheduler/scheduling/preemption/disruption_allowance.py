@@ -57,7 +57,7 @@ class Selecting:
         return numbers
 
 
-@memoise(maxsize=16)
+@memoise(maxsize=2)
 def _selecting(selectors: tuple[tuple[str, LabelSelector | None], ...]) -> Selecting:
     """Return the same object for budgets that select the same."""
     return Selecting(tuple([DisruptionBudget("", namespace, "", selector) for namespace, selector in selectors]))
