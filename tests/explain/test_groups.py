@@ -90,6 +90,8 @@ def test_two_jobs_with_one_name_for_their_group_are_both_named() -> None:
     three = [attrs.evolve(each, group=attrs.evolve(TRAIN, least=3, expected=3)) for each in (*placed, b[1])]
     message = explained(cluster_with(three), three[3]).message
     assert message.startswith(f"Group {title} has the 3 members that it needs; for one more: 0/3 nodes are available")
+    jobs = [attrs.evolve(each, owner=Owner("batch/v1", "Job", f"j{number}")) for number, each in enumerate([*a, *b])]
+    assert "(pods of Job j0, Job j1, Job j2 and 5 more)" in explained(cluster_with(jobs), jobs[0]).message
     own = [attrs.evolve(each, owner=a[0].owner) for each in three]
     assert explained(cluster_with(own), own[3]).message.startswith("0/3 nodes are available")
 

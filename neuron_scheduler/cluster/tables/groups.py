@@ -8,13 +8,14 @@ is *foreign* until it has a node: nobody here knows whether it will get one, so 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Final, Self
 
 import attrs
 
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
-from neuron_scheduler.model.wording import few_names
+from neuron_scheduler.model.wording import clip, list_of
 
 MOST_SAYINGS: Final = 64
 """Different sayings of a group that count; members that say something else after that are members all the same."""
@@ -40,6 +41,11 @@ class _Members:
 
 
 _NOBODY: Final = _Members()
+_NAMED: Final = 3
+
+
+def _name_of(owner: Owner | None) -> str:
+    return "no controller" if owner is None else f"{owner.kind} {owner.name}"
 
 
 @attrs.define(eq=False)
@@ -114,14 +120,16 @@ class Groups:
 
         Two Jobs with one name for their group are one group: their owner sees it here.
         """
-        owners = self.owners(key)
-        is_shared = len(owners) > 1 and key.dialect is not Dialect.LEADER_WORKER_SET  # a StatefulSet for each group
-        return f"{key} (pods of {few_names(owners)})" if is_shared else str(key)
+        owners = self._members.get(key, _NOBODY).owners
+        if len(owners) < 2 or key.dialect is Dialect.LEADER_WORKER_SET:  # which makes a StatefulSet for each group
+            return str(key)
+        names = nsmallest(_NAMED, map(_name_of, owners))  # a JobSet may have thousands of Jobs
+        more = [f"{len(owners) - _NAMED} more"] if len(owners) > _NAMED else []
+        return f"{key} (pods of {list_of([*map(clip, names), *more])})"
 
     def owners(self, key: GroupKey) -> Sequence[str]:
         """Return the names of the members' controllers, such as `Job train`."""
-        owners = self._members.get(key, _NOBODY).owners
-        return sorted("no controller" if owner is None else f"{owner.kind} {owner.name}" for owner in owners)
+        return sorted(map(_name_of, self._members.get(key, _NOBODY).owners))
 
     def foreign_members(self, key: GroupKey) -> Counter[str]:
         """Return how many members are foreign, by their schedulerName."""
