@@ -164,6 +164,9 @@ class World:
         if "recheck" in self.breaks:
             raise RuntimeError("recheck")
 
+    async def adopt_all(self, *_: object) -> None:
+        """Adopt no nomination."""
+
     async def post_filter_group(self, *_: object) -> Mapping[str, PostFilter]:
         """Find no victims."""
         return {}
