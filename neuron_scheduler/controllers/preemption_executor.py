@@ -346,6 +346,7 @@ class PreemptionExecutor:
         for key in lost:
             if self._breaking.setdefault(key, asked) is not asked:
                 self._breaking[key].followers.append(places)
+            self._hold(key, is_ending=True)
         self._rounds.start_soon(self._evict_all, asked, victims)
         return True
 
@@ -401,11 +402,19 @@ class PreemptionExecutor:
             if len(asked.places) > 1 or pod.uid not in asked.preemptors:
                 await anyio.lowlevel.checkpoint()  # a group may have thousands of victims, or be one
 
+    def _hold(self, key: GroupKey, *, is_ending: bool) -> None:
+        """Hold the members of a group that wait while the others leave, or end that."""
+        ending = self.queue.groups.ending
+        (ending.add if is_ending else ending.discard)(key)
+        self.queue.group_changed(key, self.clock())
+
     async def _end_groups(self, asked: _Round) -> None:
         """Evict, after a pause, what is left of groups that cannot run without those that have left in a round."""
         members = [pod for key in asked.broken for pod in self.cluster.placed_groups.of(key).pods.values()]
         left = [pod for pod in members if not self._is_leaving(pod) and self._is_evictable(pod)]
         if not left:
+            for key in asked.broken:
+                self._hold(key, is_ending=False)
             return
         with anyio.move_on_after(_PAUSE):
             await self._stopped.wait()
@@ -506,6 +515,8 @@ class PreemptionExecutor:
             self.metrics.observe_victims(asked.evicted)
         for key in [key for key, each in self._breaking.items() if each is asked]:
             del self._breaking[key]
+            if key not in asked.broken:
+                self._hold(key, is_ending=False)
             for places in asked.followers if key not in asked.broken else ():
                 self._evict_for(places)
         if asked.broken and self._rounds is not None:

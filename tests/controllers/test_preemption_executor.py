@@ -645,6 +645,21 @@ async def test_the_rest_of_a_group_is_asked_again_if_that_has_failed() -> None:
                 await anyio.sleep(0.01)
 
 
+async def test_members_that_wait_while_the_others_leave_are_held() -> None:
+    """One more would be bound beside members that are about to go."""
+    async with preempting() as (world, preemption_executor):
+        await lose_members(world, preemption_executor, least=3)
+        late = pod("a3", devices=16, group=attrs.evolve(JOB, least=3))
+        world.cluster.groups.put(late)
+        world.queue.add(late, 0.0)
+        assert world.queue.groups.is_held(JOB.key)
+        for number in range(3):
+            world.cluster.remove_pod(f"uid-a{number}")
+        world.may_answer.set()
+        await anyio.wait_all_tasks_blocked()
+        assert not world.queue.groups.is_held(JOB.key)
+
+
 async def test_what_the_last_leader_has_nominated_is_kept_before_any_pod_is_tried() -> None:
     """Those that rank higher come first."""
     async with preempting() as (world, preemption_executor):

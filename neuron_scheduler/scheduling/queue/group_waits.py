@@ -69,11 +69,13 @@ class GroupWaits:
 
     Attributes:
         groups: what each group is, with the members that exist, placed or not, of any scheduler.
+        ending: the groups whose members are being evicted, because they cannot run with fewer: the rest is held.
         _debts: by namespace and priority, when the time that groups used in vain is paid back and those that wait have
             had their turns; and the seconds of a pause, for the last attempt and for each of these turns.
     """
 
     groups: Groups
+    ending: set[GroupKey] = attrs.field(factory=set, init=False)
     _waiting: dict[GroupKey, _WaitingGroup] = attrs.field(factory=dict)
     _debts: dict[str, dict[int, tuple[float, float]]] = attrs.field(factory=dict)
 
@@ -118,7 +120,7 @@ class GroupWaits:
         waiting.least = group.least
         waiting.count = self.groups.present_count(key)
         waiting.complete = self.groups.is_complete(group)
-        waiting.held = group.has_to_wait and waiting.count < group.least
+        waiting.held = key in self.ending or (group.has_to_wait and waiting.count < group.least)
         waiting.half_bound = 0 < placed < self.groups.begun_size(key) <= waiting.count
         if waiting.count < count and waiting.not_before <= now and not group.least:
             waiting.not_before = now + BURST_PAUSE
