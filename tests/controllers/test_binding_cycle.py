@@ -153,9 +153,6 @@ class World:
     def stop(self) -> None:
         """Do nothing."""
 
-    async def adopt_all(self, profiles: Any) -> None:
-        """No leader was before this one."""
-
     def adopt(self, queued: Any, profile: Any) -> None:
         """Adopt nothing."""
         assert profile
