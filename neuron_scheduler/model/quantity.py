@@ -31,7 +31,13 @@ def milli(text: str) -> int:
     return _parse(text, 3)
 
 
-def _parse(text: str, scale: int) -> int:
+@lru_cache(maxsize=1 << 10)
+def nano(text: str) -> int:
+    """Return the quantity in billionths, saturated if its suffix is binary, as upstream does. Raises QuantityError."""
+    return _parse(text, 9, _LARGEST * 10**9 if text.endswith("i") else 10**99)
+
+
+def _parse(text: str, scale: int, largest: int = _LARGEST) -> int:
     parts = _QUANTITY.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if parts is None:
         raise QuantityError(f"{text[:64]!r} is not a quantity; write a number such as 4, 500m, 2.5 or 16Gi")
@@ -48,5 +54,5 @@ def _parse(text: str, scale: int) -> int:
     else:
         power += _DECIMAL[suffix]
     numerator = digits * factor * (10**power if power > 0 else 1)
-    amount = min(_LARGEST, -(-numerator // 10**-power) if power < 0 else numerator)
+    amount = min(largest, -(-numerator // 10**-power) if power < 0 else numerator)
     return -amount if sign == "-" else amount

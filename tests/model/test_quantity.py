@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.model.quantity import QuantityError, milli, whole
+from neuron_scheduler.model.quantity import QuantityError, milli, nano, whole
 
 LARGEST = (1 << 63) - 1
 SUFFIXES = {
@@ -121,3 +121,12 @@ def test_exponents_are_exact(number: str, letter: str, exponent: int) -> None:
     value = Fraction(number) * Fraction(10) ** exponent
     text = f"{number}{letter}{exponent}"
     assert (whole(text), milli(text)) == (exactly(value, 1), exactly(value, 1000))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("1n", 1), ("0.1n", 1), ("1.5m", 1_500_000), ("-1", -(10**9)), ("16Ei", LARGEST * 10**9), ("16E", 16 * 10**27)],
+)
+def test_billionths(text: str, want: int) -> None:
+    """Selectors compare quantities as exactly as upstream keeps them."""
+    assert nano(text) == want
