@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
@@ -103,6 +104,20 @@ def _keep_files(binary: Binary, folder: Path, environment: Mapping[str, str]) ->
     for pattern in binary.files:
         for file in Path(run.stdout.strip()).glob(pattern):
             shutil.copyfile(file, folder / file.name)  # without its mode: the module cache is read-only
+
+
+@cache
+def build_source(source: Path) -> Path:
+    """Return the program of a folder of tests, compiled once (under a minute) for each version of what is in it."""
+    text = b"".join(file.read_bytes() for file in sorted(source.iterdir()))
+    built = cache_root() / source.parent.name / f"{source.name}-{hashlib.sha256(text).hexdigest()[:12]}"
+    if not built.exists():
+        environment = go_environment()
+        partial = built.with_suffix(f".{os.getpid()}.partial")  # two test processes may build at once
+        command = [environment["GO"], "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(partial)]
+        subprocess.run([*command, "."], cwd=source, env=environment, check=True)
+        partial.replace(built)
+    return built
 
 
 def go_environment() -> dict[str, str]:

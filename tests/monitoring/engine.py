@@ -6,21 +6,17 @@ its packages, pinned by `engine/go.mod`, without the server around them; it is c
 in the cache folder.
 """
 
-import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import yaml
 
-from tests.control_plane.binaries import cache_root
-from tests.control_plane.build import go_environment
+from tests.control_plane.build import build_source
 from tests.support.kustomize import ROOT
 
 SOURCE: Final = Path(__file__).parent / "engine"
@@ -86,24 +82,10 @@ def evaluated(scrapes: Sequence[Scrape], *, end: int, queries: Sequence[Query] =
         ],
         "queries": [attrs.asdict(query) for query in queries],
     }
-    done = subprocess.run([program()], input=json.dumps(job), capture_output=True, text=True, check=False)
+    done = subprocess.run([build_source(SOURCE)], input=json.dumps(job), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Outcome(**json.loads(done.stdout))
 
 
-@cache
-def program() -> Path:
-    """Return the program; compiling it takes under a minute, once for each version of its source."""
-    source = b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))
-    built = cache_root() / "monitoring" / f"engine-{hashlib.sha256(source).hexdigest()[:12]}"
-    if not built.exists():
-        environment = go_environment()
-        partial = built.with_suffix(f".{os.getpid()}.partial")  # two test processes may build at once
-        command = [environment["GO"], "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(partial)]
-        subprocess.run([*command, "."], cwd=SOURCE, env=environment, check=True)
-        partial.replace(built)
-    return built
-
-
 if __name__ == "__main__":
-    sys.stdout.write(f"{'prometheus engine':24}{program()}\n")
+    sys.stdout.write(f"{'prometheus engine':24}{build_source(SOURCE)}\n")
