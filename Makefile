@@ -81,6 +81,7 @@ fmt: $(DEV)  ## format the code and fix what ruff can fix
 control-plane: $(DEV)  ## find or build etcd, Kubernetes, kubectl, helm and Karpenter for the tests (minutes the first time; WITH=kwok: kwok too)
 	@$(BIN)/python -m tests.control_plane.build $(PROGRAMS) $(WITH)
 	@$(BIN)/python -m tests.monitoring.engine
+	@$(BIN)/python -m tests.neuron.claims.oracle
 
 browser: $(DEV)  ## find Chromium for the tests of the page, or unpack Debian's (ten seconds the first time)
 	@$(BIN)/python -m tests.browser.install

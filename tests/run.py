@@ -204,7 +204,11 @@ def plan(command: str) -> Plan:
             return Plan([examples, others], [*more, building()])
 
 
-OTHER_PROGRAMS: Final = {"Chromium": "tests.browser.install", "Prometheus's engine": "tests.monitoring.engine"}
+OTHER_PROGRAMS: Final = {
+    "Chromium": "tests.browser.install",
+    "Prometheus's engine": "tests.monitoring.engine",
+    "upstream's CEL": "tests.neuron.claims.oracle",
+}
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ LEAVES: Final = {"telemetry", "steps", "stopping"}  # they import no room
 MODEL: Final = {"model"}
 CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
 SCHEDULING: Final = {f"scheduling.{room}" for room in ("plugins", "cycle", "queue", "preemption", "groups")}
-DOMAIN: Final = {"model", "neuron"} | CLUSTER | SCHEDULING
+DOMAIN: Final = {"model", "neuron", "neuron.claims"} | CLUSTER | SCHEDULING
 EXPLAIN: Final = {"explain", "explain.answers", "explain.changes"}
 PURE: Final = DOMAIN | EXPLAIN | {"capacity.planning", "commands.check.subjects"}
 KUBE: Final = {"kube", "kube.http", "kube.objects", "kube.watch", "kube.writes"}
@@ -23,6 +23,7 @@ KUBE: Final = {"kube", "kube.http", "kube.objects", "kube.watch", "kube.writes"}
 MAY_IMPORT: Final = {
     "model": set[str](),
     "neuron": MODEL,
+    "neuron.claims": MODEL,
     "cluster.index": MODEL,
     "cluster.rows": MODEL | {"neuron"},
     "cluster.tables": MODEL | {"neuron", "cluster.index", "cluster.rows"},

@@ -36,6 +36,7 @@ SECONDS: Final = {
     "karpenter/test_capacity_requests.py": 150,
     "karpenter/test_karpenter.py": 60,
     "monitoring/test_rules.py": 40,
+    "neuron/claims/test_cel_upstream.py": 20,
     "sandbox/test_demo_serving.py": 30,
 }
 
