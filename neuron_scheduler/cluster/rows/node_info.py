@@ -211,7 +211,9 @@ def is_equal_row(first: NodeInfo, second: NodeInfo) -> bool:
 
 def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS) -> NodeInfo:
     """Return the row of a node with these pods; what they hold must have been read for this node's machine."""
-    return with_only(NodeInfo(node=node, machine=machine_of(node)), pod_infos)
+    machine = machine_of(node)
+    row = NodeInfo(node=node, machine=machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS))
+    return with_only(row, pod_infos) if pod_infos else row
 
 
 def with_only(node_info: NodeInfo, pod_infos: Mapping[str, PodInfo]) -> NodeInfo:

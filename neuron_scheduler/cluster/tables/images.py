@@ -29,7 +29,11 @@ class ImageTable:
             return
         removed, added = set(old).difference(new), set(new).difference(old)
         for image in added:
-            self._add(image, node)
+            nodes = self._nodes.get(image) if self._own is None else None
+            if nodes is None:
+                self._add(image, node)
+            else:
+                nodes.add(node)
         for image in removed:
             self._discard(image, node)
         for image in (added | removed) & self._sets.keys():

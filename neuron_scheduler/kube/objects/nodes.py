@@ -4,9 +4,10 @@ Nodes -> `model.Node`, and how they are listed and watched.
 A node of which only the name can be read takes no new pods (`Node.refusal`).
 """
 
-from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
+
+import msgspec
 
 from neuron_scheduler.kube.objects.base import (
     Malformed,
@@ -17,6 +18,7 @@ from neuron_scheduler.kube.objects.base import (
     labels,
     shared_amounts,
 )
+from neuron_scheduler.kube.objects.json_scanner import decode_at_once
 from neuron_scheduler.kube.objects.selectors import taint
 from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, Wire
 from neuron_scheduler.model.annotations import USAGE_MAPS
@@ -41,11 +43,14 @@ class _Image(Wire):
     size_bytes: int | None = None
 
 
+_IMAGES: Final = msgspec.json.Decoder(list[_Image] | None)
+
+
 class _NodeStatus(Wire):
     allocatable: Quantities | None = None
     capacity: Quantities | None = None
     conditions: list[Condition] | None = None
-    images: list[_Image] | None = None
+    images: msgspec.Raw = msgspec.Raw(b"null")
     declared_features: list[str] | None = None
 
 
@@ -69,7 +74,7 @@ def _read(node: _Node) -> Node:
         allocatable=shared_amounts(tuple(amounts(status.allocatable).items())),
         capacity=shared_amounts(tuple(amounts(neuron).items())),
         declared_features=tuple(map(intern, status.declared_features or ())),
-        images=_images(status.images or ()),
+        images=_images(bytes(status.images)),
         neuron_fault=next((c.type for c in status.conditions or () if _is_fault(c)), ""),
     )
 
@@ -80,7 +85,10 @@ def _is_fault(condition: Condition) -> bool:
     return condition.type == NEURON_HEALTH and condition.status == "True"
 
 
-def _images(images: Iterable[_Image]) -> tuple[Image, ...]:
+@byte_bounded_memo(most=16 << 20, longest=256 << 10)
+def _images(encoded: bytes) -> tuple[Image, ...]:
+    """Return the images of a list, read once for all nodes that have pulled the same ones."""
+    images = decode_at_once(encoded, _IMAGES) or ()
     return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in images)))
 
 

@@ -6,6 +6,7 @@ silent and half-open connections, expired versions and tokens, overload (429), u
 which every watch fails. A line or page that cannot be decoded is one line in the log and a new list.
 """
 
+import asyncio
 import heapq
 import random as randomness
 import time
@@ -90,35 +91,48 @@ async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[ListPage
 
     client-go's pager (`tools/pager/pager.go`) counts objects; 500 pods of a megabyte would be half a gigabyte. A page
     that is too large, or does not come, is requested with a smaller limit over another connection, down to one object.
-    The first connection may be dead behind a proxy that acknowledges bytes.
+    The first connection may be dead behind a proxy that acknowledges bytes. The next page is on its way while one is
+    decoded.
 
     Raises:
         ApiError: 410 if the list took so long that its continue token has expired; others as the client.
         UnreachableError: a page does not come, or cannot be read.
     """
-    limit, token = PAGE, ""
+    body = await _page(client, resource, PAGE, "")
+    while True:
+        listed = await _read_list(resource, body)
+        items, token = listed.items or (), listed.metadata.continue_ or ""
+        limit = min(PAGE, max(1, PAGE_BYTES * len(items) // len(body)))
+        ahead = asyncio.create_task(_page(client, resource, limit, token)) if token else None
+        try:
+            yield ListPage(await _decode(resource, items, len(body)), listed.metadata.resource_version, token)
+            if ahead is None:
+                return
+            body = await ahead
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                ahead.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks for it
+        await checkpoint()
+
+
+async def _page(client: Client, resource: Resource[V], limit: int, token: str) -> bytes:
+    """Return a page's bytes, with fewer objects than asked for if it would be too large or too late."""
     while True:
         try:
-            body = await _page(client, resource, limit, token)
+            body = await _page_of(client, resource, limit, token)
         except ApiTimeoutError:
             if limit == 1:
                 raise
             body = None
-        if body is None:
-            if limit == 1:
-                raise UnreachableError(f"an object in the list of {resource.path} is larger than any may be")
-            limit = max(1, limit // SMALLER)
-            continue
-        page = await _read_page(resource, body)
-        yield page
-        if not page.token:
-            return
-        token = page.token
-        limit = min(PAGE, max(1, PAGE_BYTES * len(page.objects) // len(body)))
-        await checkpoint()
+        if body is not None:
+            return body
+        if limit == 1:
+            raise UnreachableError(f"an object in the list of {resource.path} is larger than any may be")
+        limit = max(1, limit // SMALLER)
 
 
-async def _page(client: Client, resource: Resource[V], limit: int, token: str) -> bytes | None:
+async def _page_of(client: Client, resource: Resource[V], limit: int, token: str) -> bytes | None:
     """Return a page's bytes, None if it is too large; a 429 is retried, or the pages before would be lost."""
     params = {**resource.params, "limit": str(limit), **({"continue": token} if token else {})}
     tries = 0
@@ -136,20 +150,22 @@ async def _page(client: Client, resource: Resource[V], limit: int, token: str) -
             await anyio.sleep(1.0 if error.retry_after is None else error.retry_after)
 
 
-async def _read_page(resource: Resource[V], body: bytes) -> ListPage[V]:
+async def _read_list(resource: Resource[V], body: bytes) -> wire.List:
     try:
-        listed = await decode_in_steps(body, _LIST)
+        return await decode_in_steps(body, _LIST)
     except (ValueError, RecursionError) as error:
         start = body[:200].decode(errors="replace")
         raise UnreachableError(f"the answer to GET {resource.path} is no list: {error}: {start}") from error
-    items = listed.items or ()
-    step = max(1, min(BATCH, STEP_BYTES * len(items) // len(body)))
+
+
+async def _decode(resource: Resource[V], items: Sequence[msgspec.Raw], size: int) -> list[Decoded[V]]:
+    step = max(1, min(BATCH, STEP_BYTES * len(items) // size))
     objects = []
     for number, item in enumerate(items, start=1):
         objects.append(_require_name(resource.decode(item)))
         if number % step == 0:
             await checkpoint()
-    return ListPage(objects, listed.metadata.resource_version, listed.metadata.continue_ or "")
+    return objects
 
 
 async def read_line(resource: Resource[V], line: bytes) -> tuple[str, Decoded[V]] | None:
