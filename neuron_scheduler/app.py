@@ -192,8 +192,6 @@ class App:
         )
         if parts.capacity is not None:
             services.start_soon(parts.capacity.run)
-        if parts.turns is not None:
-            await services.start(parts.turns.run)
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:

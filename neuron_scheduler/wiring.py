@@ -57,7 +57,6 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 if TYPE_CHECKING:
     from neuron_scheduler.capacity.requester import CapacityRequester
-    from neuron_scheduler.controllers.turns import Turns
     from neuron_scheduler.extender.build import Extender, ExtenderPort
 
 _EXTENDER: Final = "neuron-scheduler"
@@ -74,7 +73,6 @@ class Parts:
         election: None without leader election.
         unserved: the pending pods with Neuron of other schedulers, by uid.
         capacity: asks an autoscaler for machines; None if no profile says so.
-        turns: gives turns; None if no profile says after how long.
         extender: answers kube-scheduler; None if it is off.
     """
 
@@ -93,7 +91,6 @@ class Parts:
     rejections: Rejections
     unserved: Mapping[str, Pod]
     capacity: "CapacityRequester | None"
-    turns: "Turns | None"
     election: LeaderElector | None
     extender: "Extender | None"
 
@@ -240,12 +237,11 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         capacity = requester_of(
             client, attempts, config.capacity_requests, timeout=config.bind_timeout, may_bind=may_bind
         )
-    turns = None
     bounds = {profile.scheduler_name: profile.turn_after for profile in config.profiles if config.queue}
     if any(bounds.values()):
         from neuron_scheduler.controllers.turns import Turns
 
-        turns = Turns(
+        loop.turns = Turns(
             cluster=cluster,
             queue=queue,
             profiles=profiles,
@@ -300,7 +296,6 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         rejections=rejections,
         unserved=queue_observer.unserved,
         capacity=capacity,
-        turns=turns,
         election=election,
         extender=extender,
     )

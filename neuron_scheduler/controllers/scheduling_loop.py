@@ -5,7 +5,7 @@ Upstream: `ScheduleOne` in `pkg/scheduler/schedule_one.go`.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
@@ -22,6 +22,9 @@ from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import LONGEST_TURN
+
+if TYPE_CHECKING:
+    from neuron_scheduler.controllers.turns import Turns
 
 _LONGEST_IDLE: Final = 5.0
 """Seconds after which an idle loop looks at the queue again, to show its liveness."""
@@ -54,6 +57,7 @@ class SchedulingLoop:
     Attributes:
         may_bind: False while the Lease may be lost; nothing is decided then.
         wake_up: rings when the queue has changed, or a pod is ready that needed long to prepare for.
+        turns: gives turns; None if no profile says after how long.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
     """
 
@@ -67,6 +71,7 @@ class SchedulingLoop:
     clock: Callable[[], float]
     may_bind: Callable[[], bool]
     wake_up: LoopBell
+    turns: "Turns | None" = None
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
 
@@ -87,6 +92,8 @@ class SchedulingLoop:
             preparing.start_soon(self.side_lane.run)
             preparing.start_soon(self.group_attempts.look_at_held_groups)
             await self.preemption_executor.adopt_all(self.attempts.profiles)
+            if self.turns is not None:
+                await preparing.start(self.turns.run)
             await self._schedule_each()
             preparing.cancel_scope.cancel()
             self.preemption_executor.stop()
