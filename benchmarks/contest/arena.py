@@ -9,7 +9,7 @@ their cost, the admission policies of `manifests/`. Policies cannot be deleted a
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -76,7 +76,7 @@ class Arena:
         """The administrator's client."""
         return self.plane.admin
 
-    async def prepare(self, nodes: int) -> None:
+    async def prepare(self, nodes: int, node: Callable[[int], Object]) -> None:
         """Grant the rights, put the policies in force, create the nodes."""
         started = time.perf_counter()
         for manifest in _manifests(self.policies):
@@ -85,7 +85,7 @@ class Arena:
         self.plane.kubeconfig(self.admin)
         self.extender_token.write_text(await self.plane.token_for("kube-system", EXTENDER_ACCOUNT))
         create = partial(self.api.post, "/api/v1/nodes")
-        await create_all(create, map(workloads.node, range(nodes)))
+        await create_all(create, map(node, range(nodes)))
         if self.policies:
             await self._in_force()
         with_policies = "with" if self.policies else "without"
@@ -156,11 +156,13 @@ class Arena:
 
 
 @asynccontextmanager
-async def run_arena(*, nodes: int, policies: bool) -> AsyncIterator[Arena]:
+async def run_arena(
+    *, nodes: int, policies: bool, node: Callable[[int], Object] = workloads.node
+) -> AsyncIterator[Arena]:
     """Run a control plane with so many nodes until the block is left."""
     async with run_control_plane(api_server_flags=API_SERVER_FLAGS) as plane:
         arena = Arena(plane, policies)
-        await arena.prepare(nodes)
+        await arena.prepare(nodes, node)
         await arena.clear()
         yield arena
 

@@ -96,9 +96,14 @@ class Kind:
 
 
 def _ours(arena: Arena, _workload: Workload) -> Contender:
+    return ours(arena, arena.account)
+
+
+def ours(arena: Arena, kubeconfig: Path, *flags: str) -> Contender:
+    """Return this scheduler with a user's rights and further flags."""
     port = free_port()
-    argv = [sys.executable, "-m", "neuron_scheduler", "run", "--kubeconfig", str(arena.account)]
-    argv += ["--bind-address", "127.0.0.1", "--port", str(port), "--allocate-fence=false"]
+    argv = [sys.executable, "-m", "neuron_scheduler", "run", "--kubeconfig", str(kubeconfig)]
+    argv += ["--bind-address", "127.0.0.1", "--port", str(port), "--allocate-fence=false", *flags]
     url = f"http://127.0.0.1:{port}"
     component = Component("ours", argv, f"{url}/readyz", arena.plane.folder / "ours.log")
     return Contender(components=(component,), metrics=f"{url}/metrics")
