@@ -134,8 +134,12 @@ class World(Fleet):
 
     async def change(self, kind: str, change: str, nodes: Iterator[Object]) -> None:
         """Let nodes come, change or go."""
+        self.steps.kind = DRIVER
+        await anyio.lowlevel.checkpoint()
+        changed = list(nodes)
         self.steps.kind = kind
-        for node in nodes:
+        await anyio.lowlevel.checkpoint()
+        for node in changed:
             self.deliver(self.parts.nodes, change, node)
             await anyio.lowlevel.checkpoint()
         await self.quiet()
@@ -145,6 +149,7 @@ class World(Fleet):
         self.steps.kind = DRIVER
         await anyio.lowlevel.checkpoint()
         encoded = [msgspec.json.encode(each) for each in objects]
+        gc.collect()  # what the benchmark has made is frozen
 
         async def pages(_client: object, resource: Any) -> AsyncIterator["ListPage[Any]"]:
             for first in range(0, len(encoded), informer.PAGE):

@@ -24,6 +24,7 @@ from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS,
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import free_blocks, served_counts, whole_free_devices
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins import (
@@ -167,11 +168,17 @@ def _with_devices(stock: Stock, node_info: NodeInfo, machine: Machine) -> Stock:
         free=free,
         largest_block=neuron_topology.largest_block_of(name, pairs=False)(node_info),
         blocks=free_blocks(machine, cores, free),
-        fits=tuple(
-            (size, min(how_many(machine, cores, request), most // size, pods)) for size, request in _sizes(machine)
-        ),
+        fits=_fits(machine, cores, most, pods),
         fits_beside_unknown=max(0, min(whole - usage.unknown_devices, most, pods)) if usage.unknown_holders else 0,
         set_aside=0 if node_info.set_aside is None else free,
+    )
+
+
+@memoise(maxsize=4096)
+def _fits(machine: Machine, cores: CoreMask, most: int, pods: int) -> tuple[tuple[int, int], ...]:
+    """Return `Stock.fits`, worked out once for all nodes with equal figures."""
+    return tuple(
+        (size, min(how_many(machine, cores, request), most // size, pods)) for size, request in _sizes(machine)
     )
 
 
