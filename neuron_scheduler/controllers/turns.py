@@ -3,8 +3,9 @@ Gives turns: who gets one, for how long, and what is said of it.
 
 A request of whole machines, of one pod or of a group with a topology, that has waited longer than its profile's bound
 gets one, the first in the queue's order, one at a time for each kind of request. A turn ends with its pods, when they
-are placed, when a pod of higher priority takes the space or the node cannot keep it (both drop the nomination), and
-after two hours in which no holder left. Nothing is stored: a new leader gives the same turns again.
+are placed, when a pod of higher priority takes the space or the node cannot keep it (both drop the nomination), when
+its nodes are free and its pods do not go there, and after two hours in which no holder left. Nothing is stored: a new
+leader gives the same turns again.
 """
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
@@ -176,9 +177,10 @@ class Turns:
         if not all(self.cluster.has_turn(pod.uid) for pod in given.applicant.pods):
             return False
         left = self._holders_left(given.nodes)
+        is_useless = left == given.left == 0  # free for a look long, and something else keeps its pods from there
         if left < given.left:
             given.left, given.progressed = left, now
-        if now - given.progressed < WITHOUT_PROGRESS:
+        if not is_useless and now - given.progressed < WITHOUT_PROGRESS:
             return True
         recent = {key: at for key, at in self._in_vain.items() if now - at < max(self.bounds.values())}
         self._in_vain = recent | {given.applicant.key: now}

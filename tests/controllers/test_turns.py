@@ -28,6 +28,7 @@ from tests.support.queueing import new_queue, popped
 HOUR: Final = 3600.0
 RACK: Final = ULTRASERVER_2
 PROFILE: Final = default_profile("my-scheduler")
+ELSEWHERE: Final = pod(node_selector={"disk": "ssd"}).constraints
 
 
 def machine(number: int, **fields: Any) -> Node:
@@ -177,6 +178,19 @@ def test_a_turn_without_progress_ends_and_the_next_one_has_its_own() -> None:
     assert world.kept == {"first": "n3"}
     world.pass_time(WITHOUT_PROGRESS)
     assert world.kept == {"second": "n3"}
+
+
+def test_a_turn_ends_when_its_pod_does_not_take_the_free_node() -> None:
+    """Something else keeps it off, such as a claim that is gone: nobody else waits for that."""
+    world = World()
+    first = world.add("first")
+    world.pass_time(HOUR)
+    world.queue.update(attrs.evolve(first, node_name="", constraints=ELSEWHERE), world.now)
+    world.cluster.remove_pod("uid-h3")
+    world.pass_time(60)
+    assert world.kept == {"first": "n3"}
+    world.pass_time(60)
+    assert world.kept == {}
 
 
 def test_a_new_leader_gives_the_same_turn() -> None:
