@@ -144,6 +144,7 @@ class PreemptionExecutor:
     _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _victims: DelayingQueue[_Victim] = attrs.field(init=False)
     _breaking: dict[GroupKey, _Round] = attrs.field(factory=dict, init=False)  # who evicts the rest of a group
+    _half_gone: set[GroupKey] = attrs.field(factory=set, init=False)  # of which members have left, and others have not
     _refused: dict[str, float] = attrs.field(factory=dict, init=False)  # until when nobody tries again, by uid
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
@@ -413,6 +414,7 @@ class PreemptionExecutor:
         members = [pod for key in asked.broken for pod in self.cluster.placed_groups.of(key).pods.values()]
         left = [pod for pod in members if not self._is_leaving(pod) and self._is_evictable(pod)]
         if not left:
+            self._half_gone -= asked.broken
             for key in asked.broken:
                 self._hold(key, is_ending=False)
             return
@@ -515,11 +517,12 @@ class PreemptionExecutor:
             self.metrics.observe_victims(asked.evicted)
         for key in [key for key, each in self._breaking.items() if each is asked]:
             del self._breaking[key]
-            if key not in asked.broken:
+            if key not in asked.broken | self._half_gone:
                 self._hold(key, is_ending=False)
             for places in asked.followers if key not in asked.broken else ():
                 self._evict_for(places)
         if asked.broken and self._rounds is not None:
+            self._half_gone |= asked.broken
             self._rounds.start_soon(self._end_groups, asked)
         for uid in asked.places:
             try:
