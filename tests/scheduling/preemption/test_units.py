@@ -1,5 +1,6 @@
 """Groups of thousands among the victims: what a search costs does not grow with their members."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -43,10 +44,12 @@ def calls_of(play: Callable[[], None]) -> int:
         calls += event in ("call", "c_call")
 
     sys.setprofile(see)
+    gc.disable()  # hypothesis counts collections by a callback, which would be calls, too
     try:
         play()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls
 
 
