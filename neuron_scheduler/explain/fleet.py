@@ -50,7 +50,7 @@ def fleet(cluster: Cluster, *, most: int | None = None) -> Generator[None, None,
     yield from inventory.prepare(cluster)
     rows, types, kinds = cluster.view.rows_in_slots(), _types(cluster), _kinds(cluster.view)
     ranked: list[tuple[int, MachinePicture]] = []
-    chosen = yield from _chosen(kinds, len(rows) if most is None else most)
+    chosen = yield from _some_of_each(kinds, len(rows) if most is None else most)
     shown = [(row, chosen[slot]) for slot in chosen if (row := rows[slot]) is not None]
     for place, (row, reason) in enumerate(sorted(shown, key=_age)):
         if place % ROWS_A_STEP == 0:
@@ -100,7 +100,7 @@ def _kinds(view: View) -> list[tuple[str, NodeSet]]:
     return [(reason, nodes) for _, reason, nodes in sorted(kinds, key=itemgetter(0)) if nodes]
 
 
-def _chosen(kinds: Sequence[tuple[str, NodeSet]], most: int) -> Generator[None, None, dict[Slot, str]]:
+def _some_of_each(kinds: Sequence[tuple[str, NodeSet]], most: int) -> Generator[None, None, dict[Slot, str]]:
     """Return some slots of each kind with its reason, as many of one as of another, then more of the first kinds."""
     chosen, share = dict[Slot, str](), most // max(1, len(kinds)) or 1
     for first, last in ((0, share), (share, most)):
