@@ -42,3 +42,16 @@ def test_names_lead_to_sizes_and_nodes() -> None:
         fork.put_node(node("n", images=(Image(("c:1",), 9),)))
         assert [size for size, _ in fork.view.images("c:1")] == [9]
         assert not list(cluster.view.images("c:1"))
+
+
+def test_nodes_with_the_same_images_are_one_entry() -> None:
+    """Of an image only the lists that have it are kept, however many nodes have pulled them."""
+    cluster, images = Cluster(), tuple(Image((f"i:{number}",), number) for number in range(1, 26))
+    for number in range(50):
+        cluster.put_node(node(f"n{number}", images=images))
+    cluster.put_node(node("other", images=images[:5]))
+    lists = cluster._table.images._lists
+    assert [len(lists[image][1]) for image in images] == [2] * 5 + [1] * 20
+    cluster.remove_node("other")
+    assert {len(kept) for _, kept in lists.values()} == {1}
+    assert [(size, nodes.bit_count()) for size, nodes in cluster.view.images("i:7")] == [(7, 50)]
