@@ -121,9 +121,9 @@ class Cluster:
         return uid in self._assumed
 
     def put_node(self, node: Node) -> NodeInfo:
-        before = self._table.node_info_of(node.name)
-        if self.node(node.name) is None:  # no index had its pods, so changes of their claims were not applied
-            before = with_current_volumes(before, self.volumes)
+        before = self.node(node.name)
+        if before is None:  # no index had its pods, so changes of their claims were not applied
+            before = with_current_volumes(self._table.node_info_of(node.name), self.volumes)
         new = _with_node(before, node, self.volumes.storage_of(node.name))
         self._table.put(new)
         return new
@@ -325,4 +325,4 @@ def _with_node(before: NodeInfo, node: Node, storage: NodeStorage) -> NodeInfo:
         else attrs.evolve(pod_info_of(pod_info.pod, machine), volumes=pod_info.volumes)
         for uid, pod_info in before.pod_infos.items()
     }
-    return attrs.evolve(on_node(node, pod_infos), storage=storage)
+    return on_node(node, pod_infos, storage)

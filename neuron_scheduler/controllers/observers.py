@@ -56,7 +56,7 @@ class Observers:
 
     def tell(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            if isinstance(change, SpaceChanged | PodDoubted) and self.pod_list.put_off(change):
+            if isinstance(change, Deferrable) and self.pod_list.put_off(change):
                 continue
             for observer in self._by_kind.get(type(change), ()):
                 try:

@@ -209,10 +209,10 @@ def is_equal_row(first: NodeInfo, second: NodeInfo) -> bool:
     return bool(_compared(first) == _compared(second))
 
 
-def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS) -> NodeInfo:
+def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS, storage: NodeStorage = NO_STORAGE) -> NodeInfo:
     """Return the row of a node with these pods; what they hold must have been read for this node's machine."""
     machine = machine_of(node)
-    row = NodeInfo(node=node, machine=machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS))
+    row = NodeInfo(node, machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS), storage=storage)
     return with_only(row, pod_infos) if pod_infos else row
 
 

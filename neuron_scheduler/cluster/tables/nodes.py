@@ -10,7 +10,7 @@ Pods whose node does not exist (yet, or any more) are in *headless* rows, which 
 """
 
 from bisect import bisect, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import compress
 from typing import Self
@@ -55,38 +55,44 @@ _Age = tuple[float, str, str]
 @attrs.define(eq=False)
 class OfferedNames:
     """
-    How many nodes have each label key and each allocatable resource.
+    How many kinds of nodes have each label key and each allocatable resource, and how many nodes each kind has.
+
+    A kind is the tuple of all names: most nodes have the same.
 
     Attributes:
         novelties: how often a node was the first to have a name.
     """
 
-    labels: dict[str, int] = attrs.field(factory=dict)
-    resources: dict[str, int] = attrs.field(factory=dict)
+    labels: dict[Hashable, int] = attrs.field(factory=dict)
+    resources: dict[Hashable, int] = attrs.field(factory=dict)
     novelties: int = 0
 
     def replace(self, old: Node | None, new: Node | None) -> None:
         for names, before, after in (
-            (self.labels, old and old.labels, new and new.labels),
-            (self.resources, old and old.allocatable, new and new.allocatable),
+            (self.labels, old and tuple(old.labels), new and tuple(new.labels)),
+            (self.resources, old and tuple(old.allocatable), new and tuple(new.allocatable)),
         ):
             if before != after:
-                known = len(names)
-                _count(names, after or (), 1)
-                self.novelties += len(names) > known
-                _count(names, before or (), -1)
+                if after and _count(names, (after,), 1):
+                    self.novelties += bool(_count(names, after, 1))
+                if before and _count(names, (before,), -1):
+                    _count(names, before, -1)
 
     def fork(self) -> Self:
         return type(self)(dict(self.labels), dict(self.resources), self.novelties)
 
 
-def _count(names: dict[str, int], changed: Iterable[str], by: int) -> None:
-    for name in changed:
-        number = names.get(name, 0) + by
+def _count(numbers: dict[Hashable, int], names: Iterable[Hashable], by: int) -> int:
+    """Count names once more (1) or less (-1), and return how many of them came or went."""
+    changed = 0
+    for name in names:
+        number = numbers.get(name, 0) + by
+        changed += number == (by > 0)
         if number:
-            names[name] = number
+            numbers[name] = number
         else:
-            del names[name]
+            del numbers[name]
+    return changed
 
 
 @attrs.define(eq=False)

@@ -28,6 +28,23 @@ def test_it_follows_the_nodes() -> None:
     assert Cluster.fork(cluster).view.label_postings("rank").get("7") == 1
 
 
+def test_a_node_with_known_names_is_no_news() -> None:
+    """Another set of known keys changes no epoch; a key is gone with the last node of the last set that has it."""
+    cluster = Cluster()
+    cluster.put_node(node("a", labels={"x": "1", "y": "1"}, allocatable={"a.io/r": 1}))
+    cluster.put_node(node("b", labels={"z": "1"}, allocatable={"a.io/r": 1}))
+    epoch = cluster.view.epoch
+    cluster.put_node(node("c", labels={"y": "2", "z": "2"}, allocatable={"a.io/r": 2}))
+    assert cluster.view.epoch == epoch
+    fork = cluster.fork()
+    fork.remove_node("a")
+    assert not fork.view.has_label("x")
+    assert fork.view.has_label("y")
+    assert cluster.view.has_label("x")
+    cluster.put_node(node("c", labels={"new": "1"}, allocatable={"a.io/r": 2}))
+    assert cluster.view.epoch == epoch + 1
+
+
 def test_made_up_names_leave_no_index() -> None:
     """Pods with keys and resources of their own are decided, warmed up and placed without an index for these."""
     cluster = Cluster()
