@@ -23,7 +23,7 @@ from neuron_scheduler.kube.objects.selectors import taint
 from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, Wire
 from neuron_scheduler.model.annotations import USAGE_MAPS
 from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, AnnotatedNode, Image, Node
-from neuron_scheduler.model.resources import NEURON_NAMES
+from neuron_scheduler.model.resources import NEURON_NAMES, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
 
 
@@ -44,11 +44,12 @@ class _Image(Wire):
 
 
 _IMAGES: Final = msgspec.json.Decoder(list[_Image] | None)
+_QUANTITIES: Final = msgspec.json.Decoder(Quantities | None)
 
 
 class _NodeStatus(Wire):
-    allocatable: Quantities | None = None
-    capacity: Quantities | None = None
+    allocatable: msgspec.Raw = msgspec.Raw(b"null")
+    capacity: msgspec.Raw = msgspec.Raw(b"null")
     conditions: list[Condition] | None = None
     images: msgspec.Raw = msgspec.Raw(b"null")
     declared_features: list[str] | None = None
@@ -63,7 +64,6 @@ class _Node(Wire):
 def _read(node: _Node) -> Node:
     meta, spec, status = node.metadata, node.spec or _NodeSpec(), node.status or _NodeStatus()
     created = meta.creation_timestamp
-    neuron = {name: amount for name, amount in (status.capacity or {}).items() if name in NEURON_NAMES}
     return Node(
         uid=meta.uid,
         name=intern(meta.name),
@@ -71,8 +71,8 @@ def _read(node: _Node) -> Node:
         labels=labels(meta.labels),
         taints=tuple(taint((t.key, t.value or "", t.effect)) for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
-        allocatable=shared_amounts(tuple(amounts(status.allocatable).items())),
-        capacity=shared_amounts(tuple(amounts(neuron).items())),
+        allocatable=_amounts((bytes(status.allocatable), False)),
+        capacity=_amounts((bytes(status.capacity), True)),
         declared_features=tuple(map(intern, status.declared_features or ())),
         images=_images(bytes(status.images)),
         neuron_fault=next((c.type for c in status.conditions or () if _is_fault(c)), ""),
@@ -83,6 +83,16 @@ def _is_fault(condition: Condition) -> bool:
     if condition.type == ACCELERATED_HARDWARE:
         return condition.status == "False" and (condition.reason or "").startswith("Neuron")
     return condition.type == NEURON_HEALTH and condition.status == "True"
+
+
+@byte_bounded_memo()
+def _amounts(encoded_and_which: tuple[bytes, bool]) -> Resources:
+    """Return all amounts, or (True) those of Neuron, read once for all nodes that have the same ones."""
+    encoded, only_neuron = encoded_and_which
+    quantities = decode_at_once(encoded, _QUANTITIES) or {}
+    if only_neuron:
+        quantities = {name: amount for name, amount in quantities.items() if name in NEURON_NAMES}
+    return shared_amounts(tuple(amounts(quantities).items()))
 
 
 @byte_bounded_memo(most=16 << 20, longest=256 << 10)

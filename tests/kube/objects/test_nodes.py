@@ -82,6 +82,21 @@ def test_nodes_with_the_same_images_share_them() -> None:
     assert other.images[0] is first.images[0]
 
 
+def test_nodes_of_one_type_share_their_amounts() -> None:
+    """Equal quantities are one mapping, of Neuron even if nodes differ in what their capacity says of others."""
+    first, second = (
+        NODES.decode(
+            encoded(node(status={"allocatable": {"cpu": "4"}, "capacity": {DEVICE: "1", "memory": memory}}))
+        ).value
+        for memory in ("7812500Ki", "7812504Ki")
+    )
+    assert isinstance(first, Node)
+    assert isinstance(second, Node)
+    assert first.allocatable is second.allocatable
+    assert first.capacity is second.capacity
+    assert first.capacity == {DEVICE: 1}
+
+
 @pytest.mark.parametrize(
     "status",
     [{"allocatable": {"cpu": "many"}}, {"allocatable": {"cpu": "-1"}}, {"allocatable": 3}, "down"],
