@@ -4,12 +4,13 @@ Long computations in steps: generators that yield at their pauses and return the
 `run` takes the steps one after the other. `run_in_turns` lets the other tasks of an event loop have their turns.
 """
 
-from collections.abc import Callable, Generator
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import Final, TypeAlias, TypeVar
 
-import anyio
+from anyio.lowlevel import checkpoint
 
 T = TypeVar("T")
+Pause: TypeAlias = Callable[[], Awaitable[object]]
 LONGEST_TURN: Final = 0.002
 """Seconds of decisions, of a search for victims, or of building indexes in a row."""
 
@@ -24,12 +25,8 @@ def run(steps: Generator[None, None, T]) -> T:
             return answer
 
 
-async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], float], *, rest: float = 0.0) -> T:
-    """
-    Take all steps, with other tasks in between whenever a turn is over; return the answer.
-
-    `rest` is the seconds between two turns, for what may use a part of the event loop's time only.
-    """
+async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], float], pause: Pause = checkpoint) -> T:
+    """Take all steps, with a pause for other tasks whenever a turn is over; return the answer."""
     turn_ends = clock() + LONGEST_TURN
     while True:
         try:
@@ -38,5 +35,5 @@ async def run_in_turns(steps: Generator[None, None, T], clock: Callable[[], floa
             answer: T = end.value
             return answer
         if clock() >= turn_ends:
-            await anyio.sleep(rest)
+            await pause()
             turn_ends = clock() + LONGEST_TURN

@@ -37,18 +37,17 @@ async def test_others_come_in_between(seconds: float, turns: int) -> None:
     assert (len(set(seen)) if seen[0] else 0) == turns
 
 
-async def test_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rest() -> None:
     """What may use a part of the time only pauses for longer."""
     rests, ticks = list[float](), count()
 
     def steps() -> Generator[None, None, None]:
         yield from [None] * 3
 
-    async def sleep(seconds: float) -> None:
-        rests.append(seconds)
+    async def pause() -> None:
+        rests.append(0.002)
 
-    monkeypatch.setattr(anyio, "sleep", sleep)
-    await run_in_turns(steps(), lambda: next(ticks) * LONGEST_TURN, rest=0.002)
+    await run_in_turns(steps(), lambda: next(ticks) * LONGEST_TURN, pause)
     assert rests == [0.002] * 3
 
 

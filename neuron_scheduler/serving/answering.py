@@ -97,7 +97,7 @@ class Answering:
                 async with self._turn:
                     kept = self._kept.get(key)
                     if kept is None:
-                        kept = self._kept.put(key, await run_in_turns(steps, time.monotonic, rest=REST))
+                        kept = self._kept.put(key, await run_in_turns(steps, time.monotonic, lambda: anyio.sleep(REST)))
                         await anyio.sleep(REST)
                     return kept
         except TimeoutError as error:
