@@ -10,6 +10,7 @@ plugin could take for it. Nothing is stored: a new leader needs nothing from the
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
@@ -161,6 +162,7 @@ class AllocateFence:
     Decides when each Binding may be sent, and gives out NEURON_ALLOC_TIME.
 
     Attributes:
+        of_groups: decisions about members of groups that are not taken yet, by uid.
         enabled: False lets every Binding through; it gets a NEURON_ALLOC_TIME all the same.
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds.
@@ -179,6 +181,7 @@ class AllocateFence:
     on_held: Callable[[Pod, str, Pod], None]
     errors: UnexpectedErrors
     enabled: bool = True
+    of_groups: OrderedDict[str, Commitment] = attrs.field(factory=OrderedDict, init=False)
     _nodes: dict[str, NodeBindings] = attrs.field(factory=dict, init=False)  # by the name of the node
     _waiting: dict[str, WaitingBinding] = attrs.field(factory=dict, init=False)  # by uid
 
@@ -196,10 +199,12 @@ class AllocateFence:
 
     def give_up(self, uid: str) -> bool:
         """Settle a pod that waits, since its place is needed for another one; False if it does not wait."""
-        binding = self._waiting.get(uid)
+        binding, commitment = self._waiting.get(uid), self.of_groups.pop(uid, None)
         if binding is not None:
             self._withdraw(binding, Fenced())
-        return binding is not None
+        if commitment is not None:
+            self.on_withdrawn(commitment, Fenced())
+        return binding is not None or commitment is not None
 
     def stamp(self, commitment: Commitment) -> int:
         """Return the NEURON_ALLOC_TIME of a Binding that is sent now: unique, and increasing on its node."""

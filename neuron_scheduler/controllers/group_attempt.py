@@ -29,7 +29,7 @@ from neuron_scheduler.scheduling.groups.preemption import waits_for_victims
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
 from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.steps import run_in_turns
+from neuron_scheduler.steps import Pause, run_in_turns
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.line_formats import printable
 
@@ -52,11 +52,11 @@ class GroupAttempts:
     attempts: PodAttempts
     fence: AllocateFence
 
-    async def attempt(self, queued: QueuedPod, key: GroupKey) -> list[Commitment]:
+    async def attempt(self, queued: QueuedPod, key: GroupKey, pause: Pause) -> None:
         self.queue.keep_events(queued)
         members = [
             queued,
-            *await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock),
+            *await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock, pause),
         ]
         await self.attempts.wait_for_list()
         started, commitments = self.clock(), list[Commitment]()
@@ -69,14 +69,14 @@ class GroupAttempts:
             for member in members:
                 if member.pod.nominated_node_name:
                     self.attempts.preemption_executor.adopt(member, profile)
-            found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock)
+            found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)
             if isinstance(found, GroupPlan):
-                commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock)
+                commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock, pause)
             else:
                 after = await self._make_room(members, gang, found, profile)
-                await run_in_turns(self._put_group_back(members, gang, found, after, started), self.clock)
+                await run_in_turns(self._put_group_back(members, gang, found, after, started), self.clock, pause)
         except ChangedError:
-            await run_in_turns(self._retry_group(members), self.clock)
+            await run_in_turns(self._retry_group(members), self.clock, pause)
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
                 self.attempts.handle_crash(member, error)
@@ -84,7 +84,7 @@ class GroupAttempts:
         if in_vain:
             seconds = in_vain * (self.clock() - started)
             self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
-        return commitments
+        self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
 
     def _assume_group(
         self, members: list[QueuedPod], plan: GroupPlan, gang: Gang, started: float

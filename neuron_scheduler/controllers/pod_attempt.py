@@ -7,6 +7,7 @@ that pod's error: what was assumed is forgotten, and the pod is tried again afte
 Upstream: `schedulingCycle` and `handleSchedulingFailure` in `pkg/scheduler/schedule_one.go`.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
@@ -158,11 +159,12 @@ class PodAttempts:
             except Exception as error:  # noqa: BLE001 - it is one pod's error; its attempt reports it again
                 self.errors.report(error, task="warm-up", pod=pod.key)
 
-    async def attempt(self, queued: QueuedPod) -> Commitment | None:
+    async def attempt(self, queued: QueuedPod, aside: deque[QueuedPod] | None = None) -> Commitment | None:
         """
         Decide and assume in one step; None if there is nothing to commit.
 
-        Other tasks may run before that step, if indexes are missing, and after it, if no node takes the pod.
+        Other tasks may run before that step, if indexes are missing, and after it, if no node takes the pod. It is then
+        put aside, if it is not to be refused.
         """
         profile = self.profiles[queued.pod.scheduler_name]
         if not await self._warm_up_for(queued, profile):
@@ -173,6 +175,9 @@ class PodAttempts:
         if pod.nominated_node_name:
             self.preemption_executor.adopt(queued, profile)
         selected = select_node(self.cluster, pod, profile)
+        if aside is not None and not isinstance(selected, Decision):
+            aside.append(queued)
+            return None
         decision = selected if isinstance(selected, Decision) else await self._explain(queued, profile, selected)
         if decision is None:
             return None

@@ -4,7 +4,9 @@ The loop: pop a pod, let it be tried, hand its commitment over; a member of a gr
 Upstream: `ScheduleOne` in `pkg/scheduler/schedule_one.go`.
 """
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -13,7 +15,6 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
-from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.group_attempt import GroupAttempts
 from neuron_scheduler.controllers.pod_attempt import PodAttempts
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _LONGEST_IDLE: Final = 5.0
 """Seconds after which an idle loop looks at the queue again, to show its liveness."""
+LONGEST_WAIT: Final = 0.5
+"""Seconds for which single pods wait for a group of their priority that is being placed."""
 _PAUSE: Final = 0.1
 """Seconds between two checks whether a Binding may be started."""
 
@@ -99,33 +102,48 @@ class SchedulingLoop:
             self.preemption_executor.stop()
 
     async def _schedule_each(self) -> None:
-        turn_ends = self.clock() + LONGEST_TURN
+        turn_ends, of_groups = self.clock() + LONGEST_TURN, self.binding_cycle.fence.of_groups
         while not self.stopping:
             if not self.may_bind():
                 await anyio.sleep(_PAUSE)  # a renewal that is late succeeds, or the Lease is lost and the process ends
                 continue
             now = self.looked_at = self.clock()
             queued = (self.side_lane.next() if self.side_lane.ready else None) or self.queue.pop(now)
-            if queued is None:
+            if queued is None and not of_groups:
                 await self._idle(now)
                 continue
-            for commitment in await self._attempt(queued):
-                await self.binding_cycle.give(commitment)
+            if queued is not None:
+                await self._attempt(queued)
+            if of_groups:
+                await self.binding_cycle.give(of_groups.popitem(last=False)[1])
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self.clock() + LONGEST_TURN
+        while of_groups:
+            await self.binding_cycle.give(of_groups.popitem(last=False)[1])
 
-    async def _attempt(self, queued: QueuedPod) -> list[Commitment]:
+    async def _pause(self, priority: int, since: float) -> None:
+        """Let other tasks run while a group is being placed, and if that takes long, decide single pods in between."""
+        await anyio.lowlevel.checkpoint()
+        turn_ends = self.clock() + LONGEST_TURN
+        while since + LONGEST_WAIT < self.clock() < turn_ends and self.may_bind():
+            queued = self.queue.pop_single(priority)
+            if queued is None:
+                return
+            await self._attempt(queued, self.side_lane.ready)
+
+    async def _attempt(self, queued: QueuedPod, aside: deque[QueuedPod] | None = None) -> None:
+        """Try a pod; one that no node takes now is put aside, if it is not to be refused."""
         try:
             if asks_much(queued.pod) and not queued.prepared:
                 self.side_lane.put(queued)
             elif queued.pod.group is not None and (group := self.cluster.groups.group_to_plan(queued.pod)) is not None:
-                return await self.group_attempts.attempt(queued, group.key)
-            elif (commitment := await self.attempts.attempt(queued)) is not None:
-                return [commitment]
+                pause = partial(self._pause, queued.pod.priority, self.clock())
+                await self.group_attempts.attempt(queued, group.key, pause)
+            elif (commitment := await self.attempts.attempt(queued, aside)) is not None:
+                await self.binding_cycle.give(commitment)
         except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's
             self.attempts.handle_crash(queued, error)
-        return []
 
     async def _idle(self, now: float) -> None:
         """Wait until the queue changes or a backoff is over; nothing can happen between `pop` and this call."""

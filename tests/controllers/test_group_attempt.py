@@ -108,6 +108,25 @@ def at_the_end_of_a_plan(action: Callable[[], object]) -> Any:
     return mock.patch.object(group_attempt, "plan_group", interrupted)
 
 
+def in_a_pause_of_a_plan(world: Jobs, seconds: float, happen: Callable[[], object], placed: int = 3) -> Any:
+    """Have something happen when so many members are placed, so long after the attempt began."""
+    left = [happen]
+
+    def interrupted(*arguments: Any) -> Generator[None, None, Any]:
+        steps = plan_group(*arguments)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            if left and world.cluster.assumed_count == placed:
+                left.pop()()
+                world.now += seconds
+            yield
+
+    return mock.patch.object(group_attempt, "plan_group", interrupted)
+
+
 @pytest.mark.parametrize("group", [None, attrs.evolve(FOUR, least=2, topology=HOSTNAME_LABEL)])
 async def test_a_refused_pod_or_group_keeps_its_turn_and_says_so(group: PodGroup | None) -> None:
     """Its condition ends with the nodes that are kept; no other pod is evicted or nominated."""
@@ -462,3 +481,52 @@ async def test_the_only_member_of_an_inferred_group_is_tried_alone_after_the_bur
         "no nodes available to schedule pods",
         *["Group default/train needs room for 2 pods at once; 0 fit. For the next one"] * 2,
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "priority", "before"), [(0.6, 0, True), (0.6, 1, True), (0.6, -1, False), (0.4, 1, False)]
+)
+async def test_a_single_pod_waits_half_a_second_for_a_large_group(
+    seconds: float, priority: int, *, before: bool
+) -> None:
+    """While the plan is made, it is bound in a pause; one of lower priority waits until the group has its places."""
+    world = jobs_on(5, *MEMBERS)
+    with in_a_pause_of_a_plan(world, seconds, lambda: world.see("single", group=None, priority=priority)):
+        async with running(world):
+            await until(lambda: len(world.bound()) == 5)
+    assert world.tried.index("single") == (0 if before else 1)
+
+
+@pytest.mark.parametrize("machines", [3, 4])
+async def test_a_single_pod_is_not_refused_for_space_that_a_group_may_give_back(machines: int) -> None:
+    """With three machines the group does not fit, and the pod gets one; it is refused once the group has all four."""
+    world = jobs_on(machines, *MEMBERS)
+    with in_a_pause_of_a_plan(world, 1.0, lambda: world.see("single", group=None), placed=machines):
+        async with running(world):
+            await until(lambda: len(world.reports) == 5)
+    (text,) = [text for name, text in world.reports if name == "single"]
+    assert text == "n0" if machines == 3 else text.startswith("0/4 nodes are available")
+
+
+async def test_single_pods_are_bound_between_the_members_of_a_group() -> None:
+    """Their Bindings do not wait until all members of a large group have theirs."""
+    names = [f"m{number:02}" for number in range(20)]
+    world = jobs_on(22, *names, group=PodGroup(KEY, least=20, expected=20))
+    world.sending = lambda name: name == "m02" and (world.see("a", group=None), world.see("b", group=None))
+    async with running(world):
+        await until(lambda: len(world.bound()) == 22)
+    assert max(map(world.tried.index, "ab")) < 12
+    assert [name for name in world.tried if name not in "ab"] == names
+
+
+async def test_a_member_that_has_to_leave_before_its_binding_is_sent_is_not_bound() -> None:
+    """Its place is needed for another pod: it is queued again, and not deleted."""
+    names = [f"m{number:02}" for number in range(20)]
+    world = jobs_on(20, *names, group=PodGroup(KEY, least=19, expected=20))
+    fence = world.scheduler.binding_cycle.fence
+    world.sending = lambda name: name == "m00" and fence.give_up("uid-m10")
+    async with running(world):
+        await until(lambda: len(world.bound()) == 19)
+        assert not fence.give_up("uid-m10")
+        assert world.queue.count(Place.BACKOFF) == 1
+    assert "m10" not in world.tried

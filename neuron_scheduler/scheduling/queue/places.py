@@ -214,7 +214,7 @@ class Places:
     backoff: BackoffQueue
     on_entered: Callable[[str, str], None]
     counts: Counter[Place] = attrs.field(factory=Counter)
-    _active: PodHeap = attrs.field(factory=PodHeap)
+    active: PodHeap = attrs.field(factory=PodHeap)
 
     def admit(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move a pod to the backoff queue, or to the active queue if its backoff is over."""
@@ -226,7 +226,7 @@ class Places:
     def activate(self, queued: QueuedPod, event: str) -> None:
         self.on_entered(Place.ACTIVE, event)
         self.put(queued, Place.ACTIVE)
-        self._active.push(queued, queued.rank)
+        self.active.push(queued, queued.rank)
 
     def back_off(self, queued: QueuedPod, event: str) -> None:
         self.on_entered(Place.BACKOFF, event)
@@ -241,7 +241,7 @@ class Places:
     def leave(self, queued: QueuedPod) -> None:
         self.counts[queued.place] -= 1
         if queued.place is Place.ACTIVE:
-            self._active.discard(queued)
+            self.active.discard(queued)
         elif queued.place is Place.BACKOFF:
             self.backoff.discard(queued)
 
@@ -251,4 +251,4 @@ class Places:
 
     def first(self) -> QueuedPod | None:
         """Return the best active pod, or else the best whose backoff may be cut short; it stays in place."""
-        return self._active.first() or self.backoff.first()
+        return self.active.first() or self.backoff.first()

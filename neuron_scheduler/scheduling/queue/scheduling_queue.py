@@ -244,6 +244,18 @@ class SchedulingQueue:
             if queued is not None or not self._events:
                 return queued
 
+    def pop_single(self, priority: int) -> QueuedPod | None:
+        """
+        As `pop`, while a group is being placed: the first pod of no group, and of this priority at least.
+
+        Events are evaluated later: if the group's space is given back, none says that.
+        """
+        pods = (queued for queued in self._places.active if queued.pod.group is None)
+        queued = next((queued for queued in pods if queued.pod.priority >= priority), None)
+        if queued is not None:
+            self._take(queued)
+        return queued
+
     def keep_events(self, queued: QueuedPod) -> None:
         """Keep the events from now on for an attempt that takes a while, until the next pod is popped."""
         self._in_flight.begin(queued)
