@@ -9,6 +9,7 @@ import asyncio
 from random import Random
 from typing import Final
 
+import anyio
 import attrs
 
 from sandbox import containers
@@ -57,8 +58,11 @@ class Containers:
                 await asyncio.sleep(run.seconds)
                 if (current := self._current(pod)) is not None:
                     self._put(containers.ended(current, run.exit_code, self.registry.clock()))
+                return
+            await anyio.sleep_forever()
         except asyncio.CancelledError:
-            await asyncio.sleep(self._ending(pod))
+            with anyio.CancelScope(shield=True):  # its scope would cancel this sleep, too
+                await anyio.sleep(self._ending(pod))
             raise
 
     def _ending(self, pod: Object) -> float:
