@@ -274,12 +274,18 @@ class PreemptionExecutor:
         if isinstance(result, NoPreemption):
             after = PostFilter(self._text_of(result, members[0].pod))
             return dict.fromkeys((member.pod.uid for member in members), after)
-        if not result.victims.pods:  # the members fit, but for the space that is kept for some of them elsewhere
+        places = {uid: name for uid, (name, _) in result.places.items()}
+        if (
+            not result.victims.pods
+        ):  # the members fit: their plan tries them in another order, or space is kept elsewhere
+            in_vain = all((self.cluster.nomination(uid) or ("",))[0] == name for uid, name in places.items())
             for member in members:
                 self._drop_nomination(member)
-        if not result.victims.pods or not await run_in_turns(self._nominate_all(members, result), self.clock):
+            if in_vain:
+                return {}
+        is_nominated = await run_in_turns(self._nominate_all(members, result), self.clock)
+        if not is_nominated or not result.victims.pods:
             raise ChangedError
-        places = {uid: name for uid, (name, _) in result.places.items()}
         is_held = self._evict_for(places)
         for member in members:  # before the first outcome, which may come while they are put back
             member.is_preempting = is_held and member.pod.uid in places

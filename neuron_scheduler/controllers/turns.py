@@ -26,7 +26,7 @@ from neuron_scheduler.scheduling.cycle.trial import ChangedError
 from neuron_scheduler.scheduling.groups.gang import gang_of
 from neuron_scheduler.scheduling.groups.regions import fixed_domains
 from neuron_scheduler.scheduling.groups.turn import Nodes, are_as_chosen, nodes_that_drain_first
-from neuron_scheduler.scheduling.preemption.nominations import SAID, turn_text
+from neuron_scheduler.scheduling.preemption.nominations import had_turn, turn_text
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
@@ -131,7 +131,7 @@ class Turns:
                 keys.add(key)
                 applicant = Applicant(key, (queued.pod,)) if group is None else self._group_applicant(group)
                 if applicant is not None and all(map(self._may_wait, applicant.pods)):
-                    ranked.append(((SAID not in queued.pod.refused_because, *queued.rank), applicant))
+                    ranked.append(((not had_turn(queued.pod), *queued.rank), applicant))
             if number % _PODS_A_STEP == 0:
                 yield
         for _, applicant in sorted(ranked, key=lambda entry: entry[0]):
@@ -142,7 +142,7 @@ class Turns:
         bound, now = self.bounds.get(queued.pod.scheduler_name, 0.0), self.clock()
         if not bound or queued.first_active is None or now - self._in_vain.get(key, -bound) < bound:
             return False
-        return SAID in queued.pod.refused_because or now - queued.first_active >= bound
+        return had_turn(queued.pod) or now - queued.first_active >= bound
 
     def _group_applicant(self, group: PodGroup) -> Applicant | None:
         """Return what a group needs in one domain; None if it may go anywhere, or if its members differ."""
@@ -194,7 +194,7 @@ class Turns:
         pods, topology, domain = applicant.pods, applicant.topology, applicant.domain
         profile, first = self.profiles[pods[0].scheduler_name], pods[0]
         yield from self.warmup.prepare_refusal(self.cluster, first, profile)
-        had_it = SAID in first.refused_because
+        had_it = had_turn(first)
         nodes = yield from nodes_that_drain_first(
             self.cluster, pods, profile, topology=topology, domain=domain, had_it=had_it
         )

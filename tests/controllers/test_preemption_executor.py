@@ -726,14 +726,17 @@ async def test_a_victim_that_was_spared_keeps_no_space() -> None:
     assert len(world.asked) == 3
 
 
-async def test_members_that_fit_without_any_victim_keep_no_space_elsewhere() -> None:
-    """Else their own nominations would keep the others off at each try."""
+async def test_members_that_fit_without_any_victim_are_tried_there() -> None:
+    """And nowhere else, or their own nominations would keep the others off; if that is in vain, it is said."""
     async with preempting() as (world, preemption_executor):
         pair = Pair.beside(world)
         world.cluster.put_node(node("o", "trn1.32xlarge", created=2))
         world.cluster.nominate("n", Nomination(pair.members[0].pod, CoreMask((1 << 32) - 1)))
         with pytest.raises(ChangedError):
             await pair.preempt(preemption_executor)
+        kept = [world.cluster.nomination(member.pod.uid) for member in pair.members]
+        assert {each and each[0] for each in kept} == {"n", "o"}
+        assert await pair.preempt(preemption_executor) == {}
         assert not world.cluster.has_nominations
 
 

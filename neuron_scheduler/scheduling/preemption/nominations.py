@@ -5,6 +5,7 @@ It is made in the step that acts on a search, and again from the pod's status af
 another pod takes the space or the node takes the pod no more.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -23,8 +24,9 @@ from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.scheduling.preemption.search import Preemption, is_leaving
 
-SAID: Final = "Kept for it as"
-"""How the sentence about a turn begins; after a restart, a pod whose condition has it waits for no bound."""
+_KEPT: Final = "Kept for it as"
+_KEPT_AT_THE_END: Final = re.compile(rf"(^|\. ){_KEPT} (it comes|they come) free: [^:;\"]+\.$")
+"""The last sentence of a message; further ahead there are names that users choose."""
 
 
 def confirm(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
@@ -118,7 +120,12 @@ def turn_text(cluster: Cluster, pod: Pod) -> str:
     uids = [pod.uid] if pod.group is None else [*cluster.groups.members(pod.group.key)]
     kept = [cluster.nomination(uid) for uid in uids]
     nodes = [f"{each[0]} ({_state(cluster.node(each[0]))})" for each in kept if each is not None and each[1].awaited]
-    return f"{SAID} {'it comes' if len(nodes) == 1 else 'they come'} free: {few_names(nodes)}." if nodes else ""
+    return f"{_KEPT} {'it comes' if len(nodes) == 1 else 'they come'} free: {few_names(nodes)}." if nodes else ""
+
+
+def had_turn(pod: Pod) -> bool:
+    """Return whether a pod's condition says that it has a turn; after a restart, such a pod waits for no bound."""
+    return _KEPT_AT_THE_END.search(pod.refused_because) is not None
 
 
 def _state(row: NodeInfo | None) -> str:
