@@ -349,6 +349,8 @@ class PreemptionExecutor:
             return False
         if self._rounds is None:
             raise RuntimeError("a preemption executor that does not run cannot preempt")
+        for budget in [*DisruptionAllowance(self.cluster.budgets.all()).spent_on(victims)]:
+            self.cluster.budgets.put(budget)  # for the next search, until the disruption controller has counted them
         asked = _Round(places, preemptors, left=len(victims))
         for key in lost:
             if self._breaking.setdefault(key, asked) is not asked:

@@ -18,6 +18,7 @@ from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
 from neuron_scheduler.scheduling.groups.gang import gang_of
@@ -724,6 +725,17 @@ async def test_a_victim_that_was_spared_keeps_no_space() -> None:
             while world.cluster.has_nominations:  # noqa: ASYNC110 - a cluster has no event
                 await anyio.sleep(0.01)
     assert len(world.asked) == 3
+
+
+async def test_a_victim_counts_in_its_budget_at_once() -> None:
+    """The disruption controller needs a while: the next search spares the other pods of the application."""
+    protected = [half(name, 8 * number, labels={"app": "a"}) for number, name in enumerate("ab")]
+    async with preempting(*protected) as (world, preemption_executor):
+        selector = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
+        world.cluster.budgets.put(DisruptionBudget("u", "default", "one", selector, allowed=2))
+        await post_filter(world, preemption_executor, world.pending())
+        (budget,) = world.cluster.budgets.all()
+        assert (budget.allowed, {*budget.disrupted}) == (0, {"a", "b"})
 
 
 async def test_members_that_fit_without_any_victim_are_tried_there() -> None:

@@ -6,7 +6,7 @@ of its selector, and the budgets of a pod are kept for the search: thousands of 
 ordinary.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -153,6 +153,17 @@ class DisruptionAllowance:
             numbers = tuple([number for number in selected_by if pod.name not in self.budgets[number].disrupted])
             self._counting[pod.uid] = numbers
         return numbers
+
+    def spent_on(self, pods: Iterable[Pod]) -> Iterator[DisruptionBudget]:
+        """Yield the budgets that count some of the pods, as the Eviction API would leave them."""
+        names = dict[int, set[str]]()
+        for pod in pods:
+            for number in self.counted_by(pod):
+                names.setdefault(number, set()).add(pod.name)
+        for number, gone in names.items():
+            budget = self.budgets[number]
+            allowed = max(0, budget.allowed - len(gone))
+            yield attrs.evolve(budget, allowed=allowed, disrupted=budget.disrupted | gone)
 
     def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
         """Use up one disruption of each budget that counts a pod; return whether each had one left."""
