@@ -153,9 +153,8 @@ class PodAttempts:
         for pod in (*typical, *self.queue.first(_WARM_UP_PODS)):
             try:
                 profile = self.profiles[pod.scheduler_name]
-                for warm_up in (self.warmup.prepare, self.warmup.prepare_refusal):
-                    for _ in warm_up(self.cluster, pod, profile):
-                        await anyio.lowlevel.checkpoint()
+                for _ in self.warmup.prepare(self.cluster, pod, profile):
+                    await anyio.lowlevel.checkpoint()
             except Exception as error:  # noqa: BLE001 - it is one pod's error; its attempt reports it again
                 self.errors.report(error, task="warm-up", pod=pod.key)
 

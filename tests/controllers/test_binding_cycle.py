@@ -389,6 +389,15 @@ async def test_an_exception_in_telling_ends_nothing(part: str) -> None:
         assert world.queue.count(Place.IN_FLIGHT) == 0
 
 
+async def test_the_start_waits_for_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The indexes that only a refusal reads are not built before the first Binding."""
+    world = World()
+    monkeypatch.setattr("neuron_scheduler.scheduling.cycle.index_warmup.IndexWarmup.prepare_refusal", lambda *_: 1 / 0)
+    world.add("p")
+    await world.scheduler.attempts.warm_up()
+    assert not world.surprises
+
+
 async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod is prepared for when it is tried."""
     world = World()
