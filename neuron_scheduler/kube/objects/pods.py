@@ -26,6 +26,8 @@ _PLACED: Final = msgspec.json.Decoder(wire.ReadBackPod)
 
 TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+_PREEMPTED: Final = ("DisruptionTarget", "True", PREEMPTION_BY_SCHEDULER)
+_words_of: Final = attrgetter("type", "status", "reason")
 
 _NO_IMAGES: Final[tuple[str, ...]] = ()
 
@@ -82,7 +84,7 @@ def _read(pod: wire.Pod) -> Pod | None:
         owner=_owner(meta.owner_references) if meta.owner_references else None,
         never_preempts=common.never_preempts,
         started=None if status.start_time is None else status.start_time.timestamp(),
-        preempted=any(map(_is_preemption, conditions)),
+        preempted=_PREEMPTED in map(_words_of, conditions),
         admitted=status.start_time is not None or _is_admitted(status, meta.annotations),
         group=group,
         rank=0 if group is None else rank_of(meta.labels or NO_LABELS),
@@ -125,10 +127,6 @@ def _scheduled_condition(conditions: Iterable[Condition]) -> PodCondition | None
         if condition.type == "PodScheduled":
             return _condition((intern(condition.status), intern(condition.reason or ""), condition.message or ""))
     return None
-
-
-def _is_preemption(condition: Condition) -> bool:
-    return (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", PREEMPTION_BY_SCHEDULER)
 
 
 @byte_bounded_memo()
