@@ -15,7 +15,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.rows.node_info import NeuronUsage, NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
@@ -24,7 +24,6 @@ from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS,
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import free_blocks, served_counts, whole_free_devices
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins import (
@@ -146,40 +145,38 @@ class Devices:
 
 def stock_of(node_info: NodeInfo) -> tuple[Stock, ...]:
     """An index definition; a single one for all figures, because many rows change between two scrapes."""
-    machine, neuron_usage = node_info.machine, node_info.neuron_usage
+    machine = node_info.machine
     if machine is None:
         return ()
-    stock = Stock(
-        machine.instance_type or "unknown",
-        unknown_holders=neuron_usage.unknown_holders,
-        double_booked_cores=neuron_usage.double_booked.bit_count(),
-    )
-    return (_with_devices(stock, node_info, machine) if Unit.DEVICE in machine.units else stock,)
-
-
-def _with_devices(stock: Stock, node_info: NodeInfo, machine: Machine) -> Stock:
     name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
-    usage, cores = node_info.neuron_usage, node_info.free_cores
-    whole, free = whole_free_devices(machine, cores), neuron_topology.free_units_of(name)(node_info)
-    most, pods = node_info.free(name), node_info.free(PODS)
-    return stock._replace(
-        devices=machine.devices,
-        whole=whole,
-        free=free,
-        largest_block=neuron_topology.largest_block_of(name, pairs=False)(node_info),
-        blocks=free_blocks(machine, cores, free),
-        fits=_fits(machine, cores, most, pods),
-        fits_beside_unknown=max(0, min(whole - usage.unknown_devices, most, pods)) if usage.unknown_holders else 0,
-        set_aside=0 if node_info.set_aside is None else free,
-    )
+    # No figure depends on how many more there are than devices, so there are few different stocks.
+    most, pods = min(node_info.free(name), machine.devices), min(node_info.free(PODS), machine.devices)
+    return _stock(machine, node_info.neuron_usage, most, pods, is_set_aside=node_info.set_aside is not None)
 
 
 @memoise(maxsize=4096)
-def _fits(machine: Machine, cores: CoreMask, most: int, pods: int) -> tuple[tuple[int, int], ...]:
-    """Return `Stock.fits`, worked out once for all nodes with equal figures."""
-    return tuple(
-        (size, min(how_many(machine, cores, request), most // size, pods)) for size, request in _sizes(machine)
+def _stock(machine: Machine, usage: NeuronUsage, most: int, pods: int, *, is_set_aside: bool) -> tuple[Stock, ...]:
+    """Return what is there, worked out once for all nodes with equal figures."""
+    cores, whole = usage.free, whole_free_devices(machine, usage.free)
+    free = min(whole, most)
+    stock = Stock(
+        machine.instance_type or "unknown",
+        unknown_holders=usage.unknown_holders,
+        double_booked_cores=usage.double_booked.bit_count(),
     )
+    if Unit.DEVICE not in machine.units:
+        return (stock,)
+    of_devices = stock._replace(
+        devices=machine.devices,
+        whole=whole,
+        free=free,
+        largest_block=neuron_topology.largest_block(machine, cores, Unit.DEVICE, most),
+        blocks=free_blocks(machine, cores, free),
+        fits=tuple([(size, min(how_many(machine, cores, each), most // size, pods)) for size, each in _sizes(machine)]),
+        fits_beside_unknown=max(0, min(whole - usage.unknown_devices, most, pods)) if usage.unknown_holders else 0,
+        set_aside=free if is_set_aside else 0,
+    )
+    return (of_devices,)
 
 
 @memoise(maxsize=256)

@@ -22,7 +22,8 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
-from neuron_scheduler.neuron.catalog import KIND_BITS, machine_of
+from neuron_scheduler.neuron.catalog import KIND_BITS, Machine, machine_of
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served_counts, whole_free_devices
 from neuron_scheduler.scheduling.plugins import node_resources_fit
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -153,12 +154,14 @@ class LargestBlock:
             return 0
         machine = machine.with_pairs() if self.pairs else machine
         unit = Unit.CORE if self.resource == NEURON_CORE else Unit.DEVICE
-        block, most = largest_free_block(machine, node_info.free_cores, unit), node_info.free(self.resource)
-        return (
-            block
-            if block <= most
-            else max((count for count in served_counts(machine, unit) if count <= most), default=0)
-        )
+        return largest_block(machine, node_info.free_cores, unit, node_info.free(self.resource))
+
+
+def largest_block(machine: Machine, cores: CoreMask, unit: Unit, most: int) -> int:
+    block = largest_free_block(machine, cores, unit)
+    return (
+        block if block <= most else max((count for count in served_counts(machine, unit) if count <= most), default=0)
+    )
 
 
 free_units_of = lru_cache(maxsize=len(NEURON_NAMES))(FreeUnits)
