@@ -24,7 +24,7 @@ _JOB: Final = re.compile(r"job(?:set)?-name=([^,|]+)")
 NAME_LABELS: Final = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name")
 COUNT_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 """Coscheduling's labels, which people write by hand."""
-MOST_MEMBERS: Final = 10_000
+MOST_MEMBERS: Final = 100_000
 """A larger count is no count."""
 UNKNOWN: Final = 1 << 30
 """The count of a group whose PodGroup does not exist or cannot be read: all that exist are too few."""

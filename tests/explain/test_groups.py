@@ -127,7 +127,7 @@ NONE: Final = "So the pod is in no group: it starts by itself."
         ({COUNT: "4"}, [f"The label {COUNT} has no effect without {NAME}.", NONE]),
         (
             {NAME: "train", COUNT: "four"},
-            [f"The label {COUNT} is four, no number from 1 to 10000: its group waits for no missing pods."],
+            [f"The label {COUNT} is four, no number from 1 to 100000: its group waits for no missing pods."],
         ),
         (
             {NAME: "train", f"{COUNT[:-1]}": "4"},

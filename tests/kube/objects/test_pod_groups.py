@@ -23,7 +23,7 @@ def gang(count: Any, *keys: str) -> Any:
     ("resource", "spec", "count", "topology"),
     [
         (COSCHEDULING, {"minMember": 4, "scheduleTimeoutSeconds": 60}, 4, ""),
-        (COSCHEDULING, {"minMember": 10_000}, 10_000, ""),
+        (COSCHEDULING, {"minMember": 100_000}, 100_000, ""),
         (COSCHEDULING, {"minMember": 0}, 1, ""),
         (COSCHEDULING, {}, 1, ""),
         (NATIVE, gang(3), 3, ""),
@@ -48,7 +48,7 @@ def test_a_native_group_says_how_it_is_disrupted() -> None:
     assert (decoded.group.fails_together, decoded.group.priority) == (True, 7)
 
 
-UNREADABLE: list[Any] = [{"minMember": count} for count in (10_001, -1, "4", 2.5, [1], 1 << 70)]
+UNREADABLE: list[Any] = [{"minMember": count} for count in (100_001, -1, "4", 2.5, [1], 1 << 70)]
 
 
 @pytest.mark.parametrize("spec", [*UNREADABLE, 7, gang(-1)])

@@ -79,11 +79,11 @@ def meant(
 
 GROUPS: Final = (
     (said("Indexed Job", {**INDEXED, NAME: "sweep", COUNT: "8"}), meant(Dialect.COSCHEDULING, "sweep", 8, rank=7)),
-    (said("new label", {NEW_NAME: "a", COUNT: "10000"}), meant(Dialect.COSCHEDULING, "a", 10_000)),
+    (said("new label", {NEW_NAME: "a", COUNT: "100000"}), meant(Dialect.COSCHEDULING, "a", 100_000)),
     (said("the count is in an object", {NEW_NAME: "train"}), meant(Dialect.COSCHEDULING, "train", 0)),
     *(
         (said(f"count {count[:9]!r}", {NAME: "train", COUNT: count}), meant(Dialect.COSCHEDULING, "train", 0))
-        for count in ("", "0", "-1", "four", "4.0", "٤", "10001", "9" * 5_000)
+        for count in ("", "0", "-1", "four", "4.0", "٤", "100001", "9" * 5_000)
     ),
     (said("recipe", WORKER, **affinity(ULTRASERVER_4)), meant(Dialect.AFFINITY, RECIPE, 0, ULTRASERVER_4, rank=3)),
     (
