@@ -131,6 +131,23 @@ def test_a_collection_looks_at_new_objects_only() -> None:
     gc.unfreeze()
 
 
+def test_a_full_collection_looks_at_few_objects() -> None:
+    """However many objects come, each collection is short: a node's references lead all over the memory."""
+    looked_at: list[int] = []
+
+    def on_collection(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looked_at.append(len(gc.get_objects()))
+
+    with app.collections_in_steps():
+        gc.callbacks.append(on_collection)
+        there = [[] for _ in range(50_000)]  # type: list[list[int]]
+        gc.callbacks.remove(on_collection)
+    gc.unfreeze()
+    assert len(looked_at) >= len(there) // 8_000
+    assert max(looked_at) < 8_000
+
+
 async def test_frozen_objects_are_collected_at_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a closed connection leaves is garbage although it was frozen, and goes in a moment without pending pods."""
 
