@@ -54,18 +54,13 @@ class GroupAttempts:
 
     async def attempt(self, queued: QueuedPod, key: GroupKey, pause: Pause) -> None:
         self.queue.keep_events(queued)
-        members = [
-            queued,
-            *await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock, pause),
-        ]
+        companions = await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock, pause)
         await self.attempts.wait_for_list()
         started, commitments = self.clock(), list[Commitment]()
+        members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:
-            members = [member for member in members if self.queue.holds(member)]
-            gang, profile = (
-                gang_of(self.cluster, [m.pod for m in members]),
-                self.attempts.profiles[queued.pod.scheduler_name],
-            )
+            gang = gang_of(self.cluster, [member.pod for member in members])
+            profile = self.attempts.profiles[queued.pod.scheduler_name]
             for member in members:
                 if member.pod.nominated_node_name:
                     self.attempts.preemption_executor.adopt(member, profile)

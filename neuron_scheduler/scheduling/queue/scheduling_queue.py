@@ -250,9 +250,8 @@ class SchedulingQueue:
 
         Events are evaluated later: if the group's space is given back, none says that.
         """
-        pods = (queued for queued in self._places.active if queued.pod.group is None)
-        queued = next((queued for queued in pods if queued.pod.priority >= priority), None)
-        if queued is not None:
+        singles = (each for each in self._places.active if each.pod.group is None and each.pod.priority >= priority)
+        if (queued := next(singles, None)) is not None:
             self._take(queued)
         return queued
 
