@@ -9,6 +9,7 @@ a nomination ends its evictions, too. The queue holds the pod until the eviction
 (upstream's asynchronous preemption, `framework/preemption/executor.go`).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
@@ -57,6 +58,7 @@ _LOOK: Final = 0.1
 _PAUSE: Final = 1.0
 """Seconds before the rest of a group is asked to leave again."""
 
+_ROWS_A_STEP: Final = 256
 REFUSED: Final = "The API server lately refused to delete {} of lower priority."
 
 log = logs.logger(__name__)
@@ -174,13 +176,33 @@ class PreemptionExecutor:
 
     async def adopt_all(self, profiles: Mapping[str, Profile]) -> None:
         """Restore what the last leader has nominated, before any pod is tried that would take the space."""
+        first: Pod | None = None
         for queued in sorted(self.queue.pods(), key=lambda queued: queued.rank):
             if queued.pod.nominated_node_name:
+                first = first or queued.pod
                 try:
                     self.adopt(queued, profiles[queued.pod.scheduler_name])
                 except Exception as error:  # noqa: BLE001 - it is one pod's error
                     self.errors.report(error, task="preemption", pod=queued.pod.key)
                 await anyio.lowlevel.checkpoint()
+        if first is not None and self._rounds is not None:
+            await self._adopt_half_gone(first, self._rounds)
+
+    async def _adopt_half_gone(self, preemptor: Pod, rounds: anyio.abc.TaskGroup) -> None:
+        """Go on with groups that cannot run without members that the last leader has evicted, for whatever pod."""
+        ending = defaultdict[GroupKey, list[Pod]](list)
+        for number, row in enumerate([*self.cluster.view.rows()]):
+            for pod in (pod_info.pod for pod_info in row.pod_infos.values()):
+                if pod.group is not None and pod.terminating and pod.preempted:
+                    ending[pod.group.key].append(pod)
+            if number % _ROWS_A_STEP == 0:
+                await anyio.lowlevel.checkpoint()
+        for key, pods in ending.items():
+            if key not in self._breaking and Units(self.cluster, DisruptionAllowance(())).lost_by(pods):
+                self._half_gone.add(key)
+                self._hold(key, is_ending=True)
+                asked = _Round({}, dict.fromkeys((pod.uid for pod in pods), preemptor), left=0, broken={key})
+                rounds.start_soon(self._end_groups, asked)
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """Restore a nomination that only the pod's status shows, such as after a restart, if the pod fits there."""
@@ -350,7 +372,7 @@ class PreemptionExecutor:
         if self._rounds is None:
             raise RuntimeError("a preemption executor that does not run cannot preempt")
         for budget in [*DisruptionAllowance(self.cluster.budgets.all()).spent_on(victims)]:
-            self.cluster.budgets.put(budget)  # for the next search, until the disruption controller has counted them
+            self.cluster.budgets.spend(budget)  # for the next search, until the disruption controller has counted them
         asked = _Round(places, preemptors, left=len(victims))
         for key in lost:
             if self._breaking.setdefault(key, asked) is not asked:
@@ -484,6 +506,8 @@ class PreemptionExecutor:
         is_leaving = self._is_leaving(victim.pod)
         if victim.eviction.in_doubt and is_leaving:
             self._report(victim)
+        if not is_leaving:
+            self.cluster.budgets.take_back(victim.pod)
         victim.round.spared |= not is_leaving
         self._count_down(victim.round)
 
@@ -495,6 +519,8 @@ class PreemptionExecutor:
         """Report an eviction, or note its failure; a pod that had gone by itself is not reported."""
         if victim.eviction.evicted and not victim.eviction.gone:
             self._report(victim)
+        if not victim.eviction.evicted:
+            self.cluster.budgets.take_back(victim.pod)
         victim.round.failed |= not victim.eviction.evicted
         if victim.eviction.refused:
             self._refused[victim.pod.uid] = self.clock() + LASTING

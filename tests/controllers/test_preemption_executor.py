@@ -671,6 +671,18 @@ async def test_what_the_last_leader_has_nominated_is_kept_before_any_pod_is_trie
         assert [kept.pod.name for kept in world.row("n").nominations] == ["higher"]
 
 
+async def test_a_group_that_the_last_leader_left_half_gone_leaves_whole() -> None:
+    """Whatever was nominated: nobody was evicted yet on the node of the pod that needs the space."""
+    async with preempting() as (world, preemption_executor):
+        see_job(world, a={"terminating": True, "preempted": True})
+        world.cluster.put_node(node("z", "trn1.32xlarge"))
+        world.queue.add(attrs.evolve(BIG, nominated_node_name="z"), 0.0)
+        world.may_answer.set()
+        await preemption_executor.adopt_all({BIG.scheduler_name: PROFILE})
+        await asked_again(world, 1)
+        assert world.asked == ["c"]
+
+
 async def test_no_victim_of_a_group_leaves_once_one_member_has_lost_its_place() -> None:
     """Each of the two members was to get a node; the victims that were not asked yet stay."""
     async with preempting(*crowd("default")) as (world, preemption_executor):
@@ -736,6 +748,12 @@ async def test_a_victim_counts_in_its_budget_at_once() -> None:
         await post_filter(world, preemption_executor, world.pending())
         (budget,) = world.cluster.budgets.all()
         assert (budget.allowed, {*budget.disrupted}) == (0, {"a", "b"})
+        world.cluster.budgets.take_back(protected[0])  # it was refused, or is not needed
+        (budget,) = world.cluster.budgets.all()
+        assert (budget.allowed, {*budget.disrupted}) == (1, {"b"})
+        world.cluster.budgets.put(attrs.evolve(budget, allowed=5))
+        world.cluster.budgets.take_back(protected[1])
+        assert world.cluster.budgets.all()[0].allowed == 5
 
 
 async def test_members_that_fit_without_any_victim_are_tried_there() -> None:

@@ -7,6 +7,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers import Explanation, PodSummary, Verdict
 from neuron_scheduler.explain.fit import how_many_of
 from neuron_scheduler.explain.waiting import waiting_list
@@ -17,6 +18,7 @@ from neuron_scheduler.model.pod import NO_CONSTRAINTS, Owner, Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.replicated import PodSet, Replicated
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.groups.gang import MOST_TERM_SETS
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -224,6 +226,19 @@ def test_members_that_ask_many_different_things_about_other_pods(sets: int, refu
     members = [member(number, anti_affinity=(terms[number % sets],)) for number in range(2 * sets)]
     answer = explained(cluster_with(members), members[0])
     assert ("more than 16 different sets of affinity terms" in answer.message) is refused
+
+
+def test_a_group_whose_victims_are_ending_waits_for_them() -> None:
+    """Nobody else has to go, and no node is needed."""
+    members = [member(number, nominated_node_name=f"trn2-{number}") for number in range(4)]
+    cluster = cluster_with(members, nodes=3)
+    cluster.put_node(node("trn2-3", "trn2.48xlarge"))
+    for number in range(4):
+        cluster.put_pod(pod(f"old{number}", on=f"trn2-{number}", devices=16, ids=range(16), terminating=True))
+        victims = frozenset({f"uid-old{number}"})
+        cluster.nominate(f"trn2-{number}", Nomination(members[number], CoreMask((1 << 128) - 1), victims))
+    (change,) = explained(cluster, members[0]).changes
+    assert change.sentence.startswith("Wait: default/old0, default/old1, default/old2 and 1 more are Terminating on")
 
 
 def test_a_refused_group_names_the_domain_that_it_requires() -> None:

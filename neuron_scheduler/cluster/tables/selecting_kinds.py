@@ -131,6 +131,7 @@ class Budgets:
 
     _budgets: dict[tuple[str, str], DisruptionBudget] = attrs.field(factory=dict)
     _sorted: tuple[DisruptionBudget, ...] | None = ()
+    _spent: dict[tuple[str, str], DisruptionBudget] = attrs.field(factory=dict, init=False)  # that we have changed
 
     def all(self) -> tuple[DisruptionBudget, ...]:
         """Return the budgets that count."""
@@ -146,6 +147,19 @@ class Budgets:
     def remove(self, budget: DisruptionBudget) -> None:
         self._budgets.pop((budget.namespace, budget.name), None)
         self._sorted = None
+
+    def spend(self, budget: DisruptionBudget) -> None:
+        """Replace a budget until the watch shows a new state: pods that it counts are being evicted."""
+        self.put(budget)
+        self._spent[budget.namespace, budget.name] = budget
+
+    def take_back(self, pod: Pod) -> None:
+        """Note that a pod stays that was to be evicted."""
+        for key, budget in [*self._spent.items()]:
+            if self._budgets.get(key) is not budget:
+                del self._spent[key]  # the watch has shown a new state
+            elif pod.namespace == budget.namespace and pod.name in budget.disrupted:
+                self.spend(attrs.evolve(budget, allowed=budget.allowed + 1, disrupted=budget.disrupted - {pod.name}))
 
     def fork(self) -> Self:
         return type(self)(budgets=dict(self._budgets), sorted=self._sorted)

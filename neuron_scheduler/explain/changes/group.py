@@ -17,7 +17,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, join
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
-from neuron_scheduler.explain.changes.group_members import RefusedGroup, changes_of_members
+from neuron_scheduler.explain.changes.group_members import RefusedGroup, changes_of_members, end_of_evicted
 from neuron_scheduler.explain.changes.pod_spec import families_meant
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
@@ -113,7 +113,12 @@ def group_changes(
     if refused.reason.pod_reason and refused.reason.new_node_cannot_help:
         return (), ()  # the reason is what the members say
     cluster.groups.put(pod)
+    for member in gang.waiting:
+        cluster.clear_nomination(member.uid)
     group = RefusedGroup(cluster, gang, profile, refused.reason, budgets)
+    end = yield from end_of_evicted(group)
+    if end is not None:
+        return (end,), ()
     of_members = yield from changes_of_members(group)
     fewer = yield from _fewer_members(cluster, gang, profile, refused)
     nodes = yield from _new_nodes(cluster, gang, profile, refused)

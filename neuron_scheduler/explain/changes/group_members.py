@@ -65,6 +65,21 @@ class RefusedGroup:
         return plan if isinstance(plan, GroupPlan) else None
 
 
+def end_of_evicted(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
+    """Return the end of the pods that are evicted for the group already, if it then fits."""
+    without, gone = group.cluster.fork(), list[Leavers]()
+    nominated = (member.nominated_node_name for member in group.gang.waiting)
+    for row in filter(None, map(group.cluster.node, dict.fromkeys(nominated))):
+        ending = [pod_info.pod for pod_info in row.pod_infos.values() if pod_info.pod.terminating]
+        for pod in ending:
+            without.remove_pod(pod.uid)
+        gone += [(row, ending)] if ending else []
+    plan = (yield from plan_group(without, group.gang, group.profile, IndexWarmup())) if gone else None
+    if not isinstance(plan, GroupPlan):
+        return None
+    return departure(group.refused_member(group.cluster, group.gang.waiting[0]), gone, ("the group", "fits"))
+
+
 def changes_of_members(group: RefusedGroup) -> Generator[None, None, list[SuggestedChange]]:
     """Return what was found, in the order of the kinds; yields whenever other tasks may run."""
     if group.error.pod_reason or asks_much(group.gang.waiting[0]):

@@ -162,8 +162,7 @@ class DisruptionAllowance:
                 names.setdefault(number, set()).add(pod.name)
         for number, gone in names.items():
             budget = self.budgets[number]
-            allowed = max(0, budget.allowed - len(gone))
-            yield attrs.evolve(budget, allowed=allowed, disrupted=budget.disrupted | gone)
+            yield attrs.evolve(budget, allowed=budget.allowed - len(gone), disrupted=budget.disrupted | gone)
 
     def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
         """Use up one disruption of each budget that counts a pod; return whether each had one left."""

@@ -9,6 +9,7 @@ JobSet with an exclusive topology only the affinity counts. The first pod of eac
 before that one has a node.
 """
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -35,6 +36,8 @@ _RANKS: Final = (
 )
 """Labels with a pod's number in its workload."""
 _MOST_DIGITS: Final = 10
+_PLAIN: Final = re.compile(r"[a-zA-Z0-9._/-]*")
+"""What controllers write. Names and topologies go into messages, and an annotation may have any text."""
 
 
 def group_of(
@@ -42,7 +45,8 @@ def group_of(
 ) -> PodGroup | None:
     """Return the group of a pod; None if it is in none. `native` is the name of the PodGroup in its spec."""
     alone = _EXCLUSIVE in annotations and _BY_NODE_SELECTOR not in annotations
-    words = (NO_LABELS, NO_LABELS) if alone else (labels, annotations)
+    plain = {name: text for name, text in annotations.items() if _PLAIN.fullmatch(text)}
+    words = (NO_LABELS, NO_LABELS) if alone else (labels, plain)
     said = (
         PodGroup(GroupKey(Dialect.NATIVE, namespace, native)) if native and not alone else None,
         coscheduling.read(namespace, *words),

@@ -195,6 +195,14 @@ def test_the_name_of_a_group() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_an_annotation_with_any_text_names_nothing() -> None:
+    """Messages have the names of groups and topologies; nobody writes sentences into them."""
+    named = said("", {}, {KUEUE: "it sees an old state of Lease x", TOTAL: "6"})
+    placed = said("", {KEY: "k"}, {"leaderworkerset.sigs.k8s.io/exclusive-topology": "Kept for it as"})
+    assert named.values[0].group is None
+    assert placed.values[0].group.topology == ""
+
+
 def test_the_title_of_a_group_by_affinity_is_the_job() -> None:
     """AWS's recipe selects a job and a role; the identity has both."""
     (value,) = said("", WORKER, **affinity(ULTRASERVER_4, role="worker")).values
