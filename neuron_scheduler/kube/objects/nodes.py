@@ -99,7 +99,7 @@ def _amounts(encoded_and_which: tuple[bytes, bool]) -> Resources:
 def _images(encoded: bytes) -> tuple[Image, ...]:
     """Return the images of a list, read once for all nodes that have pulled the same ones."""
     images = decode_at_once(encoded, _IMAGES) or ()
-    return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in images)))
+    return tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in images))
 
 
 @byte_bounded_memo(most=16 << 20)
@@ -107,11 +107,6 @@ def _image(names_and_size: tuple[tuple[str, ...], int]) -> Image:
     """Return one shared object for images with the same names and size: nodes have thousands in common."""
     names, size = names_and_size
     return Image(names, max(0, size))
-
-
-@byte_bounded_memo(most=16 << 20, longest=256 << 10)
-def _same_images(images: tuple[Image, ...]) -> tuple[Image, ...]:
-    return images
 
 
 def _stand_in(malformed: Malformed) -> Node | Malformed:
