@@ -29,6 +29,7 @@ _SLACK: Final = 64
 """Stale entries for which a small heap is not rebuilt."""
 _ROW_ENDS_AFTER: Final = 2.0
 """Times the longest backoff; a refusal that comes later than that begins a new row."""
+_AT_ONCE: Final = 512  # backoffs that end in one step
 
 
 class Place(enum.StrEnum):
@@ -245,9 +246,12 @@ class Places:
         elif queued.place is Place.BACKOFF:
             self.backoff.discard(queued)
 
-    def end_backoffs(self, now: float) -> None:
-        for queued in self.backoff.pods_over(now):
+    def end_backoffs(self, now: float) -> bool:
+        """End backoffs that are over, some of thousands; return whether no other is."""
+        over = self.backoff.pods_over(now)
+        for queued in over[:_AT_ONCE]:
             self.activate(queued, "BackoffComplete")
+        return len(over) <= _AT_ONCE
 
     def first(self) -> QueuedPod | None:
         """Return the best active pod, or else the best whose backoff may be cut short; it stays in place."""

@@ -237,7 +237,7 @@ class SchedulingQueue:
         while True:
             self._begin_batch()
             self._unschedulable.evaluate(now)
-            if not self._unschedulable.is_evaluated:
+            if not self._unschedulable.is_evaluated or not self._places.end_backoffs(now):
                 return None
             self._flush(now)
             queued = self._take_best(now)
@@ -435,7 +435,6 @@ class SchedulingQueue:
             self._unschedulable.take_over(events)
 
     def _flush(self, now: float) -> None:
-        self._places.end_backoffs(now)
         if now >= self._next_flush:
             late = list(islice(self._unschedulable.refused_before(now - self.max_unschedulable), AT_ONCE))
             if len(late) < AT_ONCE:

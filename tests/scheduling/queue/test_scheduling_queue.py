@@ -1,5 +1,6 @@
 """The queue computes with `now`: which pod is next, when a backoff is over, and which pods an event wakes."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -55,6 +56,21 @@ def test_an_error_does_not_cost_a_pod_its_place() -> None:
     queue.put_back_failed(popped(queue, 0.0), 0.0)
     queue.add(pod("b"), 0.5)
     assert drain(queue, 1.0) == ["a", "b"]
+
+
+def test_thousands_of_backoffs_end_in_steps_before_a_pod_is_popped() -> None:
+    """Until all that end together are active nobody is popped: the best may be among the last."""
+    queue = new_queue()
+    for number in range(1_500):
+        queue.add(pod(f"p{number}", priority=number), 0.0)
+    for _ in range(1_500):
+        queue.put_back_failed(popped(queue, 0.0), 0.0)
+    active = list[int]()
+    while (queued := queue.pop(1.0)) is None:
+        assert queue.next_time() == -math.inf
+        active.append(queue.count(Place.ACTIVE))
+    assert active == [512, 1_024]
+    assert queued.pod.name == "p1499"
 
 
 def test_pods_from_before_the_first_pop_are_ordered_by_age() -> None:
