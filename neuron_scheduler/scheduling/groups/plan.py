@@ -289,6 +289,7 @@ class _Planner:
             return
         yield None
         fixed = fixed_domains(self.cluster, gang)
+        yield None
         asking = any(pod.neuron is not None for pod in inside)
         if required and gang.still_to_come and not asking:  # its workers will ask for machines
             yield from self.cluster.view.prepare(lambda view: view.column(intact_ultra_servers.whole_free))
