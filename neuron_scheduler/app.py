@@ -264,6 +264,7 @@ class App:
                 await anyio.sleep(1.0)
             gc.unfreeze()
             gc.collect()
+            gc.collect()  # of nothing: else the next full one looks at a quarter of all that there is
 
     async def _wind_down(self) -> None:
         """Release the Lease if none of our Bindings can succeed after that, and write the queued Events."""
