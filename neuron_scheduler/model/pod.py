@@ -124,7 +124,8 @@ class Pod:
         gates: names of scheduling gates that are still there.
         scheduled: its PodScheduled condition.
         owner: its controller.
-        preempted: by its condition DisruptionTarget, a scheduler has chosen it as a victim of preemption.
+        preempted: when its deletion was asked for, in seconds since the epoch, if a scheduler has chosen it as a victim
+            of preemption (by its condition DisruptionTarget); infinite before that, 0 if it is none.
         admitted: its kubelet has admitted it, so the device plugin has handed out its ids, if it has any.
         group: the pods with which it starts; None for a pod by itself.
         rank: its number among them, the order in which members are placed.
@@ -158,7 +159,7 @@ class Pod:
     owner: Owner | None = None
     never_preempts: bool = False
     started: float | None = None
-    preempted: bool = False
+    preempted: float = 0.0
     admitted: bool = False
     group: PodGroup | None = None
     rank: int = 0

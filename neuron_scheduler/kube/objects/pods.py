@@ -5,6 +5,7 @@ A pod whose phase is terminal counts as gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from operator import attrgetter
 from typing import Any, Final
 
@@ -84,11 +85,17 @@ def _read(pod: wire.Pod) -> Pod | None:
         owner=_owner(meta.owner_references) if meta.owner_references else None,
         never_preempts=common.never_preempts,
         started=None if status.start_time is None else status.start_time.timestamp(),
-        preempted=_PREEMPTED in map(_words_of, conditions),
+        preempted=_eviction_time(meta) if _PREEMPTED in map(_words_of, conditions) else 0.0,
         admitted=status.start_time is not None or _is_admitted(status, meta.annotations),
         group=group,
         rank=0 if group is None else rank_of(meta.labels or NO_LABELS),
     )
+
+
+def _eviction_time(meta: wire.ObjectMeta) -> float:
+    """Return when the pod's deletion was asked for, in seconds since the epoch; infinite if it was not yet."""
+    by = meta.deletion_timestamp
+    return inf if by is None else by.timestamp() - (meta.deletion_grace_period_seconds or 0)
 
 
 def _owner(references: Iterable[OwnerReference]) -> Owner | None:

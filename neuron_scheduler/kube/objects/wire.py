@@ -82,7 +82,8 @@ class ObjectMeta(Wire):
     resource_version: str = ""
     generation: int = 0
     creation_timestamp: dt.datetime | None = None
-    deletion_timestamp: str | None = None
+    deletion_timestamp: dt.datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None

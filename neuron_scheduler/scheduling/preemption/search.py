@@ -352,7 +352,7 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
 
 def is_leaving(victim: Pod) -> bool:
     """Return whether a pod is terminating because it was evicted by a scheduler."""
-    return victim.terminating and victim.preempted
+    return victim.terminating and victim.preempted > 0
 
 
 def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:

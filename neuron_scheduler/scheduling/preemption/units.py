@@ -75,10 +75,14 @@ class Units:
         units, losses = dict[GroupKey, EvictionUnit](), Counter[GroupKey]()
         for pod in gone:
             unit = self.unit_of(pod)
-            if unit is not None and (not pod.terminating or pod.preempted):
+            if unit is not None and (not pod.terminating or self._is_left(unit.key, pod.preempted)):
                 units[unit.key] = unit
                 losses[unit.key] += not pod.terminating and pod.uid not in self.leaving.get(unit.key, ())
         return tuple([unit for key, unit in units.items() if unit.staying - losses[key] < unit.least])
+
+    def _is_left(self, key: GroupKey, preempted: float) -> bool:
+        """Return whether a member stays that was there when another one was evicted; later ones are a new run."""
+        return any(pod.created < preempted for pod in self.cluster.placed_groups.of(key).pods.values())
 
     def others_of(self, gone: Sequence[Pod]) -> list[Pod]:
         """Return the pods that have to leave, on whatever node, when these do."""

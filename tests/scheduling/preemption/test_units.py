@@ -85,3 +85,16 @@ def test_a_member_of_high_priority_protects_no_others() -> None:
         assert len(found.victims.pods) + len(units.others_of(found.victims.pods)) == count
         cluster.put_pod(high)
         cluster.groups.put(high)
+
+
+def test_a_new_run_is_no_part_of_the_unit_that_was_evicted() -> None:
+    """Its pods were created after the old ones had been asked to end; an old one that stays has to leave, too."""
+    cluster, group = Cluster(), PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "g"), least=2)
+    old, new = (pod(name, on="n", group=group, created=created) for name, created in (("old", 1.0), ("new", 60.0)))
+    ending = pod("ending", on="n", group=group, created=1.0, terminating=True, preempted=50.0)
+    for member, lost in ((new, []), (old, [group.key])):
+        cluster.put_pod(member)
+        cluster.groups.put(member)
+        assert [unit.key for unit in Units(cluster, DisruptionAllowance(())).lost_by([ending])] == lost
+        cluster.remove_pod(member.uid)
+        cluster.groups.remove(member.uid)
