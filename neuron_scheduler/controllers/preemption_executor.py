@@ -176,19 +176,17 @@ class PreemptionExecutor:
 
     async def adopt_all(self, profiles: Mapping[str, Profile]) -> None:
         """Restore what the last leader has nominated, before any pod is tried that would take the space."""
-        first: Pod | None = None
         for queued in sorted(self.queue.pods(), key=lambda queued: queued.rank):
             if queued.pod.nominated_node_name:
-                first = first or queued.pod
                 try:
                     self.adopt(queued, profiles[queued.pod.scheduler_name])
                 except Exception as error:  # noqa: BLE001 - it is one pod's error
                     self.errors.report(error, task="preemption", pod=queued.pod.key)
                 await anyio.lowlevel.checkpoint()
-        if first is not None and self._rounds is not None:
-            await self._adopt_half_gone(first, self._rounds)
+        if self._rounds is not None:
+            await self._adopt_half_gone(self._rounds)
 
-    async def _adopt_half_gone(self, preemptor: Pod, rounds: anyio.abc.TaskGroup) -> None:
+    async def _adopt_half_gone(self, rounds: anyio.abc.TaskGroup) -> None:
         """Go on with groups that cannot run without members that the last leader has evicted, for whatever pod."""
         ending = defaultdict[GroupKey, list[Pod]](list)
         for number, row in enumerate([*self.cluster.view.rows()]):
@@ -201,7 +199,7 @@ class PreemptionExecutor:
             if key not in self._breaking and Units(self.cluster, DisruptionAllowance(())).lost_by(pods):
                 self._half_gone.add(key)
                 self._hold(key, is_ending=True)
-                asked = _Round({}, dict.fromkeys((pod.uid for pod in pods), preemptor), left=0, broken={key})
+                asked = _Round({}, {pods[0].uid: pods[0]}, left=0, broken={key})
                 rounds.start_soon(self._end_groups, asked)
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
