@@ -70,11 +70,11 @@ async def test_hostile_texts_forge_nothing(api: RestClient, tenant: RestClient, 
         pod_manifest("spread", neuron=1, topologySpreadConstraints=[spread]),
         pod_manifest("annotated", neuron=17, annotations={"own": HOSTILE}),
         *(
-            pod_manifest(f"member-{number}", neuron=16, annotations={"kueue.x-k8s.io/workload": HOSTILE})
+            pod_manifest(f"member-{number}", neuron=17, annotations={"kueue.x-k8s.io/workload": HOSTILE})
             for number in range(2)
         ),
         pod_manifest(
-            "leader", neuron=16, labels={f"{LWS}/group-key": "k"}, annotations={f"{LWS}/exclusive-topology": HOSTILE}
+            "leader", neuron=17, labels={f"{LWS}/group-key": "k"}, annotations={f"{LWS}/exclusive-topology": HOSTILE}
         ),
     ]
     for pod in pods:

@@ -5,6 +5,7 @@ It is made in the step that acts on a search, and again from the pod's status af
 another pod takes the space or the node takes the pod no more.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -24,6 +25,8 @@ from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other
 from neuron_scheduler.scheduling.preemption.search import Preemption, is_leaving
 
 _KEPT: Final = "Kept for it as"
+_KEPT_AT_THE_END: Final = re.compile(rf"(^|\. ){_KEPT} (it comes|they come) free: [^:;\"]+\.$")
+"""The last sentence of a message; further ahead there are names that users choose, of claims for example."""
 
 
 def confirm(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
@@ -122,7 +125,7 @@ def turn_text(cluster: Cluster, pod: Pod) -> str:
 
 def had_turn(pod: Pod) -> bool:
     """Return whether a pod's condition says that it has a turn; after a restart, such a pod waits for no bound."""
-    return _KEPT in pod.refused_because  # no text that a user chooses has blanks
+    return _KEPT_AT_THE_END.search(pod.refused_because) is not None
 
 
 def _state(row: NodeInfo | None) -> str:

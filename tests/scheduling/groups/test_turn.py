@@ -8,12 +8,12 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.groups.turn import nodes_that_drain_first
-from neuron_scheduler.scheduling.preemption.nominations import turn_text
+from neuron_scheduler.scheduling.preemption.nominations import had_turn, turn_text
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -134,6 +134,10 @@ def test_a_pod_that_shares_a_machine_gets_no_turn(devices: int) -> None:
     assert run(nodes_that_drain_first(cluster, [pod("w", devices=devices)], PROFILE)) == ()
 
 
+def refused(message: str) -> Pod:
+    return pod("refused", scheduled=PodCondition("False", "Unschedulable", message))
+
+
 @pytest.mark.parametrize(("priority", "goes"), [(-1, None), (0, None), (1, "a")])
 def test_a_turn_keeps_off_pods_of_the_same_or_a_lower_priority_only(priority: int, goes: str | None) -> None:
     """Nobody of higher priority waits for a turn, even if the node is the only one with room."""
@@ -143,5 +147,8 @@ def test_a_turn_keeps_off_pods_of_the_same_or_a_lower_priority_only(priority: in
     cluster.nominate("a", Nomination(waiting, ALL, frozenset({"uid-h"}), awaited=True))
     decision = schedule_pod(cluster, pod("rival", devices=1, priority=priority), PROFILE)
     assert (decision.node_name if isinstance(decision, Decision) else None) == goes
-    assert turn_text(cluster, waiting) == "Kept for it as it comes free: a (1 pod)."
+    text = turn_text(cluster, waiting)
+    assert text == "Kept for it as it comes free: a (1 pod)."
+    claim = f'0/2 nodes are available: persistentvolumeclaim "x. {text[:-1]}" not found.'
+    assert [had_turn(refused(each)) for each in (f"{claim} {text}", claim)] == [True, False]
     assert turn_text(cluster, pod("rival", devices=1)) == ""

@@ -62,7 +62,9 @@ def _of_several(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _fence(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield that Bindings are refused by mistake; nobody but a pod that was refused can tell."""
-    refused = [pod.key for pod in snapshot.pods if not pod.node_name and STALE_FENCE in pod.refused_because]
+    said = [(pod.key, pod.refused_because) for pod in snapshot.pods if not pod.node_name]
+    # What our own refusals name, such as claims of volumes, may have any text.
+    refused = [key for key, text in said if STALE_FENCE in text and "nodes are available" not in text]
     if refused:
         namespace, deployment = snapshot.ours[0].namespace, snapshot.ours[0].name
         yield error(

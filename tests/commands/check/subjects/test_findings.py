@@ -184,6 +184,13 @@ def test_a_sick_cluster_has_the_finding(code: str) -> None:
     assert not first.advice.endswith(".")
 
 
+def test_nobody_makes_the_fence_look_stale() -> None:
+    """A pod may name a claim of any name."""
+    message = f'0/1 nodes are available: persistentvolumeclaim "{STALE}" not found.'
+    mounting = ours("c", devices=1, scheduled=PodCondition("False", "SchedulerError", message))
+    assert "fence-stale" not in codes(findings(with_pod(mounting)))
+
+
 def test_every_finding_has_a_case() -> None:
     """All codes in the sources are in the table above."""
     known = {code for path in SOURCES.glob("*.py") for code in codes_in(path)}
