@@ -295,9 +295,7 @@ class PreemptionExecutor:
             after = PostFilter(self._text_of(result, members[0].pod))
             return dict.fromkeys((member.pod.uid for member in members), after)
         places = {uid: name for uid, (name, _) in result.places.items()}
-        if (
-            not result.victims.pods
-        ):  # the members fit: their plan tries them in another order, or space is kept elsewhere
+        if not result.victims.pods:  # they fit: the plan takes them in another order, or space is kept elsewhere
             in_vain = all((self.cluster.nomination(uid) or ("",))[0] == name for uid, name in places.items())
             for member in members:
                 self._drop_nomination(member)
